@@ -1,0 +1,2 @@
+"""Tunes sentence-embedding methods on a Ray cluster."""
+

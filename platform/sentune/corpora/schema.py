@@ -1,0 +1,76 @@
+"""What a corpus looks like once it is read: four kinds of Arrow tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import pyarrow as pa
+
+
+class Kind(StrEnum):
+    """The kinds of tables that every format is turned into."""
+
+    TRIPLETS = "triplets"
+    LABELLED_PAIRS = "labelled-pairs"
+    SCORED_PAIRS = "scored-pairs"
+    SENTENCES = "sentences"
+
+
+SCHEMAS: dict[Kind, pa.Schema] = {
+    Kind.TRIPLETS: pa.schema(
+        [
+            pa.field("anchor", pa.string(), nullable=False),
+            pa.field("positive", pa.string(), nullable=False),
+            pa.field("negative", pa.string(), nullable=False),
+        ]
+    ),
+    # reverse_label: the label of (hypothesis, premise) where a corpus annotates both directions
+    Kind.LABELLED_PAIRS: pa.schema(
+        [
+            pa.field("premise", pa.string(), nullable=False),
+            pa.field("hypothesis", pa.string(), nullable=False),
+            pa.field("label", pa.string(), nullable=False),
+            pa.field("reverse_label", pa.string()),
+        ]
+    ),
+    Kind.SCORED_PAIRS: pa.schema(
+        [
+            pa.field("sentence1", pa.string(), nullable=False),
+            pa.field("sentence2", pa.string(), nullable=False),
+            pa.field("score", pa.float64(), nullable=False),
+        ]
+    ),
+    Kind.SENTENCES: pa.schema([pa.field("text", pa.string(), nullable=False)]),
+}
+
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadRow:
+    """A row that could not be used: where it stands and why."""
+
+    path: str
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """A corpus as it was read.
+
+    Attributes:
+        spec: ``FORMAT:PATH`` with its options, as the user wrote it.
+        table: rows with the schema of ``kind``.
+        fingerprint: hash of kind and content; equal for equal rows, whatever the format.
+        counts: what was read, kept and dropped, by name.
+        quarantine: the rows that could not be used.
+    """
+
+    spec: str
+    kind: Kind
+    table: pa.Table
+    fingerprint: str
+    counts: dict[str, int] = field(default_factory=dict)
+    quarantine: tuple[BadRow, ...] = ()

@@ -1,0 +1,54 @@
+"""Errors that say what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SentuneError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InvalidValue(SentuneError, ValueError):
+    """A value that cannot be used, found where it enters.
+
+    Args:
+        field: the option, setting or field as its user writes it (``--trials``, ``batch_size``).
+        value: what was given.
+        fix: what is allowed, as the end of "<field>: <value> cannot be used; ...".
+    """
+
+    def __init__(self, field: str, value: object, fix: str) -> None:
+        super().__init__(f"{field}: {value!r} cannot be used; {fix}")
+        self.field, self.value, self.fix = field, value, fix
+
+    def __reduce__(self) -> tuple[type[InvalidValue], tuple[str, object, str]]:
+        return type(self), (self.field, self.value, self.fix)
+
+
+class CorpusError(SentuneError):
+    """A corpus that cannot be read, with file, line where known, and reason."""
+
+    def __init__(self, path: str | Path, reason: str, *, line: int | None = None) -> None:
+        where = f"{path}:{line}" if line is not None else str(path)
+        super().__init__(f"{where}: {reason}")
+        self.path, self.reason, self.line = path, reason, line
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _corpus_error, (str(self.path), self.reason, self.line)
+
+
+def _corpus_error(path: str, reason: str, line: int | None) -> CorpusError:
+    return CorpusError(path, reason, line=line)
+
+
+class TrialFailed(SentuneError):
+    """A trial that cannot go on; the message is the reason shown to the user."""
+
+
+class StudyConflict(SentuneError):
+    """A study that exists with another space, corpus, method or objective."""
+
+
+class PlanError(InvalidValue):
+    """A plan that cannot run on the cluster at hand."""

@@ -1,0 +1,39 @@
+"""What a geometry of sentence embeddings can do.
+
+A sentence's embedding is one row of a packed tensor, so that gathering, caching and storing it
+is the same for points, Gaussians and boxes. Legend: N, M = sentences, D = packed width.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Geometry(Protocol):
+    """Similarity of packed embeddings, oriented as entailment.
+
+    ``entails(p, h)`` is the degree to which ``p`` entails ``h``: P(b_h | b_p) for boxes
+    (GumbelCSE Eq. 1), sim(h || p) for Gaussians (GaussCSE Eq. 3), cosine for points.
+    """
+
+    symmetric: bool
+
+    def entails_table(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
+        """[N, D], [M, D] -> [N, M]; row i, column j: how far premise i entails hypothesis j."""
+
+    def entails(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
+        """[N, D], [N, D] -> [N]: the diagonal of the table, without computing the table."""
+
+    def direction(self, first: Tensor, second: Tensor) -> Tensor:
+        """[N, D], [N, D] -> [N]: positive where ``first`` entails ``second`` by similarity.
+
+        Never a difference of two underflowed probabilities. Zero everywhere if symmetric.
+        """
+
+    def extent(self, embeddings: Tensor) -> Tensor:
+        """[N, D] -> [N]: log-volume of boxes, sum of log sigma of Gaussians, 0 for points."""
+
+    def entailing_is_larger(self) -> bool:
+        """Whether the entailing sentence has the larger extent (Gaussians) or the smaller (boxes)."""

@@ -1,0 +1,85 @@
+"""What one trial is asked to do, and what it says while doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from sentune.training.group import Group
+
+
+class Opens(Protocol):
+    """A picklable handle of data: ``open()`` gives the data in the process that needs it."""
+
+    def open(self) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSpec:
+    """One training run, complete: the same spec gives the same run on any launcher.
+
+    Attributes:
+        study: name of the study.
+        trial: name of the trial in it: ``0007``, or ``finalist-0007-seed-3``.
+        method: name in ``sentune.methods.REGISTRY``.
+        settings: values for the method's and the training's settings, flat.
+        encoder: path or name of the encoder as ``sentune.encoders.prepare`` resolved it.
+        corpus: opens to a ``sentune.corpora.batches.BatchSource``.
+        dev: opens to a list of ``sentune.corpora.Corpus`` to validate on.
+        max_examples: budget, in examples of the training corpus.
+        milestones: examples after which to validate and report; increasing, the last one is
+            ``max_examples``.
+        objective: metric (``task/metric``) by which the best milestone is chosen.
+        mode: ``max`` or ``min``.
+        seed: seeds initialisation, data order and dropout.
+        directory: absolute path or fsspec URI of the trial's checkpoints.
+    """
+
+    study: str
+    trial: str
+    method: str
+    settings: Mapping[str, Any]
+    encoder: str
+    corpus: Opens
+    dev: Opens
+    max_examples: int
+    milestones: tuple[int, ...]
+    objective: str
+    mode: str = "max"
+    seed: int = 0
+    directory: str = ""
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """Said at each milestone.
+
+    Attributes:
+        examples: the milestone (trials of different batch sizes meet at the same number).
+        metrics: ``task/metric`` -> fraction, and ``train/...`` figures.
+        readouts: ``task/readout`` -> best value on the model as it stands.
+        final: the budget is used up; a trial that ends without having said so was stopped.
+        save: writes the resumable state into an existing empty local folder. Every rank calls
+            it; rank 0 writes.
+        tables: file name -> content of larger results for the tracker (sweep tables, curves).
+    """
+
+    examples: int
+    metrics: dict[str, float]
+    readouts: dict[str, Any] = field(default_factory=dict)
+    final: bool = False
+    save: Callable[[Path], None]
+    tables: dict[str, Any] = field(default_factory=dict)
+
+
+class Program(Protocol):
+    """What a launcher runs: a picklable function that trains and yields its progress.
+
+    It resumes by itself from the newest checkpoint in ``spec.directory`` and first says the last
+    progress again, so that a report that was lost with a killed driver arrives after all.
+    """
+
+    def __call__(self, spec: TrialSpec, group: Group) -> Iterator[Progress]: ...
