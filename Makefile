@@ -1,0 +1,51 @@
+# Everything runs from a .venv in this folder, made from requirements.lock at first use.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup tune test check format dashboard bench lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+setup: $(READY)  ## make .venv from the lock file
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("sentune needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which to use: make PYTHON=python3.11 ...")'
+	@echo "Setting up .venv (about two minutes, once) ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+tune: $(READY)  ## tune GumbelCSE on the corpus and encoder that ship with the package
+	@$(BIN)/python jobs/tune_gumbel.py
+
+test: check  ## lint, types, import contracts and tests
+	@$(BIN)/python -m pytest
+
+check: $(READY)  ## lint, formatting, types and import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@PYTHONPATH=platform $(BIN)/lint-imports
+
+format: $(READY)  ## format the code and sort imports
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format .
+
+dashboard: $(READY)  ## MLflow on 127.0.0.1 over what 'make tune' left
+	@$(BIN)/sentune dashboard
+
+bench: $(READY)  ## the benchmarks: ratios against a peer, in one run
+	@for file in benchmarks/bench_*.py; do echo; echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+lock: ## remake requirements.lock from pyproject.toml with the newest versions
+	@rm -rf build/lock && $(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	@{ echo "# Exact versions of everything that the set-up installs; remade by 'make lock'."; \
+	   build/lock/bin/python -m pip freeze --all | grep -vE '^(pip|wheel|sentune)( |=)' | sed -E 's/^(torch==[0-9.]+).*/\1/'; } > requirements.lock.new
+	@mv requirements.lock.new requirements.lock && rm -rf build/lock
+
+clean:  ## remove .venv and caches; studies stay
+	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
