@@ -1,0 +1,87 @@
+"""A Hugging Face encoder as one module: token ids in, one vector per sentence out.
+
+Legend: N = sentences, L = tokens, H = width of the encoder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel
+
+from sentune.errors import InvalidValue
+
+Pooling = Literal["cls", "mean"]
+
+
+class TextEncoder(nn.Module):
+    """Sentence vectors from the last hidden states of a transformer.
+
+    Attributes:
+        width: H.
+        max_length: most tokens of a sentence, special tokens included.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        # the pooler's output is not used here, and DistributedDataParallel refuses idle parameters
+        if getattr(model, "pooler", None) is not None:
+            model.pooler = None
+        self.model = model
+        self.width: int = model.config.hidden_size
+        self.max_length: int = getattr(model.config, "max_position_embeddings", None) or 512
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
+        """[N, L], [N, L] -> [N, H], in the precision of the weights."""
+        states = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        states = states.to(self.dtype)
+        if pooling == "cls":
+            return states[:, 0]
+        mask = attention_mask.unsqueeze(-1).to(states.dtype)
+        return (states * mask).sum(1) / mask.sum(1)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the weights."""
+        return next(self.parameters()).dtype
+
+    def set_dropout(self, rate: float) -> None:
+        """Give every dropout layer the same rate."""
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = rate
+
+    def save(self, folder: Path) -> None:
+        """Write config and weights in Hugging Face's layout (safetensors)."""
+        self.model.save_pretrained(folder, safe_serialization=True)
+
+
+def load(path: str) -> TextEncoder:
+    """The encoder that ``prepare`` left at ``path``, in float32 whatever it was stored in.
+
+    A folder without any weights is an encoder to train from scratch: its weights are drawn from
+    torch's global generator, so that the trial's seed decides them.
+
+    Raises:
+        InvalidValue: the folder has no config, or weights that are not safetensors.
+    """
+    folder = Path(path)
+    if not (folder / "config.json").is_file():
+        raise InvalidValue("--encoder", path, "name a folder with a config.json")
+    if any(folder.glob("*.safetensors")):
+        model = AutoModel.from_pretrained(
+            path,
+            dtype=torch.float32,
+            attn_implementation="sdpa",
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+        )
+        return TextEncoder(model)
+    if any(folder.glob("*.bin")):
+        raise InvalidValue("--encoder", path, "convert its weights to safetensors first")
+    config = AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+    return TextEncoder(AutoModel.from_config(config, attn_implementation="sdpa"))
