@@ -1,0 +1,6 @@
+"""What a file in ``jobs/`` is made of: options, corpora, the study, the product, the report."""
+
+from sentune.job.command import run
+from sentune.job.options import JobOptions
+
+__all__ = ["JobOptions", "run"]

@@ -1,0 +1,231 @@
+"""The study as a person watches it: a live table on a terminal, lines in a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from sentune.records import StudySummary, TrialRecord, TrialState
+
+MARKS = {
+    TrialState.RUNNING: ("running", "cyan"),
+    TrialState.COMPLETE: ("complete", "green"),
+    TrialState.PRUNED: ("stopped early", "yellow"),
+    TrialState.FAILED: ("failed", "red"),
+}
+
+
+def percent(value: float | None, sd: float | None = None) -> str:
+    """0.9312 -> ``93.1 %``; with a standard deviation ``93.1 ± 0.4 %``."""
+    if value is None:
+        return "-"
+    return f"{100 * value:.1f} %" if sd is None else f"{100 * value:.1f} ± {100 * sd:.1f} %"
+
+
+def clock(seconds: float) -> str:
+    """75 -> ``1:15``; 4000 -> ``1:06:40``."""
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, seconds = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def short(settings: dict[str, Any]) -> str:
+    """Settings on one line, floats to three digits."""
+    return ", ".join(
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in settings.items()
+    )
+
+
+@dataclass
+class Pace:
+    """Guesses the time left from examples seen and examples to come, this start alone."""
+
+    started: float = field(default_factory=time.monotonic)
+    seen: int = 0
+
+    def left(self, to_come: int) -> float | None:
+        """Seconds, or None before the first milestone."""
+        if not self.seen:
+            return None
+        return to_come * (time.monotonic() - self.started) / self.seen
+
+
+class Display:
+    """A ``StudyListener`` that shows trials, rungs, the best so far and the time left.
+
+    On a terminal one table is redrawn in place; elsewhere (a job's log) a line is written at
+    each start, milestone and end.
+    """
+
+    def __init__(self, console: Console, *, varied: tuple[str, ...]) -> None:
+        self.console, self.varied = console, varied
+        self.trials: dict[int, TrialRecord] = {}
+        self.finalists: dict[tuple[int, int], tuple[int, float | None]] = {}
+        self.pace = Pace()
+        self.summary: StudySummary | None = None
+        self.plan: dict[str, Any] = {}
+        self._reached: dict[Any, int] = {}
+        self._live: Live | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """While open, the live table stands at the end of the terminal."""
+        if not self.console.is_terminal:
+            yield
+            return
+        with Live(console=self.console, refresh_per_second=2, get_renderable=self._screen) as live:
+            self._live = live
+            yield
+        self._live = None
+
+    def study_started(self, summary: StudySummary, plan: dict[str, Any]) -> None:
+        self.summary, self.plan = summary, plan
+        self.pace = Pace()
+        self._line(
+            f"Study {summary.study}: {plan['trials']} trials of up to "
+            f"{plan['max_examples']:,} examples, rungs at "
+            + ", ".join(f"{rung:,}" for rung in plan["milestones"])
+        )
+
+    def trial_started(self, trial: TrialRecord) -> None:
+        self.trials[trial.id] = trial
+        self._reached.setdefault(trial.id, trial.examples)
+        self._line(f"trial {trial.id} started: {short(self._varied(trial))}")
+
+    def trial_progressed(
+        self, trial: TrialRecord, examples: int, metrics: dict[str, float]
+    ) -> None:
+        self.trials[trial.id] = trial
+        self._advance(trial.id, examples)
+        self._line(
+            f"trial {trial.id} at {examples:,} examples: {self._score(metrics)}{self._outlook()}"
+        )
+
+    def trial_ended(self, trial: TrialRecord) -> None:
+        self.trials[trial.id] = trial
+        reason = f" ({trial.reason})" if trial.reason else ""
+        self._line(
+            f"trial {trial.id} {MARKS[trial.state][0]}{reason}: {self._score(trial.metrics)}"
+        )
+
+    def finalist_started(self, trial: int, seed: int) -> None:
+        self.finalists.setdefault((trial, seed), (0, None))
+        self._reached.setdefault((trial, seed), 0)
+        self._line(f"finalist: trial {trial} again from seed {seed}")
+
+    def finalist_progressed(
+        self, trial: int, seed: int, examples: int, metrics: dict[str, float]
+    ) -> None:
+        self.finalists[trial, seed] = (examples, self._objective(metrics))
+        self._advance((trial, seed), examples)
+        self._line(
+            f"finalist: trial {trial}, seed {seed} at {examples:,} examples: "
+            f"{self._score(metrics)}{self._outlook()}"
+        )
+
+    def finalist_ended(
+        self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
+    ) -> None:
+        self.finalists[trial, seed] = (self.plan["max_examples"], self._objective(metrics))
+        self._line(f"finalist: trial {trial}, seed {seed} done: {self._score(metrics)}")
+
+    def artifact(self, path: Path, folder: str) -> None:
+        """Artifacts are for the tracking server; nothing to show."""
+
+    def study_ended(self, summary: StudySummary) -> None:
+        self.summary = summary
+
+    def _line(self, text: str) -> None:
+        if not self.console.is_terminal:
+            elapsed = clock(time.monotonic() - self.pace.started)
+            self.console.print(f"[{elapsed:>7}] {text}", markup=False, highlight=False)
+
+    def _objective(self, metrics: dict[str, float]) -> float | None:
+        return metrics.get(self.summary.objective) if self.summary else None
+
+    def _score(self, metrics: dict[str, float]) -> str:
+        name = self.summary.objective if self.summary else ""
+        return f"{name} {percent(self._objective(metrics))}"
+
+    def _varied(self, trial: TrialRecord) -> dict[str, Any]:
+        return {name: trial.settings[name] for name in self.varied if name in trial.settings}
+
+    def _advance(self, key: Any, examples: int) -> None:
+        self.pace.seen += max(0, examples - self._reached.get(key, 0))
+        self._reached[key] = examples
+
+    def best(self) -> TrialRecord | None:
+        """The trial with the best objective so far."""
+        scored = [t for t in self.trials.values() if self._objective(t.metrics) is not None]
+        sign = -1 if self.summary and self.summary.mode == "min" else 1
+        return max(scored, key=lambda t: sign * t.metrics[self.summary.objective], default=None)  # type: ignore[union-attr]
+
+    def _ended(self) -> list[TrialRecord]:
+        return [t for t in self.trials.values() if t.state is not TrialState.RUNNING]
+
+    def to_come(self) -> int:
+        """Examples that are still to be trained on; a coming trial costs what an ended one did."""
+        plan, full = self.plan, self.plan["max_examples"]
+        ended = self._ended()
+        usual = sum(t.examples for t in ended) / len(ended) if ended else full
+        waiting = max(0, plan["trials"] - len(self.trials))
+        running = sum(
+            max(0.0, usual - self._reached.get(t.id, 0))
+            for t in self.trials.values()
+            if t.state is TrialState.RUNNING
+        )
+        finals = plan.get("finalists", 0) * plan.get("seeds", 0) * full
+        done = sum(examples for examples, _ in self.finalists.values())
+        return round(waiting * usual + running + max(0, finals - done))
+
+    def _outlook(self) -> str:
+        best, left = self.best(), self.pace.left(self.to_come())
+        parts = [f"{len(self._ended())} of {self.plan['trials']} trials done"]
+        if best is not None:
+            parts.insert(0, f"best {percent(self._objective(best.metrics))}, trial {best.id}")
+        if left is not None:
+            parts.append(f"about {clock(left)} left")
+        return f" ({'; '.join(parts)})"
+
+    def _screen(self) -> Group | Text:
+        if self.summary is None:
+            return Text("starting ...")
+        return Group(self._table(), self._footer())
+
+    def _table(self) -> Table:
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+        for name in ("trial", "state", "examples"):
+            table.add_column(name, justify="right" if name == "examples" else "left")
+        table.add_column(self.summary.objective if self.summary else "", justify="right")
+        table.add_column("settings", overflow="ellipsis", no_wrap=True)
+        hidden = max(0, len(self.trials) - 20)
+        for trial in list(self.trials.values())[hidden:]:
+            word, colour = MARKS[trial.state]
+            seen = self._reached.get(trial.id, trial.examples)
+            score = percent(self._objective(trial.metrics))
+            table.add_row(
+                str(trial.id), Text(word, colour), f"{seen:,}", score, short(self._varied(trial))
+            )
+        for (number, seed), (seen, value) in self.finalists.items():
+            table.add_row(
+                f"{number}",
+                Text("finalist", "magenta"),
+                f"{seen:,}",
+                percent(value),
+                f"seed={seed}",
+            )
+        return table
+
+    def _footer(self) -> Text:
+        elapsed = clock(time.monotonic() - self.pace.started)
+        return Text(f"{elapsed} elapsed{self._outlook()}", style="dim")

@@ -1,0 +1,173 @@
+"""The options of every job, typed and checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from sentune.errors import InvalidValue
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes")
+
+
+def _workers(value: object) -> object:
+    """``4`` -> 4, ``2-8`` -> (2, 8)."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
+    if match is None:
+        raise ValueError("give a number of workers (2) or a range (1-8)")
+    low, high = match.groups()
+    return int(low) if high is None else (int(low), int(high))
+
+
+def _concurrent(value: object) -> object:
+    """``auto`` -> None."""
+    return None if value == "auto" else value
+
+
+def _sampler(value: str) -> str:
+    if value.split(":")[0] not in SAMPLERS:
+        raise ValueError(f"give one of {', '.join(SAMPLERS)}, or grid:NAME")
+    return value
+
+
+def _study_name(value: str) -> str:
+    if not NAME.fullmatch(value):
+        raise ValueError("give letters, digits, '.', '_' and '-' (at most 64), no path")
+    return value
+
+
+Workers = Annotated[
+    Annotated[int, Field(ge=1, le=10_000)] | tuple[int, int], BeforeValidator(_workers)
+]
+Concurrent = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_concurrent)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class JobOptions(BaseModel):
+    """What a user can ask of a job; the field's description is the option's help."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    corpus: str = Field("builtin:nli", description="training corpus, FORMAT:PATH[?rows=A:B]")
+    dev: tuple[str, ...] = Field(
+        (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
+    )
+    test: tuple[str, ...] = Field(
+        (), description="corpus read once, at the end, for the winner; repeat it for several"
+    )
+    encoder: str = Field(
+        "builtin:tiny", description="Hugging Face encoder by name or path, or builtin:tiny"
+    )
+    limit: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="rows of the training corpus to use at most"
+    )
+    trials: Count = Field(8, description="configurations to try")
+    concurrent: Concurrent = Field(
+        None, description="trials at a time, or 'auto': as many as the cluster holds"
+    )
+    max_examples: Count = Field(30_000, description="budget of a full trial, in examples")
+    finalists: Annotated[int, Field(ge=0)] = Field(
+        1, description="best trials that are trained again from fresh seeds"
+    )
+    seeds: Count = Field(2, description="fresh seeds a finalist")
+    workers: Workers = Field(1, description="workers a trial: N, or MIN-MAX for an elastic group")
+    gpus_per_worker: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="GPUs a worker; fractions share one"
+    )
+    launcher: Literal["auto", "inline", "train"] = Field(
+        "auto", description="inline: in the trial's own process; train: a Ray Train group"
+    )
+    sampler: Annotated[str, BeforeValidator(_sampler)] = Field(
+        "tpe", description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid"
+    )
+    objective: str | None = Field(None, description="metric to select by, task/metric")
+    study: Annotated[str, BeforeValidator(_study_name)] = Field(
+        "study", description="name; the same name resumes"
+    )
+    storage: str = Field("studies", description="folder or fsspec URI of all studies")
+    optuna: str | None = Field(
+        None, description="Optuna storage URL (default: SQLite in the study's folder)"
+    )
+    tracking: str | None = Field(None, description="MLflow URI (default: SQLite in the storage)")
+    stream: Annotated[int, Field(ge=0)] = Field(
+        2_000_000, description="rows from which a corpus streams through Ray Data"
+    )
+    seed: int = Field(0, description="seed of the whole study")
+    set: tuple[str, ...] = Field(
+        (), description="key=value: fix a setting; key=a,b or key=low..high: narrow its search"
+    )
+    dry_run: bool = Field(False, description="print the plan and stop")
+
+    @model_validator(mode="after")
+    def _dev_belongs_to_the_corpus(self) -> JobOptions:
+        if isinstance(self.workers, tuple) and not 1 <= self.workers[0] <= self.workers[1]:
+            raise InvalidValue(
+                "--workers", f"{self.workers[0]}-{self.workers[1]}", "give MIN-MAX, 1 <= MIN <= MAX"
+            )
+        if not self.corpus.startswith("builtin:") and not self.dev:
+            raise InvalidValue(
+                "--dev", "", f"say on which corpus to select, as --corpus is {self.corpus}"
+            )
+        return self
+
+    @property
+    def narrowing(self) -> dict[str, str]:
+        """``--set`` as key -> value.
+
+        Raises:
+            InvalidValue: one of them has no ``=`` or a key stands twice.
+        """
+        pairs: dict[str, str] = {}
+        for item in self.set:
+            key, equals, value = item.partition("=")
+            if not equals or not key or not value:
+                raise InvalidValue("--set", item, "give key=value")
+            if key in pairs:
+                raise InvalidValue("--set", item, f"{key} is already set to {pairs[key]}")
+            pairs[key] = value
+        return pairs
+
+
+def option_name(field: str) -> str:
+    """``max_examples`` -> ``--max-examples``."""
+    return "--" + field.replace("_", "-")
+
+
+def parse(given: dict[str, Any], defaults: JobOptions) -> JobOptions:
+    """``defaults`` with what was given on the command line.
+
+    Raises:
+        InvalidValue: naming the option, the value and what is allowed.
+    """
+    chosen = {**defaults.model_dump(), **given}
+    try:
+        return JobOptions.model_validate(chosen)
+    except ValidationError as error:
+        first = error.errors()[0]
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, InvalidValue):
+            raise cause from None
+        field = str(first["loc"][0])
+        message = first["msg"].removeprefix("Value error, ")
+        message = message[:1].lower() + message[1:]
+        raise InvalidValue(option_name(field), given.get(field), message) from None
+
+
+def default_storage(root: Path) -> str:
+    """``studies`` beside the project; outside it where the project is a copy that Ray deletes.
+
+    ``ray job submit --working-dir .`` runs in a temporary copy: a relative path there would lose
+    the study with the job. ``SENTUNE_STORAGE`` overrides both.
+    """
+    if named := os.environ.get("SENTUNE_STORAGE"):
+        return named
+    if "runtime_resources" in root.resolve().parts:
+        return str(Path.home() / "sentune" / "studies")
+    return "studies"

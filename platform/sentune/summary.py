@@ -1,0 +1,73 @@
+"""``summary.json``: a study's stable interface to the outside."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from importlib import resources
+from typing import Any
+
+import fsspec
+import jsonschema
+
+from sentune.records import StudySummary
+
+NAME = "summary.json"
+
+
+@functools.cache
+def schema() -> dict[str, Any]:
+    """The JSON schema that every ``summary.json`` satisfies; it ships with the package."""
+    text = resources.files("sentune").joinpath("summary.schema.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def write_summary(summary: StudySummary, folder: str) -> str:
+    """Writes ``summary.json`` into ``folder`` (a path or fsspec URI) at once or not at all.
+
+    Returns:
+        Where it stands.
+
+    Raises:
+        jsonschema.ValidationError: the summary does not satisfy the schema.
+    """
+    content = _finite(summary.to_dict())
+    jsonschema.validate(content, schema())
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    filesystem, path = fsspec.core.url_to_fs(folder)
+    filesystem.makedirs(path, exist_ok=True)
+    target, partial = f"{path}/{NAME}", f"{path}/.{NAME}.partial"
+    with filesystem.open(partial, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    filesystem.mv(partial, target)
+    return f"{folder.rstrip('/')}/{NAME}"
+
+
+def read_summary(folder: str) -> dict[str, Any]:
+    """The content of ``folder``'s summary, checked against the schema.
+
+    Raises:
+        FileNotFoundError: the study has not written one yet.
+        jsonschema.ValidationError: written by another version, or damaged.
+    """
+    filesystem, path = fsspec.core.url_to_fs(folder)
+    with filesystem.open(f"{path}/{NAME}", encoding="utf-8") as file:
+        content: dict[str, Any] = json.load(file)
+    jsonschema.validate(content, schema())
+    return content
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: a figure that is not finite is left out, its trial's reason names it."""
+    if isinstance(value, dict):
+        kept = {key: _finite(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if not _is_nan(item)}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

@@ -1,0 +1,38 @@
+"""GumbelCSE: what is searched, what is selected by, and the paper's own values.
+
+Paper: Representing Sentence Interpretations with Overlapping Box Embeddings, sections 3.1, 4.1.
+"""
+
+from sentune.search import Choice, SearchSpace, Uniform
+
+SPACE = SearchSpace(
+    method="gumbel",
+    objective="direction/accuracy",
+    settings={
+        "batch_size": Choice(32, 64, 128, 256, 512),
+        "learning_rate": Uniform(1e-5, 2e-3, log=True),
+        "temperature": Uniform(0.02, 0.2, log=True),
+        # The paper stays at 16 to keep interpretation embeddings affordable.
+        "dimension": Choice(8, 16, 32, 64),
+        # The Gumbel temperature of boxes; the paper does not state its own.
+        "intersection_temperature": Uniform(0.02, 1.0, log=True),
+        "contradiction_weight": Uniform(0.25, 4.0, log=True),
+        "reverse_weight": Uniform(0.25, 8.0, log=True),
+        "reverse_contradiction_weight": Uniform(0.25, 4.0, log=True),
+        "pooling": Choice("cls", "mean"),
+        "warmup": Uniform(0.0, 0.2),
+    },
+    # Section 4.1: batch 512, learning rate 5e-5, temperature 0.05, 16 dimensions, [CLS].
+    published={
+        "batch_size": 512,
+        "learning_rate": 5e-5,
+        "temperature": 0.05,
+        "dimension": 16,
+        "intersection_temperature": 0.1,
+        "contradiction_weight": 1.0,
+        "reverse_weight": 1.0,
+        "reverse_contradiction_weight": 1.0,
+        "pooling": "cls",
+        "warmup": 0.0,
+    },
+)

@@ -1,0 +1,65 @@
+"""Options are refused before anything starts, naming the option, the value and what is allowed."""
+
+import pytest
+
+from sentune.errors import InvalidValue
+from sentune.job.options import JobOptions, default_storage, parse
+
+DEFAULTS = JobOptions(study="gumbel")
+
+
+def test_text_from_the_command_line_becomes_typed_values() -> None:
+    options = parse({"trials": "3", "workers": "1-4", "gpus_per_worker": "0.5"}, DEFAULTS)
+    assert (options.trials, options.workers, options.gpus_per_worker) == (3, (1, 4), 0.5)
+    assert options.study == "gumbel"
+
+
+def test_concurrent_auto_leaves_the_choice_to_the_plan() -> None:
+    assert parse({"concurrent": "auto"}, DEFAULTS).concurrent is None
+    assert parse({"concurrent": "2"}, DEFAULTS).concurrent == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "hint"),
+    [
+        ({"trials": "0"}, "--trials", "greater than or equal to 1"),
+        ({"trials": "many"}, "--trials", "integer"),
+        ({"workers": "a-b"}, "--workers", "range (1-8)"),
+        ({"workers": "4-2"}, "--workers", "MIN <= MAX"),
+        ({"workers": "0-2"}, "--workers", "MIN <= MAX"),
+        ({"gpus_per_worker": "-1"}, "--gpus-per-worker", "greater than or equal to 0"),
+        ({"launcher": "spark"}, "--launcher", "inline"),
+        ({"sampler": "guess"}, "--sampler", "tpe"),
+        ({"study": "../x"}, "--study", "no path"),
+        ({"corpus": "snli:train.jsonl"}, "--dev", "on which corpus to select"),
+        ({"limit": "-3"}, "--limit", "greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_value_names_option_value_and_what_is_allowed(
+    given: dict[str, str], option: str, hint: str
+) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        parse(given, DEFAULTS)
+    assert str(caught.value).startswith(option)
+    assert hint in str(caught.value)
+
+
+def test_set_is_split_at_the_first_equals_sign() -> None:
+    options = parse({"set": ["learning_rate=1e-5..1e-4", "batch_size=16,32"]}, DEFAULTS)
+    assert options.narrowing == {"learning_rate": "1e-5..1e-4", "batch_size": "16,32"}
+
+
+@pytest.mark.parametrize("items", [["batch_size"], ["=3"], ["x="], ["a=1", "a=2"]])
+def test_a_malformed_or_doubled_set_is_refused(items: list[str]) -> None:
+    with pytest.raises(InvalidValue, match="--set"):
+        _ = parse({"set": items}, DEFAULTS).narrowing
+
+
+def test_storage_leaves_an_uploaded_copy(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("SENTUNE_STORAGE", raising=False)
+    uploaded = tmp_path / "session" / "runtime_resources" / "working_dir_files" / "abc"
+    uploaded.mkdir(parents=True)
+    assert default_storage(tmp_path) == "studies"
+    assert not default_storage(uploaded).startswith(str(tmp_path))
+    monkeypatch.setenv("SENTUNE_STORAGE", "s3://bucket/studies")
+    assert default_storage(uploaded) == "s3://bucket/studies"
