@@ -1,0 +1,96 @@
+"""What a method is: an encoder, a geometry, a loss, and settings with the paper's defaults.
+
+Legend: B = local anchors, N = sentences, L = tokens, D = packed width of the geometry.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from sentune.corpora.schema import Kind
+from sentune.encoders import Pooling, TextEncoder
+from sentune.geometry.base import Geometry
+
+Gather = Callable[[Tensor], Tensor]
+
+
+class MethodSettings(BaseModel):
+    """Settings that every method has; a method adds its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    pooling: Pooling = "cls"
+    """Sentence vector: the last hidden state of [CLS], or the mean over tokens."""
+    temperature: float = Field(0.05, gt=0.0)
+    """tau of the contrastive loss; 0.05 in SimCSE, GaussCSE and GumbelCSE."""
+
+
+class SentenceMethod(nn.Module, ABC):
+    """One paper: sentences to packed embeddings, and the loss that trains them.
+
+    Attributes:
+        name: key in ``sentune.methods.REGISTRY``.
+        title: what the method is called in a text.
+        settings_type: class of its settings.
+        kind: kind of corpus that it trains on.
+        roles: role in the loss -> column of the corpus it is embedded from.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    settings_type: ClassVar[type[MethodSettings]]
+    kind: ClassVar[Kind] = Kind.TRIPLETS
+    roles: ClassVar[Mapping[str, str]] = {
+        "anchor": "anchor",
+        "positive": "positive",
+        "negative": "negative",
+    }
+
+    def __init__(self, encoder: TextEncoder, settings: MethodSettings) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.settings = settings
+
+    @property
+    @abstractmethod
+    def geometry(self) -> Geometry:
+        """How two embeddings of this method are compared."""
+
+    @abstractmethod
+    def head(self, vectors: Tensor) -> Tensor:
+        """[N, H] vectors of the encoder -> [N, D] packed embeddings."""
+
+    @abstractmethod
+    def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
+        """Sum of the local anchors' losses.
+
+        Args:
+            embeddings: role -> [B, D].
+            gather: local rows -> rows of all workers, with gradients.
+            offset: place of the first local anchor among the gathered rows.
+        """
+
+    def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """[N, L], [N, L] -> [N, D]. The head computes in full precision under autocast."""
+        vectors = self.encoder(input_ids, attention_mask, self.settings.pooling)
+        with torch.autocast(vectors.device.type, enabled=False):
+            return self.head(vectors)
+
+    # DistributedDataParallel sees only what goes through forward
+    forward = embed
+
+    def collapsed(self, loss: float, anchors: int) -> bool:
+        """Whether the mean loss is what a model that cannot learn any more has.
+
+        Args:
+            loss: mean over the anchors of a step.
+            anchors: anchors of the step over all workers.
+        """
+        del loss, anchors
+        return False
