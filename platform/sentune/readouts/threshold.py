@@ -1,0 +1,127 @@
+"""The threshold of a binary decision, found exactly: the scores are sorted once.
+
+GaussCSE (section 3.1) steps through 0, 0.001, ..., 1. Only the N + 1 gaps between N sorted
+scores can make a difference, so looking at each gap once finds the optimum that a grid may miss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import auc, average_precision_score, precision_recall_curve
+
+from sentune.errors import InvalidValue
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """``score > value`` means positive, and is right in ``accuracy`` of all cases."""
+
+    value: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class PrecisionRecall:
+    """The whole precision-recall curve, from "everything is positive" to "nothing is".
+
+    Attributes:
+        precision, recall: [K + 1]; the last point is (recall 0, precision 1).
+        thresholds: [K]; point k belongs to ``score >= thresholds[k]``.
+        area: area under the curve by the trapezoid rule, as the papers' published code takes it.
+        average_precision: the step-wise sum, which does not interpolate between points.
+    """
+
+    precision: Floats
+    recall: Floats
+    thresholds: Floats
+    area: float
+    average_precision: float
+
+    def thinned(self, points: int = 1000) -> dict[str, list[float]]:
+        """At most ``points`` of the curve's points with both ends, as JSON types for a plot."""
+        count = len(self.thresholds)
+        chosen = np.unique(np.linspace(0, count - 1, min(points - 1, count)).round().astype(int))
+        ends = np.append(chosen, count)
+        return {
+            "recall": self.recall[ends].tolist(),
+            "precision": self.precision[ends].tolist(),
+            "thresholds": self.thresholds[chosen].tolist(),
+        }
+
+
+def best_threshold(scores: ArrayLike, positive: ArrayLike) -> Threshold:
+    """The accuracy-maximising threshold of ``score > threshold``.
+
+    It lies halfway between two distinct scores; equal scores are never told apart. It is the
+    largest score where nothing should be positive, and just below the smallest one where
+    everything should. Of several best ones it is the lowest.
+
+    Args:
+        scores: [N] finite scores, N > 0.
+        positive: [N] truth values.
+
+    Raises:
+        InvalidValue: no scores, shapes that differ, or scores that are not finite.
+    """
+    values, truth = _checked(scores, positive)
+    order = np.argsort(values, kind="stable")
+    values, truth = values[order], truth[order]
+    # right[k]: cases decided rightly when the k lowest are called negative, the rest positive
+    right = np.concatenate(([0], np.cumsum(~truth))) + truth.sum()
+    right = right - np.concatenate(([0], np.cumsum(truth)))
+    cuts = np.flatnonzero(np.concatenate(([True], values[1:] > values[:-1], [True])))
+    cut = int(cuts[np.argmax(right[cuts])])
+    return Threshold(_between(values, cut), float(right[cut] / len(values)))
+
+
+def accuracy_at(threshold: float, scores: ArrayLike, positive: ArrayLike) -> float:
+    """Share of cases in which ``score > threshold`` agrees with the truth."""
+    values, truth = _checked(scores, positive)
+    return float(np.mean((values > threshold) == truth))
+
+
+def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
+    """The precision-recall curve with its area and the average precision.
+
+    Raises:
+        InvalidValue: as ``best_threshold``, or no case is positive (recall is undefined then).
+    """
+    values, truth = _checked(scores, positive)
+    if not truth.any():
+        raise InvalidValue("positive", "no case", "a precision-recall curve needs a positive case")
+    precision, recall, thresholds = precision_recall_curve(truth, values)
+    return PrecisionRecall(
+        precision,
+        recall,
+        thresholds,
+        area=float(auc(recall, precision)),
+        average_precision=float(average_precision_score(truth, values)),
+    )
+
+
+def _between(values: Floats, cut: int) -> float:
+    """A threshold that calls exactly the ``cut`` lowest of the sorted values negative."""
+    if cut == 0:
+        return float(np.nextafter(values[0], -np.inf))
+    if cut == len(values):
+        return float(values[-1])
+    low, high = float(values[cut - 1]), float(values[cut])
+    middle = low + (high - low) / 2
+    return middle if middle < high else low  # neighbouring floats: the middle may round up
+
+
+def _checked(scores: ArrayLike, positive: ArrayLike) -> tuple[Floats, Flags]:
+    values = np.asarray(scores, dtype=np.float64)
+    truth = np.asarray(positive, dtype=bool)
+    if values.ndim != 1 or values.shape != truth.shape or not len(values):
+        shapes = f"{values.shape} scores, {truth.shape} truth values"
+        raise InvalidValue("scores", shapes, "give one score and one truth value for each case")
+    if not np.isfinite(values).all():
+        raise InvalidValue("scores", "nan or inf", "every score must be finite")
+    return values, truth

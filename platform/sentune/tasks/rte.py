@@ -1,0 +1,92 @@
+"""Recognising textual entailment in two classes: entailment or not.
+
+GaussCSE section 3.1 and GumbelCSE section 4.2: neutral and contradiction are one class, and a
+pair is an entailment where its score exceeds a threshold chosen on the development set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from sentune.corpora.schema import Corpus, Kind
+from sentune.errors import CorpusError
+from sentune.geometry.base import Geometry
+from sentune.readouts.threshold import accuracy_at, best_threshold, precision_recall
+from sentune.tasks.base import Result, readout_of
+from sentune.tasks.pairs import Pairs
+
+
+class Rte:
+    """Two-way entailment of labelled pairs.
+
+    Metrics: ``accuracy`` at the threshold, ``auc`` (precision-recall, trapezoid),
+    ``average_precision``, and ``majority``, the accuracy of always saying the commoner class.
+    Readout: ``threshold``.
+
+    Raises:
+        CorpusError: the corpus has no labelled pairs, or all of them in one class.
+    """
+
+    kind = "rte"
+
+    def __init__(self, corpus: Corpus, name: str = kind) -> None:
+        if corpus.kind is not Kind.LABELLED_PAIRS:
+            raise CorpusError(corpus.spec, f"{name} needs labelled pairs, not {corpus.kind.value}")
+        columns = corpus.table.to_pydict()
+        self.name = name
+        self.pairs = Pairs(tuple(columns["premise"]), tuple(columns["hypothesis"]))
+        self.positive = np.array([label == "entailment" for label in columns["label"]], dtype=bool)
+        if self.positive.all() or not self.positive.any():
+            found = ", ".join(sorted(set(columns["label"]))) or "no rows"
+            raise CorpusError(corpus.spec, f"{name} needs entailments and others; found: {found}")
+
+    def sentences(self) -> list[str]:
+        """Distinct premises and hypotheses."""
+        return list(self.pairs.sentences)
+
+    def evaluate(
+        self,
+        embeddings: Tensor,
+        geometry: Geometry,
+        readouts: Mapping[str, Any] | None = None,
+    ) -> Result:
+        """Scores each pair by ``geometry.entails(premise, hypothesis)``."""
+        scores = self.pairs.compare(embeddings, geometry.entails)
+        result = self._curve(scores)
+        if readouts is None:
+            best = best_threshold(scores, self.positive)
+            result.readouts[f"{self.name}/threshold"] = best.value
+            result.metrics[f"{self.name}/accuracy"] = best.accuracy
+            return result
+        threshold = readout_of(readouts, self.name, self.kind, "threshold")
+        if threshold is None:
+            reason = "no threshold is given: choose one on a development set"
+            result.skipped[f"{self.name}/accuracy"] = reason
+            return result
+        result.readouts[f"{self.name}/threshold"] = float(threshold)
+        accuracy = accuracy_at(float(threshold), scores, self.positive)
+        result.metrics[f"{self.name}/accuracy"] = accuracy
+        return result
+
+    def _curve(self, scores: Any) -> Result:
+        """What needs no threshold: the precision-recall curve, its areas, the majority class."""
+        curve = precision_recall(scores, self.positive)
+        share = float(self.positive.mean())
+        return Result(
+            metrics={
+                f"{self.name}/auc": curve.area,
+                f"{self.name}/average_precision": curve.average_precision,
+                f"{self.name}/majority": max(share, 1 - share),
+            },
+            tables={
+                f"{self.name}/precision_recall.json": curve.thinned(),
+                f"{self.name}/counts.json": {
+                    "pairs": len(self.pairs),
+                    "entailment": int(self.positive.sum()),
+                },
+            },
+        )
