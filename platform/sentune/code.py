@@ -1,0 +1,169 @@
+"""Which code runs: its fingerprint, how workers get it, and proof that all run the same.
+
+The code that was submitted must win over an installed one. On the driver the job's own path does
+that (``jobs/_path.py``); on the workers a path alone does not, so the packages travel with the job
+as Ray ``py_modules``, which come first on a worker's path (with the path alone, the driver ran the
+new code and the workers the installed one).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sentune.errors import SentuneError
+
+PACKAGES = ("sentune", "search_spaces")
+"""Packages that a trial's result depends on."""
+
+_NOT_SHIPPED = ["**/__pycache__", "*.pyc"]
+
+
+class CodeMismatch(SentuneError):
+    """Driver and worker run different code."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code of the packages as this process finds it.
+
+    Attributes:
+        fingerprint: hash over the names and contents of all ``.py`` files.
+        folders: where the packages lie.
+        files: ``package/path.py`` -> hash of its content.
+    """
+
+    fingerprint: str
+    folders: tuple[str, ...]
+    files: Mapping[str, str]
+
+
+def package_folders() -> tuple[Path, ...]:
+    """Folders of the packages that ``import`` finds here; a package that is absent is left out.
+
+    ``search_spaces`` is absent where only the wheel is installed, in a notebook for one.
+    """
+    specs = (importlib.util.find_spec(name) for name in PACKAGES)
+    return tuple(Path(next(iter(s.submodule_search_locations or ()))) for s in specs if s)
+
+
+def read_code(folders: Sequence[Path]) -> Code:
+    """Reads the code of package folders; where a folder lies does not change the fingerprint."""
+    files = {
+        f"{folder.name}/{path.relative_to(folder).as_posix()}": _digest(path.read_bytes())
+        for folder in folders
+        for path in folder.rglob("*.py")
+    }
+    listing = "\n".join(f"{name} {files[name]}" for name in sorted(files))
+    return Code(_digest(listing.encode()), tuple(map(str, folders)), files)
+
+
+@cache
+def loaded_code() -> Code:
+    """The code this process runs, read once: files edited later are not what was imported."""
+    return read_code(package_folders())
+
+
+def code_fingerprint() -> str:
+    """Fingerprint of the code this process runs."""
+    return loaded_code().fingerprint
+
+
+def runtime_env() -> dict[str, Any]:
+    """What ``ray.init(runtime_env=...)`` needs so that workers run the driver's code.
+
+    Bytecode stays out: it is written while the job starts and would change the package's hash.
+    """
+    return {"py_modules": [str(f) for f in package_folders()], "excludes": list(_NOT_SHIPPED)}
+
+
+def require_code(expected: str) -> None:
+    """Checks, in a trial's actor, that it runs the driver's code; costs a few ms, once a process.
+
+    Args:
+        expected: the driver's ``code_fingerprint()``.
+
+    Raises:
+        CodeMismatch: the fingerprints differ.
+    """
+    here = loaded_code()
+    if here.fingerprint != expected:
+        raise CodeMismatch(
+            f"the driver runs code {expected}, this worker {here.fingerprint} from "
+            f"{', '.join(here.folders)}; {_FIX}"
+        )
+
+
+def assert_same_code(*, timeout_s: float = 120.0) -> None:
+    """Compares the code of this driver with that of a worker process on every node alive.
+
+    Takes no CPU of the cluster (the tasks ask for none), so it neither waits for running trials
+    nor makes the cluster grow. Nodes that join later are checked by ``require_code``.
+
+    Args:
+        timeout_s: seconds to wait for the answers; a worker's first start ships the packages.
+
+    Raises:
+        CodeMismatch: a worker's code differs, with both fingerprints, folders and the files.
+        ray.exceptions.GetTimeoutError: a node did not answer in time.
+    """
+    import ray  # the fingerprint above is also wanted where only torch is installed
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    # Defined here, so that it travels by value: an older installed version has no such function.
+    def worker_code() -> Code | str:
+        try:
+            from sentune.code import loaded_code
+        except ImportError as error:
+            return repr(error)
+        return loaded_code()
+
+    task = ray.remote(num_cpus=0)(worker_code)
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    answers = ray.get(
+        [
+            task.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            ).remote()
+            for node in nodes
+        ],
+        timeout=timeout_s,
+    )
+    for node, answer in zip(nodes, answers, strict=True):
+        compare(loaded_code(), answer, where=node["NodeManagerAddress"])
+
+
+def compare(driver: Code, worker: Code | str, *, where: str) -> None:
+    """Raises ``CodeMismatch`` where a worker's code (or its import error) is not the driver's."""
+    if isinstance(worker, str):
+        raise CodeMismatch(f"the worker on {where} cannot import sentune.code: {worker}; {_FIX}")
+    if worker.fingerprint != driver.fingerprint:
+        raise CodeMismatch(
+            f"the driver runs code {driver.fingerprint} from {', '.join(driver.folders)}, "
+            f"the worker on {where} {worker.fingerprint} from {', '.join(worker.folders)}; "
+            f"they differ in {_listed(_differing(driver.files, worker.files))}; {_FIX}"
+        )
+
+
+_FIX = (
+    "start Ray with ray.init(runtime_env=sentune.code.runtime_env()) "
+    "and let a job's first import be `import _path`"
+)
+
+
+def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
