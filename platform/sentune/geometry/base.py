@@ -23,6 +23,9 @@ class Geometry(Protocol):
     def entails_table(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
         """[N, D], [M, D] -> [N, M]; row i, column j: how far premise i entails hypothesis j."""
 
+    def entails_tables(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        """[N, D], [M, D] -> [N, M] twice: first_i entails second_j, second_j entails first_i."""
+
     def entails(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
         """[N, D], [N, D] -> [N]: the diagonal of the table, without computing the table."""
 
@@ -36,4 +39,4 @@ class Geometry(Protocol):
         """[N, D] -> [N]: log-volume of boxes, sum of log sigma of Gaussians, 0 for points."""
 
     def entailing_is_larger(self) -> bool:
-        """Whether the entailing sentence has the larger extent (Gaussians) or the smaller (boxes)."""
+        """Whether the entailing sentence has the larger extent (Gaussians), not the smaller."""

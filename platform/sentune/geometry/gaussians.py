@@ -1,0 +1,121 @@
+"""Sentences as diagonal Gaussians, compared by KL divergence (GaussCSE, section 2.3).
+
+A packed embedding is ``[mean | log_sigma]``, sigma being the standard deviation. The divergence
+
+    KL(N_i || N_j) = sum_d log(sigma_j / sigma_i) - 1/2
+                           + (sigma_i^2 + (mu_i - mu_j)^2) / (2 sigma_j^2)
+
+multiplies out into products of a factor of i and a factor of j, so a table of N x M divergences
+is one matrix product and needs O(N M) memory. Legend: N, M = sentences, D = packed width, d = D/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from sentune.errors import InvalidValue
+from sentune.geometry.chunks import chunk_size, table_by_rows
+from sentune.geometry.precision import full_precision
+
+
+def unpack(embeddings: Tensor) -> tuple[Tensor, Tensor]:
+    """[N, 2d] -> mean [N, d], log_sigma [N, d]."""
+    if embeddings.shape[-1] % 2:
+        raise InvalidValue("embedding width", embeddings.shape[-1], "it must be even: mean | sigma")
+    mean, log_sigma = embeddings.chunk(2, dim=-1)
+    return mean, log_sigma
+
+
+def kl_by_dimension(
+    mean_i: Tensor, log_sigma_i: Tensor, mean_j: Tensor, log_sigma_j: Tensor
+) -> Tensor:
+    """KL(N_i || N_j) of one-dimensional Gaussians, elementwise with broadcasting."""
+    log_ratio = log_sigma_i - log_sigma_j
+    distance = ((mean_i - mean_j) * (-log_sigma_j).exp()).square()
+    # expm1 keeps the part of nearly equal sigmas, e^2r - 1 - 2r, from cancelling to nothing.
+    return 0.5 * (torch.expm1(2 * log_ratio) - 2 * log_ratio + distance)
+
+
+@full_precision
+def kl_table(first: Tensor, second: Tensor) -> Tensor:
+    """Packed [N, D], [M, D] -> [N, M] of KL(first_i || second_j), by one matrix product."""
+    mean_i, log_i = unpack(first)
+    mean_j, log_j = unpack(second)
+    # KL does not change when all means move together; without the common part the squares that
+    # are multiplied out do not cancel each other's digits.
+    centre = torch.cat([mean_i, mean_j]).detach().mean(0)
+    mean_i, mean_j = mean_i - centre, mean_j - centre
+    precision = (-2 * log_j).exp()
+    scaled = mean_j * precision
+    left = torch.cat([0.5 * ((2 * log_i).exp() + mean_i.square()), mean_i], dim=1)
+    right = torch.cat([precision, -scaled], dim=1)
+    of_j = (0.5 * mean_j * scaled + log_j - 0.5).sum(1)
+    return (left @ right.T + of_j - log_i.sum(1, keepdim=True)).clamp(min=0)
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """Similarity of Gaussians; the entailing sentence has the larger variance.
+
+    Attributes:
+        form: ``sum`` is 1 / (1 + sum_d KL_d), the paper's Eq. 3. ``mean`` averages
+            1 / (1 + KL_d) over the dimensions, as the published code does; it needs N x M x d
+            numbers, which are computed in chunks and again in the backward pass.
+        chunk: numbers in one temporary of the ``mean`` form; ``None`` suits the device.
+    """
+
+    form: Literal["sum", "mean"] = "sum"
+    chunk: int | None = None
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if self.form not in ("sum", "mean"):
+            raise InvalidValue("form", self.form, "it must be 'sum' or 'mean'")
+
+    @full_precision
+    def entails_table(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
+        """[N, D], [M, D] -> [N, M]: sim(h_j || p_i), in (0, 1]."""
+        if self.form == "sum":
+            return (1 / (1 + kl_table(hypotheses, premises))).T
+        chunk = chunk_size(self.chunk, premises.device)
+        return table_by_rows(_mean_form, unpack(premises), unpack(hypotheses), chunk)
+
+    def entails_tables(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        """[N, M] twice: first_i entails second_j, and second_j entails first_i."""
+        return self.entails_table(first, second), self.entails_table(second, first).T
+
+    @full_precision
+    def entails(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
+        """[N, D], [N, D] -> [N]: sim(h || p), in (0, 1]."""
+        if self.form == "mean":
+            return _mean_form(unpack(premises), unpack(hypotheses))
+        return 1 / (1 + kl_by_dimension(*unpack(hypotheses), *unpack(premises)).sum(-1))
+
+    @full_precision
+    def direction(self, first: Tensor, second: Tensor) -> Tensor:
+        """[N]: log sim(second || first) - log sim(first || second), positive: first entails."""
+        return self._log_entails(first, second) - self._log_entails(second, first)
+
+    def _log_entails(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
+        if self.form == "mean":
+            return self.entails(premises, hypotheses).log()
+        return -torch.log1p(kl_by_dimension(*unpack(hypotheses), *unpack(premises)).sum(-1))
+
+    @full_precision
+    def extent(self, embeddings: Tensor) -> Tensor:
+        """[N]: sum of log sigma, the paper's variance of an embedding."""
+        return unpack(embeddings)[1].sum(-1)
+
+    def entailing_is_larger(self) -> bool:
+        return True
+
+
+def _mean_form(premises: tuple[Tensor, ...], hypotheses: tuple[Tensor, ...]) -> Tensor:
+    """Mean over the last axis of 1 / (1 + KL_d(h || p))."""
+    mean_p, log_p = premises
+    mean_h, log_h = hypotheses
+    return (1 / (1 + kl_by_dimension(mean_h, log_h, mean_p, log_p))).mean(-1)

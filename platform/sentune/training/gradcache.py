@@ -1,0 +1,90 @@
+"""Gradients of a loss over a batch that does not fit, exact (GradCache, Gao et al., 2021).
+
+A contrastive loss needs the embeddings of the whole batch at once, not the activations behind
+them: embed in micro-batches without gradients, take the loss's gradient with respect to the
+embeddings, then embed each micro-batch again and hand it its part of that gradient. Batch size
+becomes a hyperparameter of the loss and is no longer one of the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """State of torch's generators: the CPU's and, where used, the current CUDA device's."""
+
+    cpu: Tensor
+    cuda: Tensor | None
+
+    @classmethod
+    def capture(cls) -> RandomState:
+        used = torch.cuda.is_available() and torch.cuda.is_initialized()
+        return cls(torch.get_rng_state(), torch.cuda.get_rng_state() if used else None)
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.cpu)
+        if self.cuda is not None:
+            torch.cuda.set_rng_state(self.cuda)
+
+
+def cached_backward(
+    embed: Callable[[Any], Tensor],
+    inputs: Sequence[Any],
+    loss: Callable[[Tensor], Tensor],
+    *,
+    no_sync: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Tensor:
+    """Adds the gradient of ``loss(cat(embed(x) for x in inputs))`` to the parameters' ``.grad``.
+
+    Dropout draws the same masks both times, since each micro-batch's random state is replayed;
+    afterwards the generators stand where a plain backward would have left them.
+
+    Args:
+        embed: one micro-batch -> [n, D]; the only thing that may hold parameters.
+        inputs: at least one micro-batch.
+        loss: [B, D] -> scalar, called once.
+        no_sync: makes a context in which a data-parallel module does not average gradients (DDP's
+            ``no_sync``); entered for all micro-batches but the last.
+
+    Returns:
+        The loss, detached.
+    """
+    embeddings, states = _embed_all(embed, inputs)
+    value, gradient = _gradient(loss, embeddings)
+    after = RandomState.capture()
+    parts = gradient.split([len(part) for part in embeddings])
+    last = len(inputs) - 1
+    for index, (micro_batch, state, part) in enumerate(zip(inputs, states, parts, strict=True)):
+        state.restore()
+        with nullcontext() if index == last else no_sync():
+            embed(micro_batch).backward(part)
+    after.restore()
+    return value
+
+
+def _embed_all(
+    embed: Callable[[Any], Tensor], inputs: Sequence[Any]
+) -> tuple[list[Tensor], list[RandomState]]:
+    embeddings, states = [], []
+    with torch.no_grad():
+        for micro_batch in inputs:
+            states.append(RandomState.capture())
+            embeddings.append(embed(micro_batch))
+    return embeddings, states
+
+
+def _gradient(
+    loss: Callable[[Tensor], Tensor], embeddings: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    leaf = torch.cat(list(embeddings)).requires_grad_()
+    value = loss(leaf)
+    (gradient,) = torch.autograd.grad(value, leaf)
+    return value.detach(), gradient
