@@ -1,0 +1,205 @@
+"""A cluster like that of cluster.yaml on this machine: a head without CPUs and one worker node.
+
+It is the test's own: ports, folder, home and token are made for it, and only processes that carry
+its mark in their environment are ended.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+PARTS = ("platform", "search_spaces", "jobs", "pyproject.toml", ".gitignore", ".rayignore")
+
+WHICH_CODE = '''
+"""Says which code driver and worker run."""
+import argparse, json, pathlib, sys
+BOOTSTRAP
+import ray
+from sentune import code, errors
+
+parser = argparse.ArgumentParser()
+parser.add_argument("out")
+parser.add_argument("--fail", action="store_true")
+parser.add_argument("--naive", action="store_true")
+args = parser.parse_args()
+
+def seen():
+    from sentune import code, errors
+    return {"fingerprint": code.code_fingerprint(), "mark": errors.MARK, "file": errors.__file__}
+
+ray.init(runtime_env=None if args.naive else code.runtime_env(), log_to_driver=False)
+print("driver runs", errors.MARK)
+code.assert_same_code()
+worker = ray.get(ray.remote(num_cpus=1)(seen).remote())
+files = sorted(str(p) for p in pathlib.Path(".").rglob("*"))
+pathlib.Path(args.out).write_text(json.dumps({"driver": seen(), "worker": worker, "cwd": files}))
+sys.exit(3 if args.fail else 0)
+'''
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster and the folders that take part in it."""
+
+    address: str
+    home: Path
+    env: dict[str, str]
+    mounted: Path
+
+    def submit(
+        self, *arguments: str, cwd: Path, env: dict[str, str] | None = None, timeout: float = 300
+    ) -> subprocess.CompletedProcess[str]:
+        """``ray job submit ARGUMENTS`` as a user types it; returns exit code and logs."""
+        return subprocess.run(
+            [str(BIN / "ray"), "job", "submit", *arguments],
+            cwd=cwd,
+            env=self.env if env is None else env,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+
+def make_project(folder: Path, mark: str) -> Path:
+    """A copy of this project whose code differs from every other copy by ``mark``."""
+    folder.mkdir(parents=True)
+    for name in PARTS:
+        if (ROOT / name).is_dir():
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        elif (ROOT / name).exists():
+            shutil.copy(ROOT / name, folder / name)
+    with (folder / "platform/sentune/errors.py").open("a") as file:
+        file.write(f"\nMARK = {mark!r}\n")
+    (folder / "jobs/which_code.py").write_text(WHICH_CODE.replace("BOOTSTRAP", "import _path"))
+    (folder / "jobs/no_bootstrap.py").write_text(WHICH_CODE.replace("BOOTSTRAP", ""))
+    for unwanted in (".git/objects/pack", ".venv/lib/big.bin", "data/train.jsonl"):
+        (folder / unwanted).parent.mkdir(parents=True)
+        (folder / unwanted).write_bytes(os.urandom(2**20))
+    return folder
+
+
+def _free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def _ours(mark: str) -> list[int]:
+    """Processes whose environment carries the mark."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:  # the process ended, or is another user's
+            continue
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _end(mark: str, seconds: float = 20.0) -> None:
+    """Ends all processes that carry the mark: asks first, then insists."""
+    deadline = time.monotonic() + seconds
+    for sign, until in ((signal.SIGTERM, deadline), (signal.SIGKILL, deadline + seconds)):
+        for pid in _ours(mark):
+            try:
+                os.kill(pid, sign)
+            except ProcessLookupError:
+                continue
+        while _ours(mark) and time.monotonic() < until:
+            time.sleep(0.2)
+
+
+@contextmanager
+def _node(arguments: list[str], env: dict[str, str], cwd: Path, log: Path) -> Iterator[None]:
+    """``ray start --block ARGUMENTS`` until the block ends."""
+    agents = ["--dashboard-agent-listen-port", "--metrics-export-port", "--runtime-env-agent-port"]
+    ports = [f"{option}={_free_port()}" for option in agents]
+    command = [str(BIN / "ray"), "start", "--block", "--disable-usage-stats", *ports, *arguments]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, env=env, cwd=cwd, stdout=out, stderr=out, start_new_session=True
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def _wait_for(address: str, env: dict[str, str], logs: Path, nodes: int = 2) -> None:
+    """Waits until the job server answers and both nodes have joined."""
+    deadline = time.monotonic() + 120
+    command = [str(BIN / "ray"), "list", "nodes", "--address", address, "--format", "json"]
+    answer = ""
+    while time.monotonic() < deadline:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        answer = done.stdout + done.stderr
+        if done.returncode == 0 and done.stdout.count('"ALIVE"') == nodes:
+            return
+        time.sleep(1)
+    started = "\n".join(path.read_text(errors="replace")[-2000:] for path in logs.glob("*.log"))
+    pytest.fail(f"the cluster did not come up\n{answer}\n{started}")
+
+
+@pytest.fixture(scope="session")
+def new_project() -> Callable[[Path, str], Path]:
+    """Makes a copy of this project that is told apart by a mark."""
+    return make_project
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Head and worker with token authentication, and an older sentune "installed" on both."""
+    work = tmp_path_factory.mktemp("cluster")
+    mounted = make_project(work / "mounted", "mounted")
+    installed = make_project(work / "older", "installed") / "platform"
+    home = work / "home"
+    (home / ".ray").mkdir(parents=True)
+    token = home / ".ray/auth_token"
+    token.write_text("a-token-of-this-test-only-0123456789")
+    token.chmod(0o600)
+    # Unix sockets allow 107 characters, and Ray adds about 60 to its folder.
+    temporary = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
+    mark = f"SENTUNE_TEST_CLUSTER={temporary}"
+    port, dashboard = _free_port(), _free_port()
+    address = f"http://127.0.0.1:{dashboard}"
+    env = {
+        "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "RAY_AUTH_MODE": "token",
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
+        "OMP_NUM_THREADS": "1",
+    }
+    on_nodes = env | {"PYTHONPATH": str(installed), mark.split("=")[0]: str(temporary)}
+    head = ["--head", f"--port={port}", "--num-cpus=0", "--num-gpus=0"]
+    head += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
+    head += [f"--temp-dir={temporary}", f"--ray-client-server-port={_free_port()}"]
+    here = ["--node-ip-address=127.0.0.1", "--min-worker-port=0", "--max-worker-port=0"]
+    worker = [f"--address=127.0.0.1:{port}", "--num-cpus=2", "--num-gpus=0"]
+    try:
+        with _node(head + here, on_nodes, mounted, work / "head.log"):
+            _wait_for(address, env, work, nodes=1)
+            with _node(worker + here, on_nodes, work, work / "worker.log"):
+                _wait_for(address, env, work)
+                yield Cluster(address, home, env | {"RAY_ADDRESS": address}, mounted)
+    finally:
+        _end(mark)
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,146 @@
+"""Fingerprints of code, what workers are given, and what an upload holds."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray._private.runtime_env.packaging import create_package
+from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
+
+from sentune import code
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "one" / "sentune"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.py").write_text("A = 1\n")
+    (folder / "sub/b.py").write_text("B = 2\n")
+    return folder
+
+
+def test_fingerprint_does_not_depend_on_where_the_code_lies(package: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(package, tmp_path / "two" / "sentune"))
+    assert code.read_code([copy]).fingerprint == code.read_code([package]).fingerprint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda p: (p / "a.py").write_text("A = 2\n"),
+        lambda p: (p / "c.py").write_text(""),
+        lambda p: (p / "sub/b.py").unlink(),
+        lambda p: (p / "a.py").rename(p / "aa.py"),
+    ],
+    ids=["edited", "added", "removed", "renamed"],
+)
+def test_fingerprint_changes_with_the_code(package: Path, change: Callable[[Path], Any]) -> None:
+    before = code.read_code([package]).fingerprint
+    change(package)
+    assert code.read_code([package]).fingerprint != before
+
+
+def test_bytecode_does_not_count(package: Path) -> None:
+    before = code.read_code([package]).fingerprint
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__/a.cpython-311.pyc").write_bytes(b"x")
+    assert code.read_code([package]).fingerprint == before
+
+
+def test_the_loaded_package_is_the_one_that_is_fingerprinted() -> None:
+    here = Path(code.__file__).parent
+    assert code.package_folders()[0] == here
+    assert "sentune/code.py" in code.loaded_code().files
+    assert code.runtime_env()["py_modules"][0] == str(here)
+
+
+def test_a_difference_names_both_sides_and_the_files(package: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(package, tmp_path / "old" / "sentune"))
+    (other / "sub/b.py").write_text("B = 1\n")
+    driver, worker = code.read_code([package]), code.read_code([other])
+    with pytest.raises(code.CodeMismatch) as error:
+        code.compare(driver, worker, where="10.0.0.7")
+    said = str(error.value)
+    for part in (driver.fingerprint, worker.fingerprint, str(package), str(other), "10.0.0.7"):
+        assert part in said
+    assert "sentune/sub/b.py" in said
+    assert "sentune/a.py" not in said
+
+
+def test_a_worker_too_old_to_answer_is_refused(package: Path) -> None:
+    with pytest.raises(code.CodeMismatch, match="cannot import"):
+        code.compare(code.read_code([package]), "ModuleNotFoundError()", where="10.0.0.7")
+
+
+def test_an_actor_checks_what_it_runs() -> None:
+    code.require_code(code.code_fingerprint())
+    with pytest.raises(code.CodeMismatch, match="0123"):
+        code.require_code("0123")
+
+
+def test_bootstrap_puts_the_project_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["/somewhere", str(ROOT), "/installed"])
+    spec = importlib.util.spec_from_file_location("_path_of_test", ROOT / "jobs/_path.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert sys.path == [str(ROOT / "platform"), str(ROOT), "/somewhere", "/installed"]
+    assert module.ROOT == ROOT
+
+
+def test_the_standard_library_keeps_its_platform_module() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", "import _path, platform, ray; print(platform.system())"],
+        cwd=ROOT / "jobs",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip()
+
+
+def _uploaded(project: Path, out: Path) -> list[zipfile.ZipInfo]:
+    """What Ray sends for ``--working-dir``."""
+
+    def pack(folder: str, excludes: list[str], is_file: bool = False) -> None:
+        create_package(folder, out, include_gitignore=True, excludes=excludes)
+
+    upload_working_dir_if_needed(
+        {"working_dir": str(project)}, include_gitignore=True, upload_fn=pack
+    )
+    with zipfile.ZipFile(out) as archive:
+        return archive.infolist()
+
+
+@pytest.mark.parametrize("defaults", [None, ""], ids=["ray's excludes", "own excludes alone"])
+def test_an_upload_holds_code_and_little_else(
+    new_project: Callable[[Path, str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    defaults: str | None,
+) -> None:
+    if defaults is not None:
+        monkeypatch.setenv("RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES", defaults)
+    entries = _uploaded(new_project(tmp_path / "project", "upload"), tmp_path / "package.zip")
+    names = [entry.filename for entry in entries]
+    assert "platform/sentune/code.py" in names
+    assert "jobs/_path.py" in names
+    assert not [name for name in names if name.startswith((".git/", ".venv/", "data/"))]
+    assert sum(entry.file_size for entry in entries) < 2**20
+
+
+def test_an_upload_of_this_project_is_small(tmp_path: Path) -> None:
+    entries = _uploaded(ROOT, tmp_path / "package.zip")
+    assert sum(entry.file_size for entry in entries) < 5 * 2**20
+    assert not [e.filename for e in entries if e.filename.startswith((".git/", ".venv/"))]

@@ -1,0 +1,94 @@
+"""`ray job submit` against a cluster with token authentication, as a user does it.
+
+Three versions of the code take part: one is mounted on the nodes, an older one is installed there,
+and a third one is submitted. Each names itself in ``sentune.errors.MARK``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentune.code import read_code
+
+WITH_UPLOAD = ("--working-dir", ".", "--", "python")
+WITHOUT_UPLOAD = ("--", "python")
+
+
+@pytest.fixture(scope="module")
+def project(
+    tmp_path_factory: pytest.TempPathFactory, new_project: Callable[[Path, str], Path]
+) -> Path:
+    return new_project(tmp_path_factory.mktemp("user") / "project", "submitted")
+
+
+def _fingerprint(project: Path) -> str:
+    return read_code([project / "platform/sentune", project / "search_spaces"]).fingerprint
+
+
+def test_driver_and_worker_run_the_submitted_code(
+    cluster: Any, project: Path, tmp_path: Path
+) -> None:
+    done = cluster.submit(*WITH_UPLOAD, "jobs/which_code.py", str(tmp_path / "out"), cwd=project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "driver runs submitted" in done.stdout
+    seen = json.loads((tmp_path / "out").read_text())
+    assert seen["driver"]["mark"] == seen["worker"]["mark"] == "submitted"
+    assert seen["driver"]["fingerprint"] == seen["worker"]["fingerprint"] == _fingerprint(project)
+    assert not [name for name in seen["cwd"] if re.match(r"(\.git|\.venv|data)(/|$)", name)]
+
+
+def test_a_job_in_the_mounted_project_runs_the_mounted_code(
+    cluster: Any, project: Path, tmp_path: Path
+) -> None:
+    done = cluster.submit(*WITHOUT_UPLOAD, "jobs/which_code.py", str(tmp_path / "out"), cwd="/")
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen = json.loads((tmp_path / "out").read_text())
+    assert seen["driver"]["mark"] == seen["worker"]["mark"] == "mounted"
+    assert seen["worker"]["fingerprint"] == _fingerprint(cluster.mounted) != _fingerprint(project)
+
+
+def test_a_job_that_fails_says_so(cluster: Any, project: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    done = cluster.submit(*WITH_UPLOAD, "jobs/which_code.py", out, "--fail", cwd=project)
+    assert done.returncode == 1
+    assert "exit code 3" in done.stdout + done.stderr
+
+
+def test_workers_with_other_code_are_refused(cluster: Any, project: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    done = cluster.submit(*WITH_UPLOAD, "jobs/which_code.py", out, "--naive", cwd=project)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert not Path(out).exists()
+    assert f"the driver runs code {_fingerprint(project)}" in said
+    assert "sentune/errors.py" in said
+    assert "older/platform/sentune" in said
+
+
+def test_without_the_bootstrap_the_installed_code_would_run(
+    cluster: Any, project: Path, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    done = cluster.submit(*WITH_UPLOAD, "jobs/no_bootstrap.py", out, cwd=project)
+    assert "driver runs installed" in done.stdout
+
+
+@pytest.mark.parametrize("token", [None, "another-token-0123456789"])
+def test_without_the_token_nothing_is_accepted(
+    cluster: Any, project: Path, tmp_path: Path, token: str | None
+) -> None:
+    env = cluster.env | {"HOME": str(tmp_path)}
+    del env["RAY_AUTH_MODE"]
+    if token is not None:
+        env |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    out = tmp_path / "out"
+    done = cluster.submit(*WITH_UPLOAD, "jobs/which_code.py", str(out), cwd=project, env=env)
+    assert done.returncode != 0
+    assert "token" in (done.stdout + done.stderr).lower()
+    assert not out.exists()
