@@ -1,0 +1,162 @@
+"""The loss against double loops written from the papers' equations."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from sentune.errors import InvalidValue
+from sentune.geometry import Boxes, Gaussians, Points, TermWeights, contrastive_loss
+
+GEOMETRIES = {
+    "points": Points(),
+    "gaussians": Gaussians(),
+    "gaussians, mean form": Gaussians("mean"),
+    "boxes": Boxes(0.5),
+    "boxes, untied": Boxes(0.5, 0.3),
+}
+N, D, TAU = 5, 8, 0.05
+
+
+def triplets() -> list[torch.Tensor]:
+    return [torch.randn(N, D, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+
+
+def by_loops(anchor, positive, negative, geometry, weights, tau=TAU) -> torch.Tensor:
+    """Sum over i of loss_i, GaussCSE Eq. 4 and GumbelCSE Eq. 8-12, a pair at a time."""
+
+    def e(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (geometry.entails(x[None], y[None])[0] / tau).exp()
+
+    total = torch.zeros((), dtype=torch.float64)
+    for i in range(len(anchor)):
+        denominator = torch.zeros((), dtype=torch.float64)
+        for j in range(len(positive)):
+            denominator = denominator + weights.entailment * e(anchor[i], positive[j])
+            if weights.reverse_orientation == "premises":
+                denominator = denominator + weights.reverse * e(positive[i], anchor[j])
+            else:
+                denominator = denominator + weights.reverse * e(positive[j], anchor[i])
+            if negative is not None:
+                denominator = denominator + weights.contradiction * e(anchor[i], negative[j])
+                back = e(negative[j], anchor[i])
+                denominator = denominator + weights.reverse_contradiction * back
+        total = total - (e(anchor[i], positive[i]) / denominator).log()
+    return total
+
+
+def weights_of(values: tuple[float, ...], orientation: str) -> TermWeights:
+    names = ("entailment", "contradiction", "reverse", "reverse_contradiction")
+    return TermWeights(**dict(zip(names, values, strict=True)), reverse_orientation=orientation)
+
+
+@pytest.mark.parametrize("orientation", ["premises", "hypotheses"])
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_every_combination_of_terms_is_the_equations(name, orientation):
+    for values in product((0.0, 1.0, 2.5), (0.0, 1.0), (0.0, 8.0), (0.0, 0.5)):
+        if not any(values):
+            continue
+        weights, columns = weights_of(values, orientation), triplets()
+        expected = by_loops(*columns, GEOMETRIES[name], weights)
+        wanted = torch.autograd.grad(expected, columns, allow_unused=True)
+        loss = contrastive_loss(
+            *columns, geometry=GEOMETRIES[name], weights=weights, temperature=TAU
+        )
+        found = torch.autograd.grad(loss, columns, allow_unused=True)
+        torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
+        for slope, gradient in zip(found, wanted, strict=True):
+            zero = torch.zeros(N, D, dtype=torch.float64)
+            slope, gradient = (zero if g is None else g for g in (slope, gradient))
+            torch.testing.assert_close(slope, gradient, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_pairs_without_hard_negatives(name):
+    anchor, positive, _ = triplets()
+    weights = TermWeights(reverse=1.0, reverse_contradiction=1.0)
+    loss = contrastive_loss(
+        anchor, positive, None, geometry=GEOMETRIES[name], weights=weights, temperature=TAU
+    )
+    expected = by_loops(anchor, positive, None, GEOMETRIES[name], weights)
+    torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_simcse_is_the_cross_entropy_of_its_code():
+    anchor, positive, negative = triplets()
+    x, y, z = (torch.nn.functional.normalize(t, dim=1) for t in (anchor, positive, negative))
+    logits = x @ torch.cat([y, z]).T / TAU
+    expected = torch.nn.functional.cross_entropy(logits, torch.arange(N), reduction="sum")
+    loss = contrastive_loss(
+        anchor, positive, negative, geometry=Points(), weights=TermWeights(), temperature=TAU
+    )
+    torch.testing.assert_close(loss, expected)
+
+
+def test_the_papers_orientations_have_different_gradients():
+    columns, gradients = triplets(), []
+    for orientation in ("premises", "hypotheses"):
+        loss = contrastive_loss(
+            *columns,
+            geometry=Gaussians(),
+            weights=TermWeights(reverse=1.0, reverse_orientation=orientation),
+            temperature=TAU,
+        )
+        gradients.append(torch.cat(torch.autograd.grad(loss, columns)))
+    assert (gradients[0] - gradients[1]).norm() > 0.1 * gradients[0].norm()
+
+
+@pytest.mark.parametrize(
+    ("geometry", "orientation"), [(Gaussians(), "premises"), (Boxes(0.5), "hypotheses")]
+)
+def test_a_premise_learns_to_entail_its_hypothesis(geometry, orientation):
+    """A few steps on the embeddings alone: wide Gaussian premises, small premise boxes."""
+    columns = [0.1 * torch.randn(8, 8, dtype=torch.float64) for _ in range(3)]
+    leaves = [column.requires_grad_() for column in columns]
+    weights = TermWeights(reverse=1.0, reverse_orientation=orientation)
+    optimiser = torch.optim.Adam(leaves, lr=0.02)
+    for _ in range(80):
+        optimiser.zero_grad()
+        contrastive_loss(*leaves, geometry=geometry, weights=weights, temperature=0.05).backward()
+        optimiser.step()
+    premise, hypothesis = leaves[0].detach(), leaves[1].detach()
+    larger = geometry.extent(premise) > geometry.extent(hypothesis)
+    assert (larger == geometry.entailing_is_larger()).all()
+    assert (geometry.direction(premise, hypothesis) > 0).all()
+    forward, back = geometry.entails(premise, hypothesis), geometry.entails(hypothesis, premise)
+    assert (forward > back).all()
+
+
+def test_boxes_that_never_overlap_lose_log_of_the_number_of_candidates():
+    centers = [200.0 * k + 50.0 * torch.arange(4)[:, None].expand(4, 16) for k in range(3)]
+    far = [torch.cat([center, torch.zeros(4, 16)], dim=1) for center in centers]
+    weights = TermWeights(reverse=1, reverse_contradiction=1, reverse_orientation="hypotheses")
+    loss = contrastive_loss(*far, geometry=Boxes(0.1), weights=weights, temperature=0.05)
+    assert loss.item() / 4 == pytest.approx(math.log(4 * 4), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"entailment": -1.0}, "entailment"),
+        ({"reverse": math.nan}, "reverse"),
+        ({"entailment": 0.0, "contradiction": 0.0}, "weights"),
+        ({"reverse_orientation": "both"}, "reverse_orientation"),
+    ],
+)
+def test_weights_that_mean_nothing_are_refused(arguments, field):
+    with pytest.raises(InvalidValue, match=field):
+        TermWeights(**arguments)
+
+
+def test_a_loss_that_means_nothing_is_refused():
+    columns = triplets()
+    with pytest.raises(InvalidValue, match="temperature"):
+        contrastive_loss(*columns, geometry=Points(), weights=TermWeights(), temperature=0.0)
+    only_negatives = TermWeights(entailment=0.0)
+    with pytest.raises(InvalidValue, match="hard negatives"):
+        contrastive_loss(
+            *columns[:2], None, geometry=Points(), weights=only_negatives, temperature=0.05
+        )

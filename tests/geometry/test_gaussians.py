@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.distributions import Normal, kl_divergence
+
+from sentune.errors import InvalidValue
+from sentune.geometry import Gaussians
+from sentune.geometry.gaussians import kl_table
+
+KL = 0.7097233997792209  # KL(N(.3, .5^2) || N(-.2, 1.5^2)), computed independently
+
+
+def packed(mean: float, sigma: float) -> torch.Tensor:
+    return torch.tensor([[mean, math.log(sigma)]], dtype=torch.float64)
+
+
+def random_gaussians(count: int, d: int = 5, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(count, 2 * d, dtype=dtype) * 0.7
+
+
+def independent_kl(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """torch.distributions, one pair at a time: [N, M, d]."""
+    d = x.shape[1] // 2
+    of = [[Normal(row[:d], row[d:].exp()) for row in side] for side in (x, y)]
+    return torch.stack([torch.stack([kl_divergence(p, q) for q in of[1]]) for p in of[0]])
+
+
+def test_known_value():
+    x, y = packed(0.3, 0.5), packed(-0.2, 1.5)
+    assert kl_table(x, y).item() == pytest.approx(KL, rel=1e-14)
+    for form in ("sum", "mean"):
+        gaussians = Gaussians(form)
+        assert gaussians.entails(y, x).item() == pytest.approx(0.5848899302244629, rel=1e-14)
+        assert gaussians.entails_table(y, x).item() == pytest.approx(0.5848899302244629, rel=1e-14)
+
+
+def test_table_and_its_gradient_against_torch_distributions():
+    x, y = random_gaussians(6).requires_grad_(), random_gaussians(4).requires_grad_()
+    weights = torch.randn(6, 4, dtype=torch.float64)
+    expected = independent_kl(x, y).sum(-1)
+    wanted = torch.autograd.grad((expected * weights).sum(), (x, y))
+    table = kl_table(x, y)
+    torch.testing.assert_close(table, expected, rtol=1e-12, atol=1e-12)
+    given_ = torch.autograd.grad((table * weights).sum(), (x, y))
+    torch.testing.assert_close(given_, wanted, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("form", ["sum", "mean"])
+def test_both_forms_from_their_equations(form):
+    premises, hypotheses = random_gaussians(6), random_gaussians(4)
+    kl = independent_kl(hypotheses, premises)  # [hypothesis, premise, d]
+    expected = 1 / (1 + kl.sum(-1)) if form == "sum" else (1 / (1 + kl)).mean(-1)
+    gaussians = Gaussians(form, chunk=20)
+    table = gaussians.entails_table(premises, hypotheses)
+    torch.testing.assert_close(table, expected.T, rtol=1e-12, atol=1e-12)
+    there, back = gaussians.entails_tables(premises, hypotheses)
+    assert torch.equal(there, table)
+    torch.testing.assert_close(back, gaussians.entails_table(hypotheses, premises).T)
+    torch.testing.assert_close(gaussians.entails(premises[:4], hypotheses), table[:4].diagonal())
+
+
+def test_chunks_of_the_mean_form_give_the_whole_gradient():
+    x = random_gaussians(7).requires_grad_()
+    whole, chunked = Gaussians("mean", chunk=10**9), Gaussians("mean", chunk=1)
+    (expected,) = torch.autograd.grad(whole.entails_table(x, x).square().sum(), x)
+    (found,) = torch.autograd.grad(chunked.entails_table(x, x).square().sum(), x)
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_float32_survives_means_far_from_the_origin():
+    x = random_gaussians(8, 64, torch.float32)
+    x[:, :64] += 100.0
+    expected = kl_table(x.double(), x.double())
+    torch.testing.assert_close(kl_table(x, x).double(), expected, rtol=2e-5, atol=2e-3)
+
+
+def test_autocast_does_not_narrow_it():
+    x = random_gaussians(6, 64, torch.float32)
+    exact = kl_table(x, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(kl_table(x, x), exact)
+
+
+@pytest.mark.parametrize("form", ["sum", "mean"])
+@given(
+    mean=st.floats(-1e3, 1e3),
+    logs=st.tuples(st.floats(-5, 5), st.floats(-5, 5)),
+)
+def test_the_wider_one_entails(form, mean, logs):
+    wide, narrow = (torch.tensor([[0.0, v]], dtype=torch.float64) for v in (max(logs), min(logs)))
+    narrow[0, 0] = mean
+    direction = Gaussians(form).direction(wide, narrow)
+    assert torch.isfinite(direction).all()
+    assert direction.item() >= -1e-12
+    torch.testing.assert_close(Gaussians(form).direction(narrow, wide), -direction)
+
+
+def test_direction_is_told_where_similarities_underflow():
+    wide, narrow = torch.tensor([[0.0, 1.0]]), torch.tensor([[1e18, 0.0]])
+    gaussians = Gaussians()
+    assert gaussians.direction(wide, narrow).item() == pytest.approx(2.0, rel=1e-5)
+    assert gaussians.entailing_is_larger()
+    assert gaussians.extent(wide) > gaussians.extent(narrow)
+
+
+def test_what_cannot_be_used_is_refused():
+    with pytest.raises(InvalidValue, match="form"):
+        Gaussians("median")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="even"):
+        kl_table(torch.zeros(2, 3), torch.zeros(2, 3))
