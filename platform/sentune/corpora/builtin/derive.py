@@ -1,0 +1,203 @@
+"""Sentences that a sentence entails, contradicts or leaves open, by natural logic.
+
+A step in an upward monotone slot weakens the sentence when it broadens the slot, a step in a
+downward monotone slot when it narrows it (van Benthem 1986; MacCartney and Manning 2009, "An
+extended model of natural logic"). A chain of weakenings is an entailment; what negates an
+entailed sentence contradicts the premise.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from sentune.corpora.builtin import moves
+from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, PLACES, TIMES, VERBS, Term
+from sentune.corpora.builtin.moves import Move, pick
+from sentune.corpora.builtin.sentences import Determiner, Sentence
+
+_SUBJECT: dict[str, tuple[Move, Move]] = {
+    "noun": (moves.broaden_noun, moves.narrow_noun),
+    "adjective": (moves.broaden_adjective, moves.narrow_adjective),
+}
+_PREDICATE: dict[str, tuple[Move, Move]] = {
+    "verb": (moves.broaden_verb, moves.narrow_verb),
+    "place": (moves.broaden_place, moves.narrow_place),
+    "time": (moves.broaden_time, moves.narrow_time),
+    "manner": (moves.broaden_manner, moves.narrow_manner),
+}
+SLOTS = (*_SUBJECT, *_PREDICATE, "number", "companion")
+_MOST = 5
+"""The largest number in a sentence."""
+
+
+def step(s: Sentence, slot: str, rng: Random, *, weaker: bool) -> Sentence | None:
+    """The sentence strictly weakened or strengthened in one slot; ``None`` where it cannot be."""
+    if slot in _SUBJECT:
+        return _SUBJECT[slot][weaker != s.subject_upward](s, rng)
+    if slot in _PREDICATE:
+        return _PREDICATE[slot][weaker != s.predicate_upward](s, rng)
+    if slot == "number":
+        return _weaker_number(s, rng) if weaker else _stronger_number(s, rng)
+    return _without_companion(s) if weaker else _with_companion(s, rng)
+
+
+def chain(s: Sentence, rng: Random, *, weaker: bool, steps: int) -> Sentence | None:
+    """One to ``steps`` steps one way; ``None`` when not even one could be made."""
+    start = s
+    for _ in range(steps):
+        s = step(s, pick(rng, SLOTS), rng, weaker=weaker) or s
+    return s if s is not start else None
+
+
+def entailed(premise: Sentence, rng: Random) -> Sentence | None:
+    """A sentence that the premise entails and that does not entail the premise."""
+    return chain(premise, rng, weaker=True, steps=_steps(rng))
+
+
+def undecided(premise: Sentence, rng: Random) -> tuple[Sentence, bool] | None:
+    """A sentence that the premise leaves open, and whether that sentence entails the premise.
+
+    Either a stronger sentence, or one that is stronger in one slot and weaker in others (each
+    slot is touched once, or the steps could cancel), or one with another manner.
+    """
+    turn = rng.random()
+    if turn < 0.45:
+        stronger = chain(premise, rng, weaker=False, steps=_steps(rng))
+        return None if stronger is None else (stronger, True)
+    if turn < 0.6:
+        if premise.manner is None:
+            return None
+        other = pick(rng, [manner for manner in MANNERS if manner != premise.manner])
+        return _elsewhere(premise._replace(manner=other), "manner", rng), False
+    slots = rng.sample(SLOTS, 3)
+    result = step(premise, slots[0], rng, weaker=False)
+    mixed = result and step(result, slots[1], rng, weaker=True)
+    if mixed is None:
+        return None
+    return step(mixed, slots[2], rng, weaker=True) or mixed, False
+
+
+def contradicted(premise: Sentence, rng: Random) -> Sentence | None:
+    """A sentence that cannot be true together with the premise.
+
+    Either the negation of something that the premise entails, or a sentence that gives the
+    scene another sort of doing, place, time, number or the opposite quality.
+    """
+    positive = premise.subject_upward and not premise.negated
+    if positive and rng.random() < 0.65:
+        return _excluded(premise, rng)
+    weaker = chain(premise, rng, weaker=True, steps=_steps(rng) - 1) or premise
+    return _negation(weaker, rng)
+
+
+def _steps(rng: Random) -> int:
+    return pick(rng, (2, 2, 3, 4))
+
+
+def _weaker_number(s: Sentence, rng: Random) -> Sentence | None:
+    if s.determiner in (Determiner.EXACTLY, Determiner.AT_LEAST):
+        lowest_stronger = s.number if s.determiner is Determiner.EXACTLY else s.number - 1
+        number = rng.randint(1, lowest_stronger)
+        return _some(s) if number == 1 else _count(s, Determiner.AT_LEAST, number)
+    if s.determiner is Determiner.NO and len(s.nouns) == 1:
+        return _count(s, Determiner.AT_MOST, rng.randint(1, _MOST - 2))
+    if s.determiner is Determiner.AT_MOST and s.number < _MOST - 1:
+        return s._replace(number=rng.randint(s.number + 1, _MOST - 1))
+    return None
+
+
+def _stronger_number(s: Sentence, rng: Random) -> Sentence | None:
+    if s.determiner is Determiner.SOME and len(s.nouns) == 1 and not (s.negated or s.companion):
+        kind = pick(rng, (Determiner.AT_LEAST, Determiner.EXACTLY))
+        return _count(s, kind, rng.randint(2, _MOST - 1))
+    if s.determiner is Determiner.AT_LEAST:
+        return _count(s, Determiner.EXACTLY, rng.randint(s.number, _MOST))
+    if s.determiner is Determiner.AT_MOST:
+        number = rng.randint(0, s.number - 1)
+        return s._replace(number=number) if number else _count(s, Determiner.NO, 1)
+    return None
+
+
+def _some(s: Sentence) -> Sentence:
+    return _count(s, Determiner.SOME, 1)
+
+
+def _count(s: Sentence, determiner: Determiner, number: int) -> Sentence:
+    return s._replace(determiner=determiner, number=number)
+
+
+def _without_companion(s: Sentence) -> Sentence | None:
+    return s._replace(companion=None) if s.companion else None
+
+
+def _with_companion(s: Sentence, rng: Random) -> Sentence | None:
+    if s.determiner is not Determiner.SOME or s.negated or s.companion or len(s.nouns) > 1:
+        return None
+    other = pick(rng, [noun for noun in NOUNS if noun.root is not s.nouns[0].root])
+    return s._replace(companion=other)
+
+
+def _negation(s: Sentence, rng: Random) -> Sentence | None:
+    """What is true exactly when ``s`` is not (where ``s`` has a negation in one sentence).
+
+    Of a counted sentence: the negation of something that it entails.
+    """
+    if s.companion:
+        s = s._replace(companion=None)
+    kind = s.determiner
+    if kind is Determiner.SOME and s.negated:
+        return s._replace(determiner=Determiner.EVERY, negated=False)
+    if kind is Determiner.SOME:
+        return _count(s, Determiner.NO, 1)
+    if kind in (Determiner.EXACTLY, Determiner.AT_LEAST):
+        number = rng.randint(0, s.number - 1)
+        return _count(s, Determiner.AT_MOST, number) if number else _count(s, Determiner.NO, 1)
+    if kind is Determiner.NO:
+        return _some(s)
+    if kind is Determiner.AT_MOST:
+        above = rng.randint(s.number + 1, _MOST)
+        return _count(s, pick(rng, (Determiner.AT_LEAST, Determiner.EXACTLY)), above)
+    if len(s.verbs) > 1 or len(s.nouns) > 1:
+        return None
+    return _some(s)._replace(negated=True)
+
+
+def _excluded(s: Sentence, rng: Random) -> Sentence | None:
+    """Another sort in one slot; other slots may change either way, which keeps the exclusion."""
+    slot = pick(rng, ("adjective", "verb", "verb", "place", "time", "number"))
+    result: Sentence | None = None
+    if slot == "adjective" and s.adjectives:
+        (scale, degree), *rest = s.adjectives
+        opposite = (scale, pick(rng, (-1, -2) if degree > 0 else (1, 2)))
+        result = s._replace(adjectives=(opposite, *rest))
+    elif slot == "verb" and len(s.verbs) == 1:
+        result = s._replace(verbs=(_apart(s.verbs[0], VERBS, rng),))
+    elif slot == "place" and s.place:
+        result = s._replace(place=_apart(s.place, PLACES, rng))
+    elif slot == "time" and s.time:
+        result = s._replace(time=_apart(s.time, TIMES, rng))
+    elif slot == "number" and s.determiner is Determiner.EXACTLY:
+        number = pick(rng, [n for n in range(2, _MOST + 1) if n != s.number])
+        result = s._replace(number=number)
+    return result and _elsewhere(result, slot, rng)
+
+
+def _apart(term: Term, terms: list[Term], rng: Random) -> Term:
+    """A term that shares nothing with this one but, at most, the root."""
+    near = {term, *term.ancestors}
+    return pick(
+        rng,
+        [
+            other
+            for other in terms
+            if not other.related(term) and not near.intersection(other.ancestors) - {term.root}
+        ],
+    )
+
+
+def _elsewhere(s: Sentence, slot: str, rng: Random) -> Sentence:
+    """At most two steps, either way, in slots other than the given one."""
+    for other in rng.sample(SLOTS, 2):
+        if other != slot and rng.random() < 0.6:
+            s = step(s, other, rng, weaker=rng.random() < 0.5) or s
+    return s

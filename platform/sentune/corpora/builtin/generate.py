@@ -1,0 +1,209 @@
+"""The seeded stream of premises with an entailment, a neutral and a contradiction each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+from zlib import crc32
+
+from sentune.corpora.builtin import derive
+from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, PLACES, SCALES, TIMES, VERBS, Term
+from sentune.corpora.builtin.moves import pick
+from sentune.corpora.builtin.sentences import Determiner, Sentence
+
+DETERMINERS = {
+    Determiner.SOME: 0.54,
+    Determiner.EXACTLY: 0.12,
+    Determiner.AT_LEAST: 0.10,
+    Determiner.NO: 0.12,
+    Determiner.AT_MOST: 0.06,
+    Determiner.EVERY: 0.06,
+}
+NEGATED = 0.10
+"""Share of "is not" among sentences with "a"."""
+
+_TRIES = 8
+_PATIENCE = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivation:
+    """A group in structured form.
+
+    Attributes:
+        neutral_entails: whether the neutral sentence entails the premise.
+    """
+
+    premise: Sentence
+    entailment: Sentence
+    neutral: Sentence
+    contradiction: Sentence
+    neutral_entails: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """A premise and three hypotheses as text; ``neutral_reverse`` is the label of (neutral,
+    premise)."""
+
+    premise: str
+    entailment: str
+    neutral: str
+    contradiction: str
+    neutral_reverse: str
+
+
+def groups(split: str, seed: int) -> Iterator[Group]:
+    """Endless groups with distinct premises; the same for the same split and seed."""
+    for made in derivations(split, seed):
+        yield Group(
+            premise=made.premise.text(),
+            entailment=made.entailment.text(),
+            neutral=made.neutral.text(),
+            contradiction=made.contradiction.text(),
+            neutral_reverse="entailment" if made.neutral_entails else "neutral",
+        )
+
+
+def derivations(split: str, seed: int) -> Iterator[Derivation]:
+    """Endless derivations of a split (``train``, ``dev`` or ``test``).
+
+    One in ten combinations of a noun and a verb belongs to dev, one in ten to test: no sentence
+    of train has them, and every premise of dev or test has one.
+
+    Hypotheses are chosen so that they are longer, equally long and shorter equally often, for
+    each determiner and label apart.
+    """
+    rng = Random(f"builtin:nli {split} {seed}")
+    balance = _Balance(split, rng)
+    seen: set[str] = set()
+    failures = 0
+    while failures < _PATIENCE:
+        premise = _premise(split, rng)
+        text = premise.text()
+        found = None if text in seen else balance.derive(premise)
+        failures = 0 if found else failures + 1
+        if found:
+            seen.add(text)
+            yield found
+
+
+def split_of(noun: Term, verb: Term) -> str:
+    """The split to which a combination belongs."""
+    return _SPLITS[noun.key][verb.key]
+
+
+class _Balance:
+    """Draws hypotheses, preferring the relation of lengths that was rarest so far."""
+
+    def __init__(self, split: str, rng: Random) -> None:
+        self._train, self._rng = split == "train", rng
+        self._tallies: Counter[tuple[str, Determiner, int]] = Counter()
+
+    def derive(self, premise: Sentence) -> Derivation | None:
+        rng = self._rng
+        entailment = self._draw("entailment", premise, _plain(derive.entailed))
+        contradiction = self._draw("contradiction", premise, _plain(derive.contradicted))
+        neutral = self._draw("neutral", premise, derive.undecided)
+        if not (entailment and contradiction and neutral):
+            return None
+        return Derivation(
+            premise=premise,
+            entailment=_framed(entailment[0], rng),
+            contradiction=_framed(contradiction[0], rng),
+            neutral=_framed(neutral[0], rng),
+            neutral_entails=neutral[1],
+        )
+
+    def _draw(
+        self, label: str, premise: Sentence, derived: Derived
+    ) -> tuple[Sentence, bool] | None:
+        kind, length = premise.determiner, _words(premise)
+        tallies = [self._tallies[label, kind, relation] for relation in (-1, 0, 1)]
+        best: tuple[Sentence, bool] | None = None
+        best_relation = 0
+        for _ in range(_TRIES):
+            drawn = derived(premise, self._rng)
+            if drawn is None or (self._train and not _seen(drawn[0])):
+                continue
+            words = _words(drawn[0])
+            relation = (words > length) - (words < length)
+            if best is None or tallies[relation + 1] < tallies[best_relation + 1]:
+                best, best_relation = drawn, relation
+            if tallies[best_relation + 1] == min(tallies):
+                break
+        if best is not None:
+            self._tallies[label, kind, best_relation] += 1
+        return best
+
+
+Derived = Callable[[Sentence, Random], tuple[Sentence, bool] | None]
+
+
+def _plain(derived: Callable[[Sentence, Random], Sentence | None]) -> Derived:
+    def with_flag(premise: Sentence, rng: Random) -> tuple[Sentence, bool] | None:
+        result = derived(premise, rng)
+        return None if result is None else (result, False)
+
+    return with_flag
+
+
+def _premise(split: str, rng: Random) -> Sentence:
+    """A random sentence of the split."""
+    while True:
+        noun, verb = pick(rng, NOUNS), pick(rng, VERBS)
+        if split_of(noun, verb) == split:
+            break
+    kind = rng.choices(list(DETERMINERS), list(DETERMINERS.values()))[0]
+    counted = kind in (Determiner.EXACTLY, Determiner.AT_LEAST, Determiner.AT_MOST)
+    scales = rng.sample(range(len(SCALES)), pick(rng, (0, 0, 1, 1, 2)))
+    result = Sentence(
+        determiner=kind,
+        nouns=(noun,),
+        verbs=(verb,),
+        number=rng.randint(2, 4) if counted else 1,
+        adjectives=tuple((scale, pick(rng, (1, 2, -1, -2))) for scale in scales),
+        negated=kind is Determiner.SOME and rng.random() < NEGATED,
+        place=pick(rng, PLACES) if rng.random() < 0.5 else None,
+        time=pick(rng, TIMES) if rng.random() < 0.3 else None,
+        manner=pick(rng, MANNERS) if rng.random() < 0.3 else None,
+    )
+    return _framed(_joined(result, split, rng), rng)
+
+
+def _joined(s: Sentence, split: str, rng: Random) -> Sentence:
+    """Now and then a second noun or verb."""
+    turn, joined = rng.random(), None
+    if turn < 0.12:
+        joined = derive.step(s, "companion", rng, weaker=False)
+    elif turn < 0.3:
+        slot = "noun" if turn < 0.2 else "verb"
+        upward = s.subject_upward if slot == "noun" else s.predicate_upward
+        joined = derive.step(s, slot, rng, weaker=upward)
+        if joined and len(joined.nouns) + len(joined.verbs) < 3:
+            joined = None
+    return joined if joined and (split != "train" or _seen(joined)) else s
+
+
+def _framed(s: Sentence, rng: Random) -> Sentence:
+    return s._replace(frame=pick(rng, s.frames()))
+
+
+def _words(s: Sentence) -> int:
+    return len(s.text().split())
+
+
+def _seen(s: Sentence) -> bool:
+    """Whether every combination in the sentence is one of train's."""
+    nouns = s.nouns if s.companion is None else (*s.nouns, s.companion)
+    return all(_SPLITS[n.key][v.key] == "train" for n, v in product(nouns, s.verbs))
+
+
+def _draw_split(noun: Term, verb: Term) -> str:
+    return {0: "dev", 1: "test"}.get(crc32(f"{noun.text}|{verb.text}".encode()) % 10, "train")
+
+
+_SPLITS = [[_draw_split(noun, verb) for verb in VERBS] for noun in NOUNS]

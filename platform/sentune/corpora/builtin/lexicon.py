@@ -1,0 +1,190 @@
+"""The words of ``builtin:nli``: trees of terms from general to specific, and antonyms.
+
+A general term is sometimes longer than a specific one ("poodle", "four-legged animal"),
+sometimes shorter ("golden retriever", "dog"), so that length says nothing about generality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(eq=False)
+class Term:
+    """A word or phrase in a tree.
+
+    Attributes:
+        text: as it stands in a sentence (singular; ``-ing`` form of a verb).
+        parent: the next more general term, ``None`` at a root.
+        children: the next more specific terms.
+        key: number of the term in its tree, in order of writing.
+    """
+
+    text: str
+    parent: Term | None
+    key: int
+    children: list[Term] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ancestors: tuple[Term, ...] = (
+            () if self.parent is None else (self.parent, *self.parent.ancestors)
+        )
+        self.root: Term = self.ancestors[-1] if self.ancestors else self
+        self.words = len(self.text.split())
+
+    def __repr__(self) -> str:
+        return f"Term({self.text!r})"
+
+    def covers(self, other: Term) -> bool:
+        """Whether every ``other`` is one of these."""
+        return other is self or self in other.ancestors
+
+    def related(self, other: Term) -> bool:
+        """Whether one covers the other."""
+        return self.covers(other) or other.covers(self)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A pair of antonyms, each with its stronger form: huge > big | small > tiny."""
+
+    plus: str
+    very_plus: str
+    minus: str
+    very_minus: str
+
+    def word(self, degree: int) -> str:
+        """The word for a degree: 2 very plus, 1 plus, -1 minus, -2 very minus."""
+        return {2: self.very_plus, 1: self.plus, -1: self.minus, -2: self.very_minus}[degree]
+
+
+def _grow(tree: Any) -> list[Term]:
+    """All terms of nested dictionaries and tuples, each before its children."""
+    terms: list[Term] = []
+
+    def visit(branch: Any, parent: Term | None) -> None:
+        items: Iterator[tuple[str, Any]] = (
+            iter(branch.items()) if isinstance(branch, dict) else ((name, ()) for name in branch)
+        )
+        for name, below in items:
+            term = Term(name, parent, len(terms))
+            terms.append(term)
+            if parent is not None:
+                parent.children.append(term)
+            visit(below, term)
+
+    visit(tree, None)
+    return terms
+
+
+NOUNS = _grow(
+    {
+        "animal": {
+            "four-legged animal": {
+                "dog": ("poodle", "beagle", "golden retriever"),
+                "cat": ("tabby", "siamese cat", "fluffy house cat"),
+                "horse": ("pony", "stallion", "heavy cart horse"),
+            },
+            "winged animal": {
+                "song bird": ("robin", "finch", "wren"),
+                "owl": ("barn owl", "snowy owl"),
+                "duck": ("mallard", "teal", "common wood duck"),
+            },
+        },
+        "person": {
+            "stage performer": {
+                "musician": ("violinist", "drummer", "jazz piano player"),
+                "singer": ("soprano", "tenor", "opera star"),
+            },
+            "medical worker": {
+                "doctor": ("surgeon", "dentist", "heart specialist"),
+                "nurse": ("midwife", "night nurse", "head nurse"),
+            },
+            "young person": {
+                "child": ("toddler", "school boy", "little girl"),
+                "student": ("freshman", "apprentice", "high school pupil"),
+            },
+            "athlete": {
+                "runner": ("sprinter", "marathon runner"),
+                "fighter": ("boxer", "wrestler", "karate black belt"),
+            },
+        },
+    }
+)
+
+PLURALS = {"person": "people", "child": "children", "midwife": "midwives", "freshman": "freshmen",
+           "finch": "finches"}  # fmt: skip
+
+VERBS = _grow(
+    {
+        "in motion": {
+            "running": ("sprinting", "jogging", "racing along at full speed"),
+            "walking": ("strolling", "limping", "marching along"),
+            "jumping": ("leaping", "hopping", "bouncing around"),
+        },
+        "at rest": {
+            "sleeping": ("napping", "dozing", "snoring away"),
+            "sitting down": ("squatting", "kneeling", "crouching on the floor"),
+        },
+        "making a noise": {
+            "singing": ("humming", "chanting", "crooning softly"),
+            "shouting": ("yelling", "screaming", "calling out loud"),
+            "laughing": ("giggling", "chuckling", "cackling with joy"),
+        },
+        "having something": {
+            "eating": ("nibbling", "munching", "gobbling up food"),
+            "drinking": ("sipping", "gulping", "slurping some water"),
+        },
+    }
+)
+
+PLACES = _grow(
+    {
+        "indoors": {
+            "inside a house": ("in a kitchen", "in an attic", "in a cellar"),
+            "in a clinic": ("in a ward", "in the waiting room", "in a lab"),
+            "inside some public building": ("in a museum", "in a theater", "in a library"),
+        },
+        "out in the open": {
+            "in the countryside": ("in a meadow", "in an orchard", "on a farm"),
+            "by the sea": ("on a beach", "on a pier", "near the harbor wall"),
+            "outside in town": ("on a street", "in a square", "at a bus stop"),
+        },
+    }
+)
+
+TIMES = _grow(
+    {
+        "during the day": {
+            "in the morning": ("at dawn", "at breakfast time"),
+            "after noon": ("at tea time", "at two"),
+        },
+        "when it is dark": {
+            "in the evening": ("at nightfall", "at bed time"),
+            "late at night": ("at midnight", "in the small hours"),
+        },
+    }
+)
+
+MANNERS = ("again", "nearby", "gladly", "today", "for fun", "as usual")
+
+SCALES = (
+    Scale("big", "huge", "small", "tiny"),
+    Scale("brave", "fearless", "shy", "terrified"),
+    Scale("happy", "thrilled", "sad", "miserable"),
+    Scale("wet", "soaked", "dry", "parched"),
+    Scale("clean", "spotless", "dirty", "filthy"),
+    Scale("calm", "serene", "angry", "furious"),
+    Scale("strong", "mighty", "weak", "feeble"),
+    Scale("pretty", "gorgeous", "ugly", "hideous"),
+)
+
+NUMBERS = ("zero", "one", "two", "three", "four", "five")
+
+
+def plural(noun: str) -> str:
+    """The plural of a noun phrase whose last word is its head."""
+    *before, head = noun.split()
+    return " ".join([*before, PLURALS.get(head, head + "s")])

@@ -1,0 +1,8 @@
+"""Formats -> Arrow tables: every corpus enters here, named ``FORMAT:PATH?key=value&...``."""
+
+from __future__ import annotations
+
+from sentune.corpora.formats.open import Rows, open_rows, read
+from sentune.corpora.formats.registry import FORMATS, Format
+
+__all__ = ["FORMATS", "Format", "Rows", "open_rows", "read"]

@@ -1,0 +1,128 @@
+"""From a specification to rows, record batches or a whole corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+
+from sentune.corpora.fingerprint import Fingerprint
+from sentune.corpora.formats import select
+from sentune.corpora.formats.reading import Log, Row
+from sentune.corpora.formats.registry import COMMON, FORMATS, Readers
+from sentune.corpora.formats.spec import FIELD, Spec, check_options, parse
+from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.errors import CorpusError, InvalidValue
+
+BATCH_ROWS = 16_384
+SENTENCE_COLUMNS = {
+    Kind.TRIPLETS: (0, 1, 2),
+    Kind.LABELLED_PAIRS: (0, 1),
+    Kind.SCORED_PAIRS: (0, 1),
+    Kind.SENTENCES: (0,),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """A corpus that is being read: batches of its rows, and the log they are told in."""
+
+    spec: Spec
+    kind: Kind
+    batches: Iterator[pa.RecordBatch]
+    log: Log
+
+
+def open_rows(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100) -> Rows:
+    """Opens a corpus as a stream of record batches with the schema of ``kind``.
+
+    Args:
+        spec: ``FORMAT:PATH?key=value&...``.
+        kind: what to read it as.
+        limit: at most this many rows, after slices were taken.
+        bad_rows: how many bad rows are put aside before they are an error.
+
+    Raises:
+        InvalidValue: for an unknown format or option, or a kind that the format does not give.
+    """
+    source = parse(spec, FORMATS)
+    check_options(source, {**FORMATS[source.format].options, **COMMON})
+    parts = {o: select.parse_slice(o, source.options[o]) for o in ("rows", "premises")
+             if o in source.options}  # fmt: skip
+    log = Log(bad_rows)
+    rows = _as_kind(source, kind, parts.get("premises"), log)
+    if "rows" in parts:
+        rows = select.take(rows, parts["rows"])
+    return Rows(spec=source, kind=kind, batches=_batches(kind, islice(rows, limit)), log=log)
+
+
+def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100) -> Corpus:
+    """Reads a corpus whole; see ``open_rows`` for arguments.
+
+    Raises:
+        InvalidValue: for an unknown format or option, or a kind that the format does not give.
+        CorpusError: for a file that is missing, damaged or empty, or has too many bad rows.
+    """
+    rows = open_rows(spec, kind, limit=limit, bad_rows=bad_rows)
+    state, batches = Fingerprint(kind), []
+    for batch in rows.batches:
+        state.update(batch)
+        batches.append(batch)
+    table = pa.Table.from_batches(batches, schema=SCHEMAS[kind])
+    if not table.num_rows:
+        raise CorpusError(rows.spec.path, f"no {kind.value} are left: {dict(rows.log.counts)}")
+    return Corpus(
+        spec=spec,
+        kind=kind,
+        table=table,
+        fingerprint=state.hexdigest(),
+        counts={**rows.log.counts, "rows": table.num_rows},
+        quarantine=tuple(rows.log.bad),
+    )
+
+
+def derived(readers: Readers) -> tuple[Kind, ...]:
+    """All kinds that a format with these readers gives."""
+    kinds = set(readers)
+    if Kind.LABELLED_PAIRS in kinds:
+        kinds.add(Kind.TRIPLETS)
+    if kinds:
+        kinds.add(Kind.SENTENCES)
+    return tuple(kind for kind in Kind if kind in kinds)
+
+
+def _as_kind(spec: Spec, kind: Kind, premises: slice | None, log: Log) -> Iterator[Row]:
+    readers = FORMATS[spec.format].readers(spec)
+    if kind not in derived(readers):
+        names = ", ".join(given.value for given in derived(readers))
+        raise InvalidValue(f"kind of {spec.text}", kind.value, f"it can be read as {names}")
+    every = spec.choice("negatives", "one", ("one", "all")) == "all"
+    native = _native(kind, readers, every=every)
+    rows = readers[native](spec, log)
+    if premises is not None:
+        rows = select.take_premises(rows, premises)
+    if native is kind:
+        return rows
+    if kind is Kind.TRIPLETS:
+        return select.triplets(rows, log, every=every)
+    return select.sentences(rows, SENTENCE_COLUMNS[native])
+
+
+def _native(kind: Kind, readers: Readers, *, every: bool) -> Kind:
+    """The kind to read so that ``kind`` can be made of it."""
+    if kind is Kind.TRIPLETS and every and Kind.LABELLED_PAIRS in readers:
+        return Kind.LABELLED_PAIRS
+    if kind in readers:
+        return kind
+    wanted = (Kind.LABELLED_PAIRS,) if kind is Kind.TRIPLETS else tuple(Kind)
+    return next(native for native in wanted if native in readers)
+
+
+def _batches(kind: Kind, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+    schema = SCHEMAS[kind]
+    while chunk := list(islice(rows, BATCH_ROWS)):
+        columns = zip(*chunk, strict=True)
+        arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

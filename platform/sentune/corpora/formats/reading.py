@@ -1,0 +1,101 @@
+"""What every reader shares: numbered lines, checks of fields, and the log of bad rows."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+
+from sentune.corpora.schema import BadRow
+from sentune.errors import CorpusError
+
+Row = tuple[Any, ...]
+"""One row, in the order of its kind's schema."""
+
+
+class BadField(ValueError):
+    """A field that makes its row unusable; the message is the reason."""
+
+
+class Log:
+    """Counts what was read and keeps the rows that could not be used.
+
+    ``counts`` has ``read`` (rows of the source), ``bad`` (quarantined) and whatever the format
+    adds (``unlabelled``, ``blank``, ...).
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.counts: Counter[str] = Counter()
+        self.bad: list[BadRow] = []
+
+    def quarantine(self, path: str, line: int, reason: str) -> None:
+        """Puts a row aside.
+
+        Raises:
+            CorpusError: when there are more bad rows than allowed.
+        """
+        self.bad.append(BadRow(path=path, line=line, reason=reason))
+        self.counts["bad"] += 1
+        if len(self.bad) > self.limit:
+            first = self.bad[0]
+            message = (
+                f"{reason}; this is bad row {len(self.bad)} and {self.limit} are allowed "
+                f"(the first: line {first.line}, {first.reason}); "
+                "mend the file or allow more with --bad-rows"
+            )
+            raise CorpusError(path, message, line=line)
+
+
+def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
+    """Numbered lines (from 1) of a UTF-8 file, local or fsspec, plain or compressed (``.gz``).
+
+    Lines end at a newline only (SNLI has U+2028 and its like inside sentences). A line that is
+    no UTF-8 goes to quarantine.
+
+    Raises:
+        CorpusError: when the file is missing, cannot be read or is cut short.
+    """
+    number = 0
+    try:
+        with fsspec.open(path, "rb", compression="infer") as stream:
+            for number, raw in enumerate(stream, start=1):
+                log.counts["read"] += 1
+                try:
+                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    log.quarantine(path, number, f"no UTF-8 at byte {error.start}")
+                    continue
+                yield number, text.rstrip("\r\n")
+    except FileNotFoundError as error:
+        raise CorpusError(path, "there is no such file") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise CorpusError(path, f"the compressed file is damaged: {error}", line=number) from error
+    except OSError as error:
+        raise CorpusError(path, f"cannot be read: {error}", line=number or None) from error
+
+
+def sentence(value: object, name: str) -> str:
+    """A sentence without white space around it; refuses what is no text or empty."""
+    if not isinstance(value, str):
+        raise BadField(f"{name} is no text" if value is not None else f"{name} is missing")
+    text = value.strip()
+    if not text:
+        raise BadField(f"{name} is empty")
+    return text
+
+
+def number(value: object, name: str) -> float:
+    """A finite number; refuses anything else."""
+    try:
+        result = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise BadField(f"{name} is no number: {value!r}") from None
+    if not math.isfinite(result):
+        raise BadField(f"{name} is not finite: {value!r}")
+    return result

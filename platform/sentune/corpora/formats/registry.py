@@ -1,0 +1,81 @@
+"""All formats: what each gives and which options it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sentune.corpora.formats import arrow, builtin, hub, nli, tables
+from sentune.corpora.formats.reading import Log, Row
+from sentune.corpora.formats.spec import Spec
+from sentune.corpora.schema import Kind
+
+Reader = Callable[[Spec, Log], Iterator[Row]]
+Readers = Mapping[Kind, Reader]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A format.
+
+    Attributes:
+        readers: the kinds that it holds and how to read them. Triplets follow from labelled
+            pairs, sentences from anything (see ``derived``).
+        options: its own options with their meaning, beside those that all formats have.
+        what: one line for people.
+    """
+
+    readers: Callable[[Spec], Readers]
+    what: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+COMMON = {
+    "rows": "A:B, a slice of the resulting rows",
+    "premises": "A:B, a slice of the distinct first sentences",
+    "negatives": "one or all contradictions for each entailment, where pairs become triplets",
+}
+
+
+def _always(readers: Readers) -> Callable[[Spec], Readers]:
+    return lambda spec: readers
+
+
+FORMATS: dict[str, Format] = {
+    "snli": Format(
+        readers=_always({Kind.LABELLED_PAIRS: nli.jsonl}),
+        what="official SNLI .jsonl, plain or .gz",
+    ),
+    "multinli": Format(
+        readers=_always({Kind.LABELLED_PAIRS: nli.jsonl}),
+        what="official MultiNLI .jsonl, plain or .gz",
+    ),
+    "simcse-csv": Format(
+        readers=_always({Kind.TRIPLETS: tables.simcse}),
+        what="CSV with the header sent0,sent1,hard_neg",
+    ),
+    "sick": Format(
+        readers=_always({Kind.LABELLED_PAIRS: nli.sick_pairs, Kind.SCORED_PAIRS: nli.sick_scores}),
+        options={"split": "TRAIN, TRIAL or TEST"},
+        what="official SICK .txt",
+    ),
+    "stsb": Format(
+        readers=_always({Kind.SCORED_PAIRS: tables.stsb}),
+        what="official STS Benchmark .csv",
+    ),
+    "parquet": Format(
+        readers=arrow.readers,
+        what="a folder that `sentune corpora prepare` wrote, or any .parquet with our columns",
+    ),
+    "text": Format(readers=_always({Kind.SENTENCES: tables.text}), what="one sentence a line"),
+    "hf": Format(
+        readers=hub.readers,
+        options=hub.OPTIONS,
+        what="a dataset by its name or folder, streamed through Hugging Face datasets",
+    ),
+    "builtin": Format(
+        readers=builtin.readers,
+        options=builtin.OPTIONS,
+        what="builtin:nli, a seeded generator of inference in English",
+    ),
+}

@@ -1,0 +1,104 @@
+"""Which rows of a corpus are taken, and how one kind is turned into another.
+
+All functions work on streams. Only what is stated to be collected is held in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import islice
+from typing import TypeVar
+
+from sentune.corpora.formats.reading import Log, Row
+from sentune.errors import InvalidValue
+
+Item = TypeVar("Item")
+
+
+def parse_slice(option: str, text: str) -> slice:
+    """A Python slice written ``A:B``, either end optional, negative ends counting from the end."""
+    start, colon, stop = text.partition(":")
+    try:
+        ends = [int(end) if end else None for end in (start, stop)]
+    except ValueError:
+        ends = []
+    if not colon or not ends:
+        raise InvalidValue(
+            f"corpus option {option}", text, "write it as A:B, such as 0:1000 or -500:"
+        )
+    return slice(*ends)
+
+
+def take(items: Iterable[Item], part: slice) -> Iterator[Item]:
+    """``list(items)[part]``, as a stream unless an end counts from the end."""
+    if (part.start or 0) < 0 or (part.stop or 0) < 0:
+        yield from list(items)[part]
+    else:
+        yield from islice(items, part.start, part.stop)
+
+
+def take_premises(rows: Iterable[Row], part: slice) -> Iterator[Row]:
+    """Rows whose first field is among the distinct first fields sliced by ``part``.
+
+    Distinct fields are numbered in order of first appearance, so that two slices that do not
+    overlap share no premise even where a file returns to one (SNLI does). Slices that count
+    from the end collect the rows; others hold the distinct premises.
+    """
+    numbers: dict[str, int] = {}
+    if (part.start or 0) >= 0 and (part.stop or 0) >= 0:
+        start, stop = part.start or 0, part.stop
+        for row in rows:
+            place = numbers.setdefault(row[0], len(numbers))
+            if place >= start and (stop is None or place < stop):
+                yield row
+        return
+    collected = list(rows)
+    for row in collected:
+        numbers.setdefault(row[0], len(numbers))
+    chosen = range(len(numbers))[part]
+    yield from (row for row in collected if numbers[row[0]] in chosen)
+
+
+def triplets(pairs: Iterable[Row], log: Log, *, every: bool = False) -> Iterator[Row]:
+    """Labelled pairs -> (premise, entailment, contradiction), as SimCSE makes its training set.
+
+    Every entailment of a premise gives one triplet, with one contradiction of the same premise
+    as its hard negative; premises without either give none. SimCSE (section 4.2) samples that
+    contradiction at random; here the k-th entailment takes contradiction k modulo their number,
+    in file order, which needs no seed and uses them all. ``every`` gives the cross product of
+    entailments and contradictions instead. Premises come in order of first appearance.
+
+    Collects the pairs: a premise may return anywhere in a file.
+    """
+    groups: dict[str, tuple[list[str], list[str]]] = {}
+    for premise, hypothesis, label, _ in pairs:
+        log.counts["pairs"] += 1
+        entailed, contradicted = groups.setdefault(premise, ([], []))
+        if label == "entailment":
+            entailed.append(hypothesis)
+        elif label == "contradiction":
+            contradicted.append(hypothesis)
+    log.counts["premises"] = len(groups)
+    for premise, (entailed, contradicted) in groups.items():
+        if not (entailed and contradicted):
+            log.counts["premises_without_triplet"] += 1
+            continue
+        for k, positive in enumerate(entailed):
+            turn = k % len(contradicted)
+            for negative in contradicted if every else contradicted[turn : turn + 1]:
+                yield premise, positive, negative
+
+
+def sentences(rows: Iterable[Row], columns: tuple[int, ...]) -> Iterator[Row]:
+    """Distinct sentences of the given columns, row by row, in order of first appearance.
+
+    Holds a digest of 16 bytes for each.
+    """
+    seen: set[bytes] = set()
+    for row in rows:
+        for column in columns:
+            digest = blake2b(row[column].encode(), digest_size=16).digest()
+            if digest not in seen:
+                seen.add(digest)
+                yield (row[column],)

@@ -1,0 +1,95 @@
+"""``FORMAT:PATH?key=value&...``: the one way in which a corpus is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from sentune.errors import InvalidValue
+
+FIELD = "corpus"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """A corpus specification, taken apart.
+
+    Attributes:
+        text: what the user wrote.
+        format: name of the format.
+        path: local path, fsspec URI or name, as the format understands it.
+        options: ``key=value`` options in the order given, percent-decoded.
+    """
+
+    text: str
+    format: str
+    path: str
+    options: Mapping[str, str]
+
+    def choice(self, option: str, default: str, allowed: Iterable[str]) -> str:
+        """The value of an option that has a fixed set of values; refuses any other."""
+        value, names = self.options.get(option, default), tuple(allowed)
+        if value not in names:
+            raise InvalidValue(f"{FIELD} option {option}", value, f"use {_either(names)}")
+        return value
+
+    def integer(self, option: str, default: int, *, minimum: int) -> int:
+        """The value of an integer option; refuses what is no integer or below ``minimum``."""
+        text = self.options.get(option, str(default))
+        digits = text[1:] if text[:1] == "-" else text
+        if not digits.isdecimal() or int(text) < minimum:
+            fix = f"use an integer of at least {minimum}"
+            raise InvalidValue(f"{FIELD} option {option}", text, fix)
+        return int(text)
+
+    def mapping(self, option: str) -> dict[str, str]:
+        """The pairs of an option written ``a:b,c:d``; empty where the option is not given."""
+        text = self.options.get(option, "")
+        pairs = [item.partition(":") for item in text.split(",") if item]
+        if any(not (left and colon and right) for left, colon, right in pairs):
+            raise InvalidValue(f"{FIELD} option {option}", text, "write it as a:b,c:d")
+        return {left: right for left, _, right in pairs}
+
+
+def parse(text: str, formats: Iterable[str]) -> Spec:
+    """Takes a specification apart.
+
+    The path ends at the last ``?``; in options ``%3F`` stands for a ``?`` and so on.
+
+    Raises:
+        InvalidValue: for an unknown format, a missing path or an option without a value.
+    """
+    name, colon, rest = text.partition(":")
+    names = tuple(formats)
+    if not colon or name not in names:
+        fix = f"write FORMAT:PATH with one of the formats {', '.join(names)}"
+        raise InvalidValue(FIELD, text, fix)
+    path, mark, query = rest.rpartition("?") if "?" in rest else (rest, "", "")
+    if not path:
+        raise InvalidValue(FIELD, text, f"give the path after {name}:")
+    return Spec(text=text, format=name, path=path, options=_options(text, query) if mark else {})
+
+
+def check_options(spec: Spec, allowed: Mapping[str, str]) -> None:
+    """Refuses an option that the format does not have, naming those it has."""
+    for option in spec.options:
+        if option not in allowed:
+            listing = "; ".join(f"{name} ({meaning})" for name, meaning in allowed.items())
+            raise InvalidValue(f"{FIELD} option", option, f"{spec.format} allows {listing}")
+
+
+def _options(text: str, query: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for item in query.split("&"):
+        key, equals, value = item.partition("=")
+        if not (key and equals):
+            raise InvalidValue(FIELD, text, f"write the option {item!r} as key=value")
+        if key in options:
+            raise InvalidValue(FIELD, text, f"give the option {key} once")
+        options[key] = unquote(value)
+    return options
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
