@@ -1,0 +1,28 @@
+"""The command ``sentune``. Each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from sentune.cli import model
+from sentune.errors import SentuneError
+
+app = typer.Typer(
+    help="Tunes sentence-embedding methods, and uses what was tuned.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.command()(model.evaluate)
+app.command()(model.encode)
+
+
+def main() -> None:
+    """Runs the command line; what a user did wrong is one line and exit code 2."""
+    try:
+        app()
+    except SentuneError as error:
+        sys.stderr.write("sentune: " + " ".join(str(error).split()) + "\n")
+        raise SystemExit(2) from None

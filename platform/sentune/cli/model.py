@@ -1,0 +1,108 @@
+"""``sentune evaluate`` and ``sentune encode``: what a finished model can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from sentune.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sentune.corpora.schema import Corpus
+
+Model = Annotated[str, typer.Argument(help="A model folder, or models:/NAME@champion.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda, cuda:1, ...; default: a GPU if there is one.")
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sentences encoded together.")]
+
+
+def evaluate(
+    model: Model,
+    task: Annotated[
+        list[str],
+        typer.Option(help="rte, direction or sts, and a corpus: rte=snli:PATH. Repeatable."),
+    ],
+    dev: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Choose readouts such as the threshold on this development set (KIND=FORMAT:PATH "
+            "as for --task) instead of taking those that the model was tuned to. Repeatable."
+        ),
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write {task: {metric: fraction}} to this file.")
+    ] = None,
+    exclude: Annotated[
+        Literal["both-ways", "none"],
+        typer.Option(
+            help="Pairs that direction leaves out where a corpus labels both directions: "
+            "both-ways (GumbelCSE) or none (GaussCSE)."
+        ),
+    ] = "both-ways",
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Rows of each corpus; default: all.")
+    ] = None,
+    batch_size: BatchSize = 64,
+    device: Device = None,
+) -> None:
+    """Measure a model on labelled and scored pairs."""
+    from rich.console import Console
+
+    from sentune.cli.results import show, write_json
+    from sentune.embedder import Embedder
+    from sentune.tasks import evaluate as run
+    from sentune.tasks import make_tasks
+
+    wanted = _corpora("--task", task, limit)
+    chosen = make_tasks(wanted, exclude=exclude)
+    tuning = make_tasks(_corpora("--dev", dev or [], limit), exclude=exclude)
+    embedder = Embedder.load(model, device)
+
+    def embed(sentences: list[str]) -> Tensor:
+        return embedder.embed(sentences, batch_size=batch_size)
+
+    readouts = dict(embedder.readouts)
+    if tuning:
+        readouts |= run(tuning, embed, embedder.geometry).readouts
+    result = run(chosen, embed, embedder.geometry, readouts)
+    show(result, Console())
+    if json is not None:
+        write_json(result, json)
+
+
+def encode(
+    model: Model,
+    source: Annotated[Path, typer.Argument(metavar="IN.txt", help="One sentence a line, UTF-8.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="Columns text, embedding.")],
+    batch_size: BatchSize = 64,
+    device: Device = None,
+) -> None:
+    """Encode the sentences of a text file; empty lines are left out."""
+    from sentune.cli.vectors import encode_file
+    from sentune.embedder import Embedder
+
+    if not source.is_file():
+        raise InvalidValue("IN.txt", str(source), "name a text file with one sentence a line")
+    written, empty = encode_file(Embedder.load(model, device), source, out, batch_size)
+    note = f", {empty} empty lines left out" if empty else ""
+    typer.echo(f"{out}: {written} sentences{note}")
+
+
+def _corpora(option: str, asked: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
+    """``KIND=FORMAT:PATH`` -> kind and corpus, read as the task needs it."""
+    from sentune.corpora.formats import read
+    from sentune.tasks import TASKS
+
+    found = []
+    for text in asked:
+        kind, equals, spec = text.partition("=")
+        if not equals or kind not in TASKS:
+            fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(TASKS)}"
+            raise InvalidValue(option, text, fix)
+        found.append((kind, read(spec, TASKS[kind], limit=limit)))
+    return found

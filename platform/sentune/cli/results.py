@@ -1,0 +1,55 @@
+"""Results of tasks, as a table on the screen and as a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from sentune.tasks import Result
+
+# everything else among the metrics is an accuracy
+CORRELATIONS_AND_AREAS = ("auc", "average_precision", "spearman", "pearson")
+
+
+def show(result: Result, console: Console) -> None:
+    """A line for each metric, then the readouts that were applied and what was left out."""
+    table = Table(box=None, pad_edge=False)
+    for title, justify in (("task", "left"), ("metric", "left"), ("value", "right")):
+        table.add_column(title, justify=justify, header_style="dim")  # type: ignore[arg-type]
+    for task, metrics in by_task(result).items():
+        for metric, value in metrics.items():
+            table.add_row(f"{task}{_size(result, task)}", metric, _text(metric, value))
+    console.print(table)
+    for name, value in result.readouts.items():
+        shown = f"{value:.4g}" if isinstance(value, float) else value
+        console.print(f"readout {name}: {shown}", highlight=False, soft_wrap=True)
+    for name, reason in result.skipped.items():
+        console.print(f"without {name}: {reason}", highlight=False, soft_wrap=True)
+
+
+def by_task(result: Result) -> dict[str, dict[str, float]]:
+    """``{task: {metric: fraction}}``."""
+    tasks: dict[str, dict[str, float]] = {}
+    for name, value in result.metrics.items():
+        task, _, metric = name.partition("/")
+        tasks.setdefault(task, {})[metric] = value
+    return tasks
+
+
+def write_json(result: Result, path: Path) -> None:
+    """The metrics by task, in a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(by_task(result), indent=2) + "\n", encoding="utf-8")
+
+
+def _size(result: Result, task: str) -> str:
+    counts: dict[str, Any] = result.tables.get(f"{task}/counts.json", {})
+    return f" ({counts['pairs']:,} pairs)" if counts else ""
+
+
+def _text(metric: str, value: float) -> str:
+    return f"{value:.4f}" if metric in CORRELATIONS_AND_AREAS else f"{value:.2%}"
