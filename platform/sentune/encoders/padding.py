@@ -6,15 +6,14 @@ Legend: N = sentences, L = tokens of the longest sentence of a chunk.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Sentences that go through the encoder together.
 
     Attributes:

@@ -40,7 +40,9 @@ def _checked(folder: Path, spec: str) -> Path:
     if not (folder / "config.json").is_file():
         raise InvalidValue("--encoder", spec, "name a folder with a Hugging Face config.json")
     if any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
-        raise InvalidValue("--encoder", spec, "its weights are pickled; convert them to safetensors")
+        raise InvalidValue(
+            "--encoder", spec, "its weights are pickled; convert them to safetensors"
+        )
     return folder
 
 

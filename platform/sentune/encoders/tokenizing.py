@@ -24,7 +24,9 @@ class Tokenizer:
         self.path = path
         self._tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         if self._tokenizer.pad_token_id is None:
-            raise InvalidValue("--encoder", path, "name an encoder whose tokenizer has a padding token")
+            raise InvalidValue(
+                "--encoder", path, "name an encoder whose tokenizer has a padding token"
+            )
         self.pad_id: int = self._tokenizer.pad_token_id
         self.size: int = len(self._tokenizer)
 

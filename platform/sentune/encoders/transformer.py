@@ -5,12 +5,15 @@ Legend: N = sentences, L = tokens, H = width of the encoder.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
+from transformers.utils import logging
 
 from sentune.errors import InvalidValue
 
@@ -37,10 +40,9 @@ class TextEncoder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
         """[N, L], [N, L] -> [N, H], in the precision of the weights."""
         states = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        states = states.to(self.dtype)
         if pooling == "cls":
-            return states[:, 0]
-        mask = attention_mask.unsqueeze(-1).to(states.dtype)
+            return states[:, 0].to(self.dtype)
+        mask = attention_mask.unsqueeze(-1).to(self.dtype)
         return (states * mask).sum(1) / mask.sum(1)
 
     @property
@@ -56,7 +58,8 @@ class TextEncoder(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write config and weights in Hugging Face's layout (safetensors)."""
-        self.model.save_pretrained(folder, safe_serialization=True)
+        with _no_progress_bars():
+            self.model.save_pretrained(folder)
 
 
 def load(path: str) -> TextEncoder:
@@ -66,22 +69,46 @@ def load(path: str) -> TextEncoder:
     torch's global generator, so that the trial's seed decides them.
 
     Raises:
-        InvalidValue: the folder has no config, or weights that are not safetensors.
+        InvalidValue: the folder has no config, lacks weights, or has some that are not safetensors.
     """
     folder = Path(path)
     if not (folder / "config.json").is_file():
         raise InvalidValue("--encoder", path, "name a folder with a config.json")
     if any(folder.glob("*.safetensors")):
-        model = AutoModel.from_pretrained(
+        return TextEncoder(_pretrained(path))
+    if any(folder.glob("*.bin")):
+        raise InvalidValue("--encoder", path, "convert its weights to safetensors first")
+    config = AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+    return TextEncoder(AutoModel.from_config(config, attn_implementation="sdpa"))
+
+
+def _pretrained(path: str) -> nn.Module:
+    """The stored weights; only a pooler, which is not used, may be missing."""
+    with _no_progress_bars():
+        model, info = AutoModel.from_pretrained(
             path,
             dtype=torch.float32,
             attn_implementation="sdpa",
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
+            output_loading_info=True,
         )
-        return TextEncoder(model)
-    if any(folder.glob("*.bin")):
-        raise InvalidValue("--encoder", path, "convert its weights to safetensors first")
-    config = AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
-    return TextEncoder(AutoModel.from_config(config, attn_implementation="sdpa"))
+    missing = sorted(key for key in info["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise InvalidValue("--encoder", path, f"its weights lack {', '.join(missing[:3])}")
+    return model
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Loading reports bars and a table of missing weights, which is checked here instead."""
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

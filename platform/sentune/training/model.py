@@ -1,0 +1,164 @@
+"""The product folder ``model/``: everything that is needed to use a trained method.
+
+config.json  model.safetensors  tokenizer*     the encoder, as Hugging Face reads it
+head.safetensors                               the method's own layers, where it has any
+settings.json  readouts.json                   format version, method, values
+README.md                                      model card
+modules.json  1_Pooling/  2_Normalize/         SimCSE: as sentence-transformers reads it
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from sentune.encoders import Tokenizer, load, load_tokenizer
+from sentune.errors import InvalidValue
+from sentune.methods import SentenceMethod, find
+from sentune.training.build import build_method
+from sentune.training.card import render_card
+from sentune.training.sentence_transformers import write_modules
+from sentune.training.settings import TrainingSettings, split
+from sentune.training.state import load_weights
+
+FORMAT = 1
+SETTINGS_FILE, READOUTS_FILE = "settings.json", "readouts.json"
+HEAD_FILE, CARD_FILE = "head.safetensors", "README.md"
+_ENCODER_PREFIX = "encoder."
+
+
+class LoadedModel(NamedTuple):
+    """A model folder in memory; ``settings`` holds the method's and the training's, flat."""
+
+    method: SentenceMethod
+    tokenizer: Tokenizer
+    settings: dict[str, Any]
+    readouts: dict[str, Any]
+
+
+def save_model(
+    method: SentenceMethod,
+    tokenizer: str,
+    folder: Path,
+    *,
+    training: TrainingSettings,
+    readouts: Mapping[str, Any],
+    card: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write the folder whole or not at all; an existing one is replaced.
+
+    Args:
+        tokenizer: path that ``load_tokenizer`` reads.
+        training: what it was trained with; ``max_length`` is needed to use the model.
+        readouts: ``task/readout`` -> value found on the development set.
+        card: section of the model card -> name -> value, such as metrics and lineage.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
+        beside = Path(scratch, "model")
+        beside.mkdir()
+        beside.chmod(0o755)
+        _write_weights(method, beside)
+        load_tokenizer(tokenizer).save(beside)
+        settings = {**training.model_dump(), **method.settings.model_dump()}
+        described = {"format": FORMAT, "method": method.name, "settings": settings}
+        _write_json(beside / SETTINGS_FILE, described)
+        _write_json(beside / READOUTS_FILE, dict(readouts))
+        text = render_card(method, settings, readouts, card)
+        (beside / CARD_FILE).write_text(text, encoding="utf-8")
+        if method.name.startswith("simcse"):
+            write_modules(
+                beside, method.encoder.width, method.settings.pooling, training.max_length
+            )
+        _swap(beside, folder)
+
+
+def load_method(folder: str | Path) -> LoadedModel:
+    """The model of a folder, on the CPU in float32, ready for inference.
+
+    Raises:
+        InvalidValue: it is no model folder, or one of a newer version.
+    """
+    folder = Path(folder)
+    described = _read_settings(folder)
+    kind = find(described["method"])
+    method_settings, training = split(described["settings"], kind)
+    method = kind(load(str(folder)), method_settings)
+    head = folder / HEAD_FILE
+    if head.is_file():
+        found = method.load_state_dict(load_file(head), strict=False)
+        lost = [key for key in found.missing_keys if not key.startswith(_ENCODER_PREFIX)]
+        if lost or found.unexpected_keys:
+            raise InvalidValue("model", str(folder), f"{HEAD_FILE} does not fit {kind.title}")
+    readouts = json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8"))
+    settings = {**training.model_dump(), **method_settings.model_dump()}
+    return LoadedModel(method.eval(), load_tokenizer(str(folder)), settings, readouts)
+
+
+def export_checkpoint(
+    checkpoint: Path,
+    folder: Path,
+    *,
+    method: str,
+    settings: Mapping[str, Any],
+    encoder: str,
+    readouts: Mapping[str, Any],
+    card: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Make the product folder of a trial's checkpoint.
+
+    Args:
+        method, settings, encoder: as in the trial's ``TrialSpec``.
+    """
+    kind = find(method)
+    method_settings, training = split(settings, kind)
+    trained = build_method(kind, method_settings, training, encoder, seed=0)
+    load_weights(checkpoint, trained)
+    save_model(trained, encoder, folder, training=training, readouts=readouts, card=card)
+
+
+def _write_weights(method: SentenceMethod, folder: Path) -> None:
+    """In float32, also what was trained in float64."""
+    stored = copy.deepcopy(method).float().cpu()
+    stored.encoder.save(folder)
+    head = _head_state(stored)
+    if head:
+        save_file(head, folder / HEAD_FILE)
+
+
+def _head_state(method: SentenceMethod) -> dict[str, Tensor]:
+    state = method.state_dict()
+    return {k: v.contiguous() for k, v in state.items() if not k.startswith(_ENCODER_PREFIX)}
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    file = folder / SETTINGS_FILE
+    if not file.is_file():
+        raise InvalidValue("model", str(folder), f"name a model folder, with a {SETTINGS_FILE}")
+    described: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if described.get("format") != FORMAT:
+        fix = f"it has format {described.get('format')}; this version reads format {FORMAT}"
+        raise InvalidValue("model", str(folder), fix)
+    return described
+
+
+def _write_json(file: Path, content: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _swap(new: Path, folder: Path) -> None:
+    if folder.exists():
+        old = new.parent / "old"
+        folder.rename(old)
+        new.rename(folder)
+        shutil.rmtree(old)
+    else:
+        new.rename(folder)

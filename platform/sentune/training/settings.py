@@ -1,0 +1,73 @@
+"""Settings of the training loop, and how a trial's flat settings are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sentune.errors import InvalidValue
+from sentune.methods import MethodSettings, SentenceMethod
+
+Precision = Literal["float32", "bfloat16", "float64"]
+Schedule = Literal["linear", "constant", "rising"]
+S = TypeVar("S", bound=BaseModel)
+
+
+class TrainingSettings(BaseModel):
+    """How any method is trained. Defaults follow SimCSE's published code unless said otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    batch_size: int = Field(64, ge=2)
+    """Examples of a step over all workers; SimCSE and GumbelCSE take 512, GaussCSE 64 to 512."""
+    micro_batch: int | None = Field(None, ge=1)
+    """Examples that a worker's memory holds at a time; a smaller one than its share of the batch
+    trains with cached gradients (GradCache), which gives the same result."""
+    learning_rate: float = Field(5e-5, gt=0.0)
+    """Highest learning rate of AdamW."""
+    weight_decay: float = Field(0.0, ge=0.0)
+    """Decay of weight matrices; biases and layer norms have none."""
+    schedule: Schedule = "linear"
+    """linear: warm-up, then down to 0 at the end of the budget. constant: warm-up, then level.
+    rising: GaussCSE's, from 0 up to the learning rate at the last step."""
+    warmup: float = Field(0.0, ge=0.0, lt=1.0)
+    """Share of the steps over which the learning rate rises from 0."""
+    clip_norm: float | None = Field(1.0, gt=0.0)
+    """Largest norm of the whole gradient; none: no clipping."""
+    precision: Precision = "float32"
+    """bfloat16: the encoder under autocast, weights and losses in float32. float64 for tests."""
+    max_length: int = Field(64, ge=4)
+    """Most tokens of a sentence, special tokens included; SimCSE takes 32."""
+
+
+def split(
+    settings: Mapping[str, Any], method: type[SentenceMethod]
+) -> tuple[MethodSettings, TrainingSettings]:
+    """A trial's settings as the method's and the training's, typed and checked.
+
+    Text is turned into numbers where a number belongs, and ``none`` into no value.
+
+    Raises:
+        InvalidValue: an unknown name or a value that is not allowed, naming it.
+    """
+    own, general = method.settings_type.model_fields, TrainingSettings.model_fields
+    for name, value in settings.items():
+        if name not in own and name not in general:
+            allowed = ", ".join(sorted({*own, *general}))
+            raise InvalidValue(name, value, f"settings of {method.title} are {allowed}")
+    return (
+        _validate(method.settings_type, {k: v for k, v in settings.items() if k in own}),
+        _validate(TrainingSettings, {k: v for k, v in settings.items() if k in general}),
+    )
+
+
+def _validate(kind: type[S], values: Mapping[str, Any]) -> S:
+    given = {k: None if v == "none" else v for k, v in values.items()}
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name, message = str(first["loc"][0]), first["msg"]
+        raise InvalidValue(name, given.get(name), message[:1].lower() + message[1:]) from None
