@@ -1,0 +1,46 @@
+"""A study in a few lines of Markdown, for the head of its page in MLflow."""
+
+from __future__ import annotations
+
+from sentune.records import Spread, StudySummary
+
+
+def describe(summary: StudySummary, address: str) -> str:
+    """What was searched, what won, and how to load it.
+
+    Args:
+        address: where the registered model is found.
+    """
+    lines = [
+        f"**{summary.method}** tuned for `{summary.objective}` ({summary.mode}imum)"
+        f" over {len(summary.trials)} trials; the study is {summary.state}.",
+        "",
+    ]
+    if summary.winner is None:
+        return "\n".join([*lines, "No trial has won yet."])
+    winner = summary.finalists[summary.winner]
+    lines += [
+        f"Winner: trial {winner.trial}, trained again from {len(winner.seeds)} seeds.",
+        "",
+        "| metric | dev, mean ± sd | test | baseline |",
+        "|---|---|---|---|",
+        *(_row(summary, name, spread) for name, spread in sorted(winner.metrics.items())),
+        "",
+        "| setting | value |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in sorted(winner.settings.items())),
+        *(f"| {name} (read out) | {value} |" for name, value in sorted(winner.readouts.items())),
+    ]
+    if summary.model is not None:
+        lines += ["", f'Load it with `Embedder.load("{address}")`.']
+    return "\n".join(lines)
+
+
+def _row(summary: StudySummary, name: str, spread: Spread) -> str:
+    test, baseline = summary.test.get(name), summary.baselines.get(name)
+    dev = f"{_percent(spread.mean)} ± {_percent(spread.sd)}"
+    return f"| {name} | {dev} | {_percent(test)} | {_percent(baseline)} |"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"

@@ -1,0 +1,89 @@
+"""Where tracking goes by default, and how MLflow behaves in this process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sentune.errors import InvalidValue
+
+STORAGE = "studies"
+"""The storage of studies where none is named."""
+
+_DATABASE, _ARTIFACTS = "mlflow.db", "mlartifacts"
+
+_CALM = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_AGENT_HINT": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+_HASTY = {
+    # MLflow's own patience (7 retries of 120 s) would hold the one thread that sends.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+}
+
+
+def calm() -> None:
+    """MLflow prints no addresses, bars and hints in this process and sends no telemetry.
+
+    What the user has set stays. Call it before mlflow is first imported: part of it is read then.
+    """
+    for name, value in _CALM.items():
+        os.environ.setdefault(name, value)
+
+
+def hasty() -> None:
+    """MLflow's client gives up after seconds instead of minutes: the spool does the trying again.
+
+    Set once, from the thread that starts the study, and left: changing the environment while
+    other threads read it can crash a process.
+    """
+    for name, value in _HASTY.items():
+        os.environ.setdefault(name, value)
+
+
+def tracking_uri_in(storage: str) -> str:
+    """The tracking database that studies of a local storage folder share.
+
+    Raises:
+        InvalidValue: the storage is no local folder, where SQLite cannot live.
+    """
+    return f"sqlite:///{_local(storage) / _DATABASE}"
+
+
+def artifact_root_in(storage: str) -> str:
+    """Where those studies keep artifacts."""
+    return (_local(storage) / _ARTIFACTS).as_uri()
+
+
+def default_tracking_uri() -> str:
+    """``MLFLOW_TRACKING_URI``, or the database in ``studies`` of the working directory.
+
+    Raises:
+        InvalidValue: neither is there.
+    """
+    named = os.environ.get("MLFLOW_TRACKING_URI")
+    if named:
+        return named
+    if not (Path(STORAGE) / _DATABASE).exists():
+        raise InvalidValue(
+            "tracking_uri", None, f"set MLFLOW_TRACKING_URI, or work where {STORAGE}/ lies"
+        )
+    return tracking_uri_in(STORAGE)
+
+
+def _local(storage: str) -> Path:
+    path = storage.removeprefix("file://")
+    if "://" in path:
+        raise InvalidValue(
+            "--tracking",
+            None,
+            f"with the storage {storage.split('://', 1)[0]}://... name an MLflow server, as in "
+            "--tracking http://127.0.0.1:5000",
+        )
+    return Path(path).expanduser().resolve()

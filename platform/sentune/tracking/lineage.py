@@ -1,0 +1,93 @@
+"""Where a result came from: code, packages, platform and command."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import sentune
+from sentune.tracking.secrets import without_credentials
+
+PACKAGES = (
+    "sentune",
+    "ray",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "optuna",
+    "mlflow",
+    "datasets",
+    "pyarrow",
+    "numpy",
+    "scikit-learn",
+    "scipy",
+)
+"""Packages whose versions can move a figure."""
+
+
+def lineage(*, code: Path | None = None, command: list[str] | None = None) -> dict[str, Any]:
+    """Git commit, package versions, Python, platform and command line, free of credentials.
+
+    Args:
+        code: a folder of the code; default is where this package lies.
+        command: the words of the command line; default is this process's.
+
+    Returns:
+        ``{"git": {"commit", "branch", "dirty"}, "packages": {name: version}, "python",
+        "platform", "command"}``; ``git`` is absent where the code is no git checkout, and a
+        package that is not installed is absent.
+    """
+    found: dict[str, Any] = {
+        "packages": package_versions(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "command": shlex.join(sys.argv if command is None else command),
+    }
+    git = git_state(code if code is not None else Path(sentune.__file__).parent)
+    if git is not None:
+        found["git"] = git
+    return without_credentials(found)
+
+
+def package_versions() -> dict[str, str]:
+    """Installed versions of ``PACKAGES``; read from metadata, nothing is imported."""
+    versions: dict[str, str] = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # a GPU machine may have torch alone
+    return versions
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """Commit, branch and whether tracked files differ from it; None outside a checkout.
+
+    Code that git ignores or does not track (an installed package under a checkout's ``.venv``)
+    is not that checkout's code, so it has no commit.
+    """
+    if not _git(folder, "ls-files", "--", "."):
+        return None
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    return {
+        "commit": commit,
+        "branch": _git(folder, "rev-parse", "--abbrev-ref", "HEAD"),
+        "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
+    }
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Output of a git command, or None where git is absent or refuses."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,160 @@
+"""The registered model: a folder of safetensors under a name, found again by its alias."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from sentune.errors import InvalidValue
+from sentune.tracking.artifacts import digest, upload
+from sentune.tracking.environment import calm, default_tracking_uri
+from sentune.tracking.runs import Run
+
+ALIAS = "champion"
+_CONTENT = "sentune.content"
+_ADDRESS = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
+
+
+def publish(
+    client: Any,
+    run: Run,
+    folder: Path,
+    name: str,
+    *,
+    description: str = "",
+    tags: Mapping[str, str] | None = None,
+    alias: str = ALIAS,
+) -> str:
+    """Makes the folder a version of the model ``name`` and points ``alias`` at it.
+
+    The files go to ``model/DIGEST`` of the run, so a later model never overwrites what an older
+    version points at; the same content stays one version.
+
+    Returns:
+        The version.
+    """
+    short = digest(folder)[:12]
+    content = upload(client, run, folder, f"model/{short}")
+    version = _version_of(client, name, content)
+    if version is None:
+        version = client.create_model_version(
+            name,
+            f"{run.artifact_uri}/model/{short}",
+            run.id,
+            tags={**(tags or {}), _CONTENT: content},
+            description=description,
+        ).version
+    client.set_registered_model_alias(name, alias, version)
+    return str(version)
+
+
+def register_model(
+    folder: Path,
+    name: str,
+    *,
+    run_id: str,
+    tracking_uri: str | None = None,
+    description: str = "",
+    tags: Mapping[str, str] | None = None,
+    alias: str = ALIAS,
+) -> str:
+    """Registers a model folder by hand, as an artifact of an existing run.
+
+    Args:
+        folder: the model as ``sentune.training.model.save_model`` wrote it.
+        name: name of the registered model, without ``/`` and ``:``.
+        run_id: the MLflow run that the model came from.
+        tracking_uri: see ``resolve_model``.
+
+    Returns:
+        The version.
+    """
+    client = _client(tracking_uri or default_tracking_uri())
+    found = client.get_run(run_id)
+    run = Run(run_id, found.info.artifact_uri, found.info.status, tags=dict(found.data.tags))
+    return publish(client, run, folder, name, description=description, tags=tags, alias=alias)
+
+
+def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
+    """The local folder of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
+
+    Args:
+        address: the model's address.
+        tracking_uri: MLflow's server or database; default is ``MLFLOW_TRACKING_URI``, then the
+            database in ``studies``.
+
+    Returns:
+        The folder itself where it lies on this machine, else a copy in the user's cache that is
+        kept by content, so it is downloaded once.
+
+    Raises:
+        InvalidValue: no such address, model, alias or version, or the content is damaged.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise InvalidValue("model", address, "write models:/NAME@champion or models:/NAME/VERSION")
+    uri = tracking_uri or default_tracking_uri()
+    client = _client(uri)
+    version = _found(client, address, match)
+    source = client.get_model_version_download_uri(version.name, version.version)
+    content = version.tags.get(_CONTENT, "")
+    folder = _local(source)
+    if folder is None:
+        folder = _downloaded(source, uri, version.name, content or f"v{version.version}")
+    if content and digest(folder) != content:
+        raise InvalidValue("model", address, f"{folder} is not what was registered; tune again")
+    return folder
+
+
+def _found(client: Any, address: str, match: re.Match[str]) -> Any:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        if match["alias"]:
+            return client.get_model_version_by_alias(match["name"], match["alias"])
+        return client.get_model_version(match["name"], match["version"])
+    except MlflowException as error:
+        known = sorted(model.name for model in client.search_registered_models(max_results=100))
+        fix = f"known models: {', '.join(known) or 'none'} ({error.message})"
+        raise InvalidValue("model", address, fix) from error
+
+
+def _version_of(client: Any, name: str, content: str) -> str | None:
+    """The version that holds this content; makes the registered model where there is none."""
+    if not client.search_registered_models(f"name = '{name}'"):
+        client.create_registered_model(name)
+    versions = client.search_model_versions(f"name = '{name}'")
+    return next((v.version for v in versions if v.tags.get(_CONTENT) == content), None)
+
+
+def _client(tracking_uri: str) -> Any:
+    calm()
+    import mlflow
+
+    return mlflow.MlflowClient(tracking_uri, registry_uri=tracking_uri)
+
+
+def _local(source: str) -> Path | None:
+    parts = urlparse(source)
+    if parts.scheme not in ("", "file"):
+        return None
+    return Path(unquote(parts.path))
+
+
+def _downloaded(source: str, tracking_uri: str, name: str, content: str) -> Path:
+    from mlflow.artifacts import download_artifacts
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sentune" / "models"
+    folder = cache / name / content[:12]
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
+        got = download_artifacts(source, tracking_uri=tracking_uri, dst_path=partial)
+        Path(got).rename(folder)
+    return folder

@@ -1,0 +1,116 @@
+"""The runs of one study on an MLflow server: found again by tag, made where they are missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sentune.tracking.entries import RunKey
+
+
+@dataclass
+class Run:
+    """A run, and what the server is known to hold of it.
+
+    ``metrics`` are names that had points before this session; which ones is asked when one of
+    them is sent again. ``points`` are steps by name.
+    """
+
+    id: str
+    artifact_uri: str
+    status: str
+    params: set[str] = field(default_factory=set)
+    tags: dict[str, str] = field(default_factory=dict)
+    metrics: set[str] = field(default_factory=set)
+    points: dict[str, set[int]] = field(default_factory=dict)
+
+
+class StudyRuns:
+    """Finds and makes the runs of a study.
+
+    Args:
+        client: an ``MlflowClient``.
+        experiment: name of the experiment; made where it is missing.
+        artifact_root: where a new experiment keeps its artifacts; None leaves it to the server.
+        study: name of the study.
+        identity: tells studies of the same name apart.
+    """
+
+    def __init__(
+        self, client: Any, *, experiment: str, artifact_root: str | None, study: str, identity: str
+    ) -> None:
+        self._client, self._study = client, study
+        self._tags = {"sentune.study": study, "sentune.identity": identity}
+        self.experiment = _experiment(client, experiment, artifact_root)
+        self._runs = self._found()
+
+    def get(self, key: RunKey, time: int) -> Run:
+        """The run of ``key``, made (with its parents) where it is missing."""
+        if key not in self._runs:
+            self._runs[key] = self._make(key, time)
+        return self._runs[key]
+
+    def new_points(self, run: Run, name: str, steps: set[int]) -> set[int]:
+        """Those of ``steps`` at which the metric has no value on the server yet."""
+        if name not in run.points:
+            known = self._client.get_metric_history(run.id, name) if name in run.metrics else []
+            run.points[name] = {point.step for point in known}
+        return steps - run.points[name]
+
+    def _make(self, key: RunKey, time: int) -> Run:
+        name = key.name(self._study)
+        tags = {**self._tags, **key.tags(), "mlflow.source.type": "JOB"}
+        if key.parent is not None:
+            tags["mlflow.parentRunId"] = self.get(key.parent, time).id
+        return _run(self._client.create_run(self.experiment, time, tags, name))
+
+    def _found(self) -> dict[RunKey, Run]:
+        """All runs of the study; of several with one key the oldest is meant."""
+        wanted = " and ".join(f"tags.`{k}` = '{_quoted(v)}'" for k, v in self._tags.items())
+        found: dict[RunKey, Run] = {}
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [self.experiment],
+                wanted,
+                max_results=1000,
+                order_by=["attributes.start_time ASC"],
+                page_token=token,
+            )
+            for run in page:
+                found.setdefault(_key(run.data.tags), _run(run))
+            token = page.token
+            if not token:
+                return found
+
+
+def _experiment(client: Any, name: str, artifact_root: str | None) -> str:
+    known = client.get_experiment_by_name(name)
+    if known is None:
+        return client.create_experiment(name, artifact_location=artifact_root)
+    if known.lifecycle_stage == "deleted":
+        raise RuntimeError(
+            f"the experiment {name!r} was deleted in MLflow; bring it back with "
+            f"`mlflow experiments restore --experiment-id {known.experiment_id}`"
+        )
+    return known.experiment_id
+
+
+def _run(run: Any) -> Run:
+    return Run(
+        id=run.info.run_id,
+        artifact_uri=run.info.artifact_uri,
+        status=run.info.status,
+        params=set(run.data.params),
+        tags=dict(run.data.tags),
+        metrics=set(run.data.metrics),
+    )
+
+
+def _key(tags: dict[str, str]) -> RunKey:
+    trial, seed = tags.get("sentune.trial"), tags.get("sentune.seed")
+    return RunKey(None if trial is None else int(trial), None if seed is None else int(seed))
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")

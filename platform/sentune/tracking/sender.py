@@ -1,0 +1,171 @@
+"""Tells an MLflow server what the spool holds, so that telling it twice changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sentune.tracking.artifacts import upload
+from sentune.tracking.entries import RunKey, key_of
+from sentune.tracking.journal import Entry
+from sentune.tracking.registry import publish
+from sentune.tracking.runs import Run, StudyRuns
+from sentune.tracking.spool import Refused
+
+NEVER = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST"}
+"""MLflow's error codes for what will be no better next time."""
+
+
+class MlflowSender:
+    """A spool's ``Deliver``: connects when first called, and anew after every error.
+
+    Nothing here is done twice by being sent twice: runs are looked for before they are made,
+    metric points before they are added, artifacts and models by their content. A new connection
+    asks the server what it holds, so an answer that was lost on the way is no harm either.
+
+    Args:
+        tracking_uri: the server or database.
+        experiment, artifact_root, study, identity: see ``StudyRuns``.
+    """
+
+    def __init__(
+        self,
+        tracking_uri: str,
+        *,
+        experiment: str,
+        artifact_root: str | None,
+        study: str,
+        identity: str,
+    ) -> None:
+        self._uri = tracking_uri
+        self._where = {
+            "experiment": experiment,
+            "artifact_root": artifact_root,
+            "study": study,
+            "identity": identity,
+        }
+        self._session: Session | None = None
+
+    def __call__(self, entries: Sequence[Entry]) -> None:
+        import mlflow  # slow: seconds, on the spool's thread
+        from mlflow.exceptions import MlflowException
+
+        try:
+            if self._session is None:
+                client = mlflow.MlflowClient(self._uri, registry_uri=self._uri)
+                self._session = Session(client, StudyRuns(client, **self._where))
+            self._session.send(entries)
+        except BaseException as error:
+            self._session = None
+            if isinstance(error, MlflowException) and error.error_code in NEVER:
+                raise Refused(error.message) from error
+            raise
+
+
+class Session:
+    """One connection: an ``MlflowClient`` and the study's runs as the server has them."""
+
+    def __init__(self, client: Any, runs: StudyRuns) -> None:
+        self._client, self._runs = client, runs
+        self._points: dict[RunKey, list[Entry]] = defaultdict(list)
+        self._kinds: dict[str, Callable[[Entry, Run], None]] = {
+            "start": self._start,
+            "end": self._end,
+            "artifact": self._artifact,
+            "document": self._document,
+            "datasets": self._datasets,
+            "model": self._model,
+        }
+
+    def send(self, entries: Sequence[Entry]) -> None:
+        """Sends in order, metric points gathered by run (1,000 go in one call)."""
+        self._points.clear()
+        for entry in entries:
+            run = self._runs.get(key_of(entry), entry["time"])
+            if entry["kind"] == "metrics":
+                self._points[key_of(entry)].append(entry)
+            elif entry["kind"] in self._kinds:
+                self._kinds[entry["kind"]](entry, run)
+            else:
+                raise Refused(f"unknown kind of entry {entry['kind']!r}")
+        for key, points in self._points.items():
+            self._metrics(points, self._runs.get(key, points[0]["time"]))
+
+    def _start(self, entry: Entry, run: Run) -> None:
+        if entry["running"] and run.status != "RUNNING":
+            self._client.update_run(run.id, status="RUNNING")
+            run.status = "RUNNING"
+        missing = {k: v for k, v in entry["params"].items() if k not in run.params}
+        self._describe(run, params=missing, tags=entry["tags"])
+
+    def _end(self, entry: Entry, run: Run) -> None:
+        self._describe(run, params={}, tags=entry["tags"])
+        if run.status != entry["status"]:
+            self._client.set_terminated(run.id, entry["status"], entry["time"])
+            run.status = entry["status"]
+
+    def _describe(self, run: Run, *, params: dict[str, str], tags: dict[str, str]) -> None:
+        from mlflow.entities import Param, RunTag
+
+        changed = {k: v for k, v in tags.items() if run.tags.get(k) != v}
+        self._client.log_batch(
+            run.id,
+            params=[Param(k, v) for k, v in params.items()],
+            tags=[RunTag(k, v) for k, v in changed.items()],
+        )
+        run.params |= params.keys()
+        run.tags |= changed
+
+    def _metrics(self, entries: Sequence[Entry], run: Run) -> None:
+        from mlflow.entities import Metric
+
+        points: dict[tuple[str, int], Metric] = {}
+        for entry in entries:
+            for name, value in entry["values"].items():
+                point = Metric(name, value, entry["time"], entry["step"])
+                points.setdefault((name, entry["step"]), point)
+        steps: dict[str, set[int]] = defaultdict(set)
+        for name, step in points:
+            steps[name].add(step)
+        fresh = {name: self._runs.new_points(run, name, steps[name]) for name in steps}
+        new = [point for (name, step), point in points.items() if step in fresh[name]]
+        self._client.log_batch(run.id, metrics=new)
+        for name in steps:
+            run.points[name] |= fresh[name]
+
+    def _artifact(self, entry: Entry, run: Run) -> None:
+        upload(self._client, run, Path(entry["path"]), entry["folder"])
+
+    def _document(self, entry: Entry, run: Run) -> None:
+        self._client.log_text(run.id, entry["text"], entry["file"])
+
+    def _datasets(self, entry: Entry, run: Run) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        inputs = [
+            DatasetInput(
+                Dataset(
+                    name=str(corpus.get("spec", role))[:500],
+                    digest=str(corpus.get("fingerprint", ""))[:36],
+                    source_type="sentune",
+                    source=json.dumps({"spec": corpus.get("spec")})[:65535],
+                    profile=json.dumps(corpus.get("counts") or {"rows": corpus.get("rows")}),
+                ),
+                [InputTag("mlflow.data.context", role)],
+            )
+            for role, corpus in entry["corpora"].items()
+        ]
+        self._client.log_inputs(run.id, inputs)
+
+    def _model(self, entry: Entry, run: Run) -> None:
+        publish(
+            self._client,
+            run,
+            Path(entry["path"]),
+            entry["name"],
+            description=entry["description"],
+            tags=entry["tags"],
+        )

@@ -1,0 +1,189 @@
+"""Tracking entries on their way to a server that may be slow, away or broken."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sentune.tracking.journal import Entry, Journal
+from sentune.tracking.secrets import without_credentials
+
+log = logging.getLogger(__name__)
+
+Deliver = Callable[[Sequence[Entry]], None]
+"""Sends entries in order; what it is given again after an error must do no harm."""
+
+
+class Refused(Exception):
+    """Raised by a ``Deliver``: the server will never accept this, however often it is sent."""
+
+
+class Spool:
+    """Takes entries at once, keeps them on disk and sends them in order from one thread.
+
+    ``put`` neither waits for the network nor raises: training does not depend on whoever watches
+    it. Entries that could not be sent stay in the folder, and the next spool over the same folder
+    sends them first.
+
+    Args:
+        folder: a folder of the study's own, on a local disk.
+        deliver: sends entries; any exception means "again later", ``Refused`` means "never".
+        destination: what a message calls the server; credentials are taken out.
+        first_wait, longest_wait: seconds between tries, doubling from one to the other.
+        most: entries given to ``deliver`` at a time.
+
+    Raises:
+        StudyConflict: another process has a spool in this folder.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        deliver: Deliver,
+        *,
+        destination: str = "the tracking server",
+        first_wait: float = 0.5,
+        longest_wait: float = 30.0,
+        most: int = 500,
+    ) -> None:
+        self.folder = folder
+        self._deliver, self._most = deliver, most
+        self._destination = without_credentials(destination)
+        self._first_wait, self._longest_wait = first_wait, longest_wait
+        self._journal = Journal(folder)
+        self._unwritten: deque[Entry] = deque()
+        self._changed = threading.Condition()
+        self._hurry = self._closing = self._busy = False
+        self._alone = 0
+        self._trouble = ""
+        self._reported: set[str] = set()
+        self._thread = threading.Thread(target=self._work, name="sentune-tracking", daemon=True)
+        self._thread.start()
+
+    def put(self, entry: Entry) -> None:
+        """Adds an entry; it survives the death of this process from here on."""
+        with self._changed:
+            if self._closing:
+                self._report("closed", f"a tracking entry came after the end: {str(entry)[:200]}")
+                return
+            self._unwritten.append(entry)
+            self._write()
+            self._changed.notify_all()
+
+    def flush(self, timeout: float) -> bool:
+        """Waits until all is sent, at most ``timeout`` seconds, trying at once where it failed.
+
+        Returns:
+            Whether all was sent.
+        """
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._waiting(), timeout)
+
+    def close(self, timeout: float) -> bool:
+        """Flushes, ends the thread and says what is left, where it lies and how it gets sent."""
+        done = self.flush(timeout)
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            idle = self._changed.wait_for(lambda: not self._busy, timeout=0 if not done else 5)
+        if not done:
+            log.warning(
+                "not everything reached %s (%s); what is left waits in %s and is sent when the "
+                "study is resumed (the same command)",
+                self._destination,
+                self._trouble or f"{timeout:g} s were not enough",
+                self.folder,
+            )
+        if idle:  # a request that hangs ends with the process; what it carries is sent again
+            self._thread.join()
+        return done
+
+    def _waiting(self) -> bool:
+        return bool(self._unwritten) or self._journal.sent < self._journal.end
+
+    def _write(self) -> None:
+        while self._unwritten:
+            entry = self._unwritten[0]
+            try:
+                self._journal.append(entry)
+            except OSError as error:  # the disk is full: entries wait in memory
+                self._report("disk", f"{self.folder} cannot be written: {error}")
+                return
+            except (TypeError, ValueError, RecursionError) as error:
+                self._report("entry", f"a tracking entry is no JSON ({error}): {str(entry)[:200]}")
+            self._unwritten.popleft()
+
+    def _work(self) -> None:
+        wait = self._first_wait
+        while self._next():
+            if self._send():
+                wait = self._first_wait
+                continue
+            with self._changed:
+                self._changed.wait_for(lambda: self._hurry or self._closing, wait)
+                wait = self._first_wait if self._hurry else min(2 * wait, self._longest_wait)
+                self._hurry = False
+        self._journal.close()
+
+    def _next(self) -> bool:
+        """Waits for something to send; False when the spool is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting() or self._closing)
+            self._busy = not self._closing
+            self._write()
+            return self._busy
+
+    def _send(self) -> bool:
+        sent = False
+        try:
+            self._send_some()
+            sent = True
+        except Exception as error:  # noqa: BLE001  # a tracker may fail in any way, a study not
+            self._trouble = without_credentials(f"{type(error).__name__}: {error}")
+        with self._changed:
+            self._busy = False
+            self._tell(sent)
+            self._changed.notify_all()
+        return sent
+
+    def _send_some(self) -> None:
+        self._journal.sync()
+        entries, mark = self._journal.unsent(1 if self._alone else self._most)
+        if not entries and self._unwritten:
+            raise OSError(f"{self.folder} takes no more entries")
+        try:
+            self._deliver(entries)
+        except Refused as error:
+            if len(entries) > 1:  # one of these: send them one by one to find out which
+                self._alone = len(entries)
+                return
+            self._refuse(entries[0], without_credentials(str(error)))
+        self._journal.mark(mark)
+        self._alone = max(0, self._alone - 1)
+
+    def _refuse(self, entry: Entry, reason: str) -> None:
+        self._journal.set_aside(entry, reason)
+        kept = self.folder / "refused.jsonl"
+        self._report(reason, f"{self._destination} refuses an entry: {reason} (it is in {kept})")
+
+    def _tell(self, sent: bool) -> None:
+        if sent and self._trouble:
+            log.info("%s answers again", self._destination)
+            self._trouble = ""
+        elif not sent:
+            self._report(
+                "outage",
+                f"{self._destination} cannot be reached ({self._trouble}); training goes on, "
+                f"entries wait in {self.folder} and are sent when it answers",
+            )
+
+    def _report(self, kind: str, message: str) -> None:
+        """Warns once of each kind of trouble."""
+        if kind not in self._reported:
+            self._reported.add(kind)
+            log.warning("%s", message)
