@@ -12,11 +12,14 @@ import pytest
 import torch
 
 import sentune
-from sentune.embedder import Direction, Embedder
+from sentune.answers import Direction
+from sentune.embedder import Embedder
 from sentune.encoders import load, load_tokenizer, prepare
 from sentune.errors import InvalidValue
 from sentune.methods import REGISTRY
 from sentune.tasks.pairs import symmetric_similarity
+from sentune.training.model import save_model
+from sentune.training.settings import TrainingSettings
 
 SENTENCES = [
     "A poodle runs.",
@@ -94,10 +97,13 @@ def test_a_bar_is_shown_when_asked_for(
     assert captured.err == captured.out == ""
 
 
-def test_a_bar_is_shown_for_many_batches(
+def test_a_bar_is_shown_for_many_batches_on_a_terminal(
     gumbel: Embedder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sentune.embedder.LONG", 3)
+    gumbel.encode(SENTENCES, batch_size=1)
+    assert capsys.readouterr().err == ""  # nobody watches a file
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     gumbel.encode(SENTENCES, batch_size=1)
     assert "Encoding" in capsys.readouterr().err
 
@@ -182,6 +188,76 @@ def test_an_absent_device_is_refused(encoder: str) -> None:
     gumbel = make(encoder, "gumbel")
     with pytest.raises(InvalidValue, match="device"):
         Embedder(gumbel.method, gumbel.tokenizer, settings={}, readouts={}, device="cuda:99")
+
+
+@pytest.fixture
+def folder(gumbel: Embedder, tmp_path: Path) -> Path:
+    """A model folder as a study leaves it."""
+    path = tmp_path / "model"
+    save_model(
+        gumbel.method,
+        gumbel.tokenizer.path,
+        path,
+        training=TrainingSettings(max_length=16),
+        readouts=gumbel.readouts,
+        card={"Metrics": {"direction/accuracy": 0.987}},
+    )
+    return path
+
+
+def test_a_saved_model_is_the_same_model(folder: Path, gumbel: Embedder) -> None:
+    loaded = Embedder.load(folder, device="cpu")
+    np.testing.assert_array_equal(loaded.encode(SENTENCES), gumbel.encode(SENTENCES))
+    assert loaded.readouts == gumbel.readouts
+    assert loaded.settings["max_length"] == loaded.max_length == 16
+    assert "direction/accuracy" in loaded.card
+    assert loaded.entails(*SENTENCES[:2]) == gumbel.entails(*SENTENCES[:2])
+
+
+def test_a_registered_model_is_looked_up(
+    folder: Path, gumbel: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def resolve(address: str) -> Path:
+        asked.append(address)
+        return folder
+
+    monkeypatch.setattr("sentune.tracking.registry.resolve_model", resolve)
+    loaded = Embedder.load("models:/gumbel@champion", device="cpu")
+    assert asked == ["models:/gumbel@champion"]
+    np.testing.assert_array_equal(loaded.encode(SENTENCES), gumbel.encode(SENTENCES))
+
+
+@pytest.mark.parametrize(
+    "name", ["settings.json", "readouts.json", "model.safetensors", "head.safetensors"]
+)
+def test_a_folder_that_lacks_a_file_is_refused_and_the_file_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(InvalidValue, match=name):
+        Embedder.load(folder, device="cpu")
+
+
+def test_what_is_no_model_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="no such folder"):
+        Embedder.load(tmp_path / "nowhere")
+    with pytest.raises(InvalidValue, match=r"settings.json.*model.safetensors"):
+        Embedder.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "head.safetensors", "readouts.json"])
+def test_damaged_files_are_refused(folder: Path, name: str) -> None:
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(InvalidValue, match="damaged"):
+        Embedder.load(folder, device="cpu")
+
+
+def test_a_pickle_in_place_of_the_weights_is_never_opened(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(InvalidValue, match=r"model\.safetensors"):
+        Embedder.load(folder, device="cpu")
 
 
 def run_python(code: str) -> str:

@@ -6,75 +6,33 @@ Legend: N = sentences or pairs, D = packed width of the method's geometry.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
+from safetensors import SafetensorError
 from torch import Tensor
 
+from sentune.answers import Direction, Entailment
 from sentune.encoders import Tokenizer, length_sorted_chunks
 from sentune.errors import InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.methods.base import SentenceMethod
 from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity
 
+if TYPE_CHECKING:
+    from sentune.training.model import LoadedModel
+
 Embeddings = NDArray[np.float32]
 Sentences = str | Sequence[str] | Embeddings
 
 BATCHES_PER_BLOCK = 64  # sentences are sorted by length within a block, which bounds memory
-LONG = 20  # batches; encoding more than that shows a progress bar
-
-
-@dataclass(frozen=True)
-class Entailment:
-    """How far a premise entails a hypothesis.
-
-    Attributes:
-        score: P(hypothesis | premise) for boxes, sim(hypothesis || premise) in (0, 1] for
-            Gaussians, the cosine in [-1, 1] for points.
-        threshold: the readout that decides; None if the model has none.
-    """
-
-    score: float
-    threshold: float | None
-
-    @property
-    def decision(self) -> bool:
-        """Whether it is an entailment.
-
-        Raises:
-            InvalidValue: the model was tuned without labelled pairs, so it has no threshold.
-        """
-        if self.threshold is None:
-            fix = "the model has none; give entails() a threshold"
-            raise InvalidValue("rte/threshold", self.threshold, fix)
-        return self.score > self.threshold
-
-
-@dataclass(frozen=True)
-class Direction:
-    """Which of two sentences entails the other.
-
-    Attributes:
-        entailing: ``first``, ``second``, or ``neither`` where the margin is exactly 0.
-        margin: positive for the first: log similarity one way minus the other, or, by extent,
-            the difference of log-volumes or of summed log sigma.
-    """
-
-    entailing: Literal["first", "second", "neither"]
-    margin: float
-
-    @classmethod
-    def of(cls, margin: float) -> Direction:
-        """The direction that a margin stands for."""
-        if margin == 0:
-            return cls("neither", margin)
-        return cls("first" if margin > 0 else "second", margin)
+LONG = 20  # batches; encoding more than that shows a progress bar on a terminal
 
 
 class Embedder:
@@ -121,14 +79,17 @@ class Embedder:
         Raises:
             InvalidValue: there is no model; the message says what is missing.
         """
-        from sentune.training.model import load_method
-
         folder = _folder(source)
-        method, tokenizer, settings, readouts = load_method(folder)
+        model = _load(folder)
         card = folder / "README.md"
         text = card.read_text(encoding="utf-8") if card.is_file() else ""
         return cls(
-            method, tokenizer, settings=settings, readouts=readouts, card=text, device=device
+            model.method,
+            model.tokenizer,
+            settings=model.settings,
+            readouts=model.readouts,
+            card=text,
+            device=device,
         )
 
     @property
@@ -148,7 +109,7 @@ class Embedder:
         Args:
             sentences: none is fine and gives [0, D]; too long ones are cut to ``max_length``.
             batch_size: sentences in a batch; batches are made of sentences of like length.
-            show_progress: a bar on the terminal; by default for more than 20 batches.
+            show_progress: a bar; by default on a terminal, for more than 20 batches.
         """
         if isinstance(sentences, str):
             return self.encode([sentences], batch_size=batch_size)[0]
@@ -167,9 +128,11 @@ class Embedder:
         if not len(sentences):
             # only the method knows its width: embed one sentence and keep none of it
             return self._embed_block([""], 1, _ignore)[:0]
+        console = Console(stderr=True)
         if show_progress is None:
-            show_progress = len(sentences) > LONG * batch_size
-        with Progress(console=Console(stderr=True), disable=not show_progress) as progress:
+            watched = console.is_terminal or console.is_jupyter
+            show_progress = watched and len(sentences) > LONG * batch_size
+        with Progress(console=console, disable=not show_progress) as progress:
             bar = progress.add_task("Encoding", total=len(sentences))
             step = batch_size * BATCHES_PER_BLOCK
             blocks = [
@@ -314,6 +277,28 @@ def _device(asked: str | torch.device | None) -> torch.device:
 def _folder(source: str | Path) -> Path:
     if not str(source).startswith("models:/"):
         return Path(source).expanduser()
-    from sentune.tracking import resolve_model
+    from sentune.tracking.registry import resolve_model
 
     return Path(resolve_model(str(source)))
+
+
+def _load(folder: Path) -> LoadedModel:
+    """The model, or what is missing of it: absent weights must never become random ones."""
+    from sentune.training.model import HEAD_FILE, READOUTS_FILE, SETTINGS_FILE, load_method
+
+    if not folder.is_dir():
+        raise InvalidValue("model", str(folder), "there is no such folder")
+    needed = [SETTINGS_FILE, READOUTS_FILE, "config.json", "tokenizer_config.json"]
+    missing = [name for name in needed if not (folder / name).is_file()]
+    if not any(folder.glob("model*.safetensors")):
+        missing.append("model.safetensors")
+    if missing:
+        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
+    try:
+        model = load_method(folder)
+    except (SafetensorError, JSONDecodeError) as error:
+        raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error
+    own = [name for name in model.method.state_dict() if not name.startswith("encoder.")]
+    if own and not (folder / HEAD_FILE).is_file():
+        raise InvalidValue("model", str(folder), f"it is no model, without {HEAD_FILE}")
+    return model

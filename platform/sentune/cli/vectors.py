@@ -46,7 +46,8 @@ def _encode_into(
 ) -> tuple[int, int]:
     width = writer.schema.field("embedding").type.list_size
     written = lines = 0
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("Encoding", total=source.stat().st_size)
         for block, size in _blocks(source):
             kept = [line for line in block if line]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus, Kind
@@ -72,21 +73,18 @@ class Rte:
         result.metrics[f"{self.name}/accuracy"] = accuracy
         return result
 
-    def _curve(self, scores: Any) -> Result:
+    def _curve(self, scores: NDArray[np.float64]) -> Result:
         """What needs no threshold: the precision-recall curve, its areas, the majority class."""
         curve = precision_recall(scores, self.positive)
-        share = float(self.positive.mean())
+        entailments, pairs = int(self.positive.sum()), len(self.pairs)
         return Result(
             metrics={
                 f"{self.name}/auc": curve.area,
                 f"{self.name}/average_precision": curve.average_precision,
-                f"{self.name}/majority": max(share, 1 - share),
+                f"{self.name}/majority": max(entailments, pairs - entailments) / pairs,
             },
             tables={
                 f"{self.name}/precision_recall.json": curve.thinned(),
-                f"{self.name}/counts.json": {
-                    "pairs": len(self.pairs),
-                    "entailment": int(self.positive.sum()),
-                },
+                f"{self.name}/counts.json": {"pairs": pairs, "entailment": entailments},
             },
         )

@@ -1,0 +1,108 @@
+"""``sentune corpora prepare`` and ``sentune corpora show``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sentune.corpora.schema import Kind
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sentune.corpora.schema import Corpus
+
+app = typer.Typer(
+    help="Look at corpora, and turn them into Parquet shards.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+SpecArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FORMAT:PATH[?key=value&...]",
+        help="snli, multinli, simcse-csv, sick, stsb, parquet, text, hf or builtin, and where it "
+        "is. Every format takes rows=A:B and premises=A:B.",
+    ),
+]
+KindOption = Annotated[
+    Kind | None, typer.Option(help="What to read it as; default: the first kind that it gives.")
+]
+BadRowsOption = Annotated[
+    int, typer.Option(min=0, help="Bad rows put aside before they are an error.")
+]
+
+
+@app.command()
+def prepare(
+    spec: SpecArgument,
+    out: Annotated[str, typer.Argument(help="A folder, or a URI such as s3://bucket/folder.")],
+    kind: KindOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows.")] = None,
+    shard_rows: Annotated[int, typer.Option(min=1, help="Rows of a shard.")] = 65_536,
+    bad_rows: BadRowsOption = 100,
+) -> None:
+    """Write a corpus as Parquet shards with fingerprint, counts and quarantine.
+
+    Read it back as parquet:OUT.
+    """
+    from rich.console import Console
+
+    from sentune.corpora.formats import kinds_of
+    from sentune.corpora.prepare import QUARANTINE, prepare
+
+    manifest = prepare(
+        spec,
+        out,
+        kind=kind or kinds_of(spec)[0],
+        limit=limit,
+        shard_rows=shard_rows,
+        bad_rows=bad_rows,
+    )
+    console = Console()
+    shards = len(manifest["shards"])
+    console.print(f"{out}: {manifest['kind']} in {shards} shard{'s' if shards > 1 else ''}")
+    console.print(f"fingerprint {manifest['fingerprint']}")
+    _print_counts(console, manifest["counts"])
+    if manifest["quarantine"]["rows"]:
+        console.print(f"bad rows, with file, line and reason: {out.rstrip('/')}/{QUARANTINE}")
+
+
+@app.command()
+def show(
+    spec: SpecArgument,
+    kind: KindOption = None,
+    rows: Annotated[int, typer.Option(min=0, help="Rows to print.")] = 10,
+    bad_rows: BadRowsOption = 100,
+) -> None:
+    """Print the first rows of a corpus, its counts and its bad rows."""
+    from rich.console import Console
+
+    from sentune.corpora.formats import kinds_of, read
+
+    corpus = read(spec, kind or kinds_of(spec)[0], bad_rows=bad_rows)
+    console = Console()
+    _print_rows(console, corpus, rows)
+    console.print(f"{corpus.kind.value}, fingerprint {corpus.fingerprint}")
+    _print_counts(console, corpus.counts)
+    for bad in corpus.quarantine[:20]:
+        console.print(f"bad row: {bad.path}:{bad.line}: {bad.reason}", markup=False)
+
+
+def _print_rows(console: Console, corpus: Corpus, rows: int) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_lines=True)
+    for name in corpus.table.column_names:
+        table.add_column(name)
+    for row in corpus.table.slice(0, rows).to_pylist():
+        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
+    console.print(table)
+
+
+def _print_counts(console: Console, counts: dict[str, int]) -> None:
+    told = (f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
+    console.print(", ".join(told), highlight=False)

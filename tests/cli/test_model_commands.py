@@ -1,0 +1,181 @@
+"""``sentune evaluate`` and ``sentune encode`` as a user types them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from sentune.cli import main
+from sentune.embedder import Embedder
+from sentune.encoders import load, load_tokenizer, prepare
+from sentune.methods import REGISTRY
+
+ROWS = [
+    ("A poodle runs.", "A dog runs.", "entailment"),
+    ("A dog runs.", "An animal moves.", "entailment"),
+    ("A dog runs.", "A cat sleeps.", "contradiction"),
+    ("An animal moves.", "A poodle runs.", "neutral"),
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    texts = [text for row in ROWS for text in row[:2]]
+    return prepare("builtin:tiny", texts, tmp_path_factory.mktemp("encoders"))
+
+
+@pytest.fixture
+def models(encoder: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Embedder]:
+    """Models by the name that the command line calls them by."""
+    made = {}
+    readouts: dict[str, object] = {"rte/threshold": 0.25, "direction/by": "similarity"}
+    for name in ("gumbel", "simcse"):
+        torch.manual_seed(0)
+        method = REGISTRY[name](load(encoder), REGISTRY[name].settings_type())
+        tokenizer = load_tokenizer(encoder)
+        made[name] = Embedder(method, tokenizer, settings={}, readouts=readouts, device="cpu")
+    monkeypatch.setattr(Embedder, "load", lambda source, device: made[source])
+    return made
+
+
+@pytest.fixture
+def snli(tmp_path: Path) -> str:
+    path = tmp_path / "dev.jsonl"
+    names = ("sentence1", "sentence2", "gold_label")
+    path.write_text("".join(json.dumps(dict(zip(names, r, strict=True))) + "\n" for r in ROWS))
+    return f"snli:{path}"
+
+
+@pytest.fixture
+def stsb(tmp_path: Path) -> str:
+    path = tmp_path / "sts-dev.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream, delimiter="\t")
+        for i, (a, b, _) in enumerate(ROWS):
+            writer.writerow(["main-captions", "made", "2012", i, f"{i / 2:.3f}", a, b])
+    return f"stsb:{path}"
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Exit code of ``sentune ARGUMENTS``."""
+    monkeypatch.setattr(sys, "argv", ["sentune", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    return int(left.value.code or 0)
+
+
+@pytest.mark.usefixtures("models")
+def test_evaluate_writes_fractions_by_task(
+    snli: str,
+    stsb: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "new" / "out.json"
+    tasks = ["--task", f"rte={snli}", "--task", f"direction={snli}", "--task", f"sts={stsb}"]
+    assert run(monkeypatch, "evaluate", "gumbel", *tasks, "--json", str(out)) == 0
+    found = json.loads(out.read_text())
+    assert set(found) == {"rte", "direction", "sts"}
+    assert set(found["rte"]) == {"accuracy", "auc", "average_precision", "majority"}
+    assert set(found["sts"]) == {"spearman", "pearson"}
+    assert found["direction"]["length"] == 0.5  # one premise is a character longer, one shorter
+    assert all(-1 <= value <= 1 for metrics in found.values() for value in metrics.values())
+    screen = capsys.readouterr().out
+    assert "50.00%" in screen
+    assert "(4 pairs)" in screen
+    assert "readout rte/threshold: 0.25" in screen
+
+
+@pytest.mark.usefixtures("models")
+def test_a_task_that_a_model_cannot_do_is_listed_with_the_reason(
+    snli: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.json"
+    tasks = ["--task", f"rte={snli}", "--task", f"direction={snli}"]
+    assert run(monkeypatch, "evaluate", "simcse", *tasks, "--json", str(out)) == 0
+    assert set(json.loads(out.read_text())) == {"rte"}
+    assert "without direction: the geometry is symmetric" in capsys.readouterr().out
+
+
+def test_the_threshold_comes_from_dev_where_the_model_has_none(
+    snli: str,
+    tmp_path: Path,
+    models: dict[str, Embedder],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    del models["gumbel"].readouts["rte/threshold"]
+    out = tmp_path / "out.json"
+    asked = ["evaluate", "gumbel", "--task", f"rte={snli}", "--json", str(out)]
+    assert run(monkeypatch, *asked) == 0
+    assert "accuracy" not in json.loads(out.read_text())["rte"]
+    assert "without rte/accuracy: no threshold" in capsys.readouterr().out
+    assert run(monkeypatch, *asked, "--dev", f"rte={snli}") == 0
+    found = json.loads(out.read_text())["rte"]
+    assert found["accuracy"] >= found["majority"]  # chosen on the same rows
+
+
+@pytest.mark.usefixtures("models")
+def test_encode_writes_text_and_vectors(
+    tmp_path: Path,
+    models: dict[str, Embedder],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sentune.cli.vectors.ROWS", 2)
+    source, out = tmp_path / "in.txt", tmp_path / "out.parquet"
+    source.write_bytes("\ufeffA dog runs.\r\n\n\n\nAn “animal” moves.\nA poodle runs.".encode())
+    assert run(monkeypatch, "encode", "gumbel", str(source), str(out)) == 0
+    table = pq.read_table(out)
+    texts = ["A dog runs.", "An “animal” moves.", "A poodle runs."]
+    assert table["text"].to_pylist() == texts
+    width = len(models["gumbel"].encode("A dog runs."))
+    assert table.schema.field("embedding").type == pa.list_(pa.float32(), width)
+    np.testing.assert_allclose(
+        np.stack(table["embedding"].to_numpy()), models["gumbel"].encode(texts), atol=1e-5
+    )
+    assert "3 sentences, 3 empty lines left out" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parquet"]
+
+
+@pytest.mark.usefixtures("models")
+def test_a_file_that_is_not_text_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_bytes(b"A dog runs.\n\xff\xfe\n")
+    assert run(monkeypatch, "encode", "gumbel", str(source), str(tmp_path / "out.parquet")) == 2
+    assert "in.txt:2: not UTF-8" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "gumbel", "--task", "parsing=snli:x"], "--task: 'parsing=snli:x' cannot"),
+        (["evaluate", "gumbel", "--task", "snli:x"], "one of rte, direction, sts"),
+        (["evaluate", "gumbel", "--task", "rte=snli:/nowhere.jsonl"], "/nowhere.jsonl"),
+        (["encode", "gumbel", "/nowhere.txt", "out.parquet"], "/nowhere.txt"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(monkeypatch, *arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("sentune: ")
+    assert error.count("\n") == 1
+    assert message in error
