@@ -26,6 +26,9 @@ NEGATED = 0.10
 """Share of "is not" among sentences with "a"."""
 
 _TRIES = 8
+_SLACK = 10
+"""How much more often one relation of lengths may occur than another. A premise that can only
+be followed by what there is too much of is drawn again."""
 _PATIENCE = 2_000
 
 
@@ -104,7 +107,6 @@ class _Balance:
         self._tallies: Counter[tuple[str, Determiner, int]] = Counter()
 
     def derive(self, premise: Sentence) -> Derivation | None:
-        rng = self._rng
         entailment = self._draw("entailment", premise, _plain(derive.entailed))
         contradiction = self._draw("contradiction", premise, _plain(derive.contradicted))
         neutral = self._draw("neutral", premise, derive.undecided)
@@ -112,9 +114,9 @@ class _Balance:
             return None
         return Derivation(
             premise=premise,
-            entailment=_framed(entailment[0], rng),
-            contradiction=_framed(contradiction[0], rng),
-            neutral=_framed(neutral[0], rng),
+            entailment=entailment[0],
+            contradiction=contradiction[0],
+            neutral=neutral[0],
             neutral_entails=neutral[1],
         )
 
@@ -129,14 +131,16 @@ class _Balance:
             drawn = derived(premise, self._rng)
             if drawn is None or (self._train and not _seen(drawn[0])):
                 continue
+            drawn = _framed(drawn[0], self._rng), drawn[1]
             words = _words(drawn[0])
             relation = (words > length) - (words < length)
             if best is None or tallies[relation + 1] < tallies[best_relation + 1]:
                 best, best_relation = drawn, relation
             if tallies[best_relation + 1] == min(tallies):
                 break
-        if best is not None:
-            self._tallies[label, kind, best_relation] += 1
+        if best is None or tallies[best_relation + 1] > min(tallies) + _SLACK:
+            return None
+        self._tallies[label, kind, best_relation] += 1
         return best
 
 

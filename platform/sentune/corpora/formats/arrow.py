@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.corpora.formats.nli import check_label
-from sentune.corpora.formats.reading import BadField, Log, Row, number, sentence
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, number, sentence
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import SCHEMAS, Kind
 from sentune.errors import CorpusError
@@ -81,5 +81,5 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
                     log.counts["read"] += 1
                     try:
                         yield row(kind, fields)
-                    except BadField as error:
+                    except BadFieldError as error:
                         log.quarantine(path, place, str(error))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from sentune.corpora.formats.arrow import row
-from sentune.corpora.formats.reading import BadField, Log, Row
+from sentune.corpora.formats.reading import BadFieldError, Log, Row
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import LABELS, SCHEMAS, Kind
 from sentune.errors import CorpusError, InvalidValue
@@ -88,12 +88,12 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
                 log.counts["unlabelled"] += 1
             else:
                 yield row(kind, fields)
-        except BadField as error:
+        except BadFieldError as error:
             log.quarantine(spec.path, place, str(error))
 
 
 def _label_names(spec: Spec, dataset: Any, theirs: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """For each label column: what a value is called, from the option or the dataset's ClassLabel."""
+    """For each label column: what a value is called, by the option or the dataset's ClassLabel."""
     given = spec.mapping("labels")
     tables: dict[str, dict[str, str]] = {}
     for column in _LABEL_COLUMNS:
@@ -108,5 +108,5 @@ def _label(value: object, names: Mapping[str, str]) -> str:
     if value in (-1, "-"):
         return "-"
     if isinstance(value, int) and str(value) not in names:
-        raise BadField(f"label {value} has no name; give labels=0:entailment,...")
+        raise BadFieldError(f"label {value} has no name; give labels=0:entailment,...")
     return names.get(str(value), str(value).lower())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from sentune.corpora.formats.reading import BadField, Log, Row, lines, number, sentence
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import LABELS
 from sentune.errors import CorpusError
@@ -22,7 +22,7 @@ def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
     for line, text in lines(spec.path, log):
         try:
             row = _json_pair(text)
-        except BadField as error:
+        except BadFieldError as error:
             log.quarantine(spec.path, line, str(error))
             continue
         if row is None:
@@ -38,7 +38,7 @@ def sick_pairs(spec: Spec, log: Log) -> Iterator[Row]:
             pair = _sick_sentences(fields)
             label = check_label(fields["entailment_label"].lower())
             reverse = _relation(fields["entailment_BA"])
-        except BadField as error:
+        except BadFieldError as error:
             log.quarantine(spec.path, line, str(error))
         else:
             yield *pair, label, reverse
@@ -50,7 +50,7 @@ def sick_scores(spec: Spec, log: Log) -> Iterator[Row]:
         try:
             pair = _sick_sentences(fields)
             score = number(fields["relatedness_score"], "relatedness_score")
-        except BadField as error:
+        except BadFieldError as error:
             log.quarantine(spec.path, line, str(error))
         else:
             yield *pair, score
@@ -59,7 +59,7 @@ def sick_scores(spec: Spec, log: Log) -> Iterator[Row]:
 def check_label(value: object) -> str:
     """One of the three labels of inference; refuses anything else."""
     if value not in LABELS:
-        raise BadField(f"unknown label {value!r}")
+        raise BadFieldError(f"unknown label {value!r}")
     return str(value)
 
 
@@ -67,12 +67,12 @@ def _json_pair(text: str) -> Row | None:
     try:
         fields = json.loads(text)
     except json.JSONDecodeError as error:
-        raise BadField(f"no JSON: {error.msg} at column {error.colno}") from None
+        raise BadFieldError(f"no JSON: {error.msg} at column {error.colno}") from None
     if not isinstance(fields, dict):
-        raise BadField("no JSON object")
+        raise BadFieldError("no JSON object")
     for key in ("gold_label", "sentence1", "sentence2"):
         if key not in fields:
-            raise BadField(f"the key {key} is missing")
+            raise BadFieldError(f"the key {key} is missing")
     if fields["gold_label"] == "-":
         return None
     label = check_label(fields["gold_label"])
@@ -110,5 +110,5 @@ def _relation(value: str) -> str:
     """``B_entails_A`` -> ``entailment``."""
     parts = value.split("_")
     if len(parts) != 3 or parts[1] not in _RELATIONS:
-        raise BadField(f"unknown relation {value!r}")
+        raise BadFieldError(f"unknown relation {value!r}")
     return _RELATIONS[parts[1]]

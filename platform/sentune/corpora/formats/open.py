@@ -12,7 +12,7 @@ from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.registry import COMMON, FORMATS, Readers
-from sentune.corpora.formats.spec import FIELD, Spec, check_options, parse
+from sentune.corpora.formats.spec import Spec, check_options, parse
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 
@@ -81,6 +81,19 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
         counts={**rows.log.counts, "rows": table.num_rows},
         quarantine=tuple(rows.log.bad),
     )
+
+
+def kinds_of(spec: str) -> tuple[Kind, ...]:
+    """All kinds that a corpus can be read as, its own before those made of it.
+
+    Raises:
+        InvalidValue: for an unknown format or option.
+    """
+    source = parse(spec, FORMATS)
+    check_options(source, {**FORMATS[source.format].options, **COMMON})
+    readers = FORMATS[source.format].readers(source)
+    own = tuple(kind for kind in Kind if kind in readers)
+    return own + tuple(kind for kind in derived(readers) if kind not in own)
 
 
 def derived(readers: Readers) -> tuple[Kind, ...]:

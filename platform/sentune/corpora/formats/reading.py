@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 """One row, in the order of its kind's schema."""
 
 
-class BadField(ValueError):
+class BadFieldError(ValueError):
     """A field that makes its row unusable; the message is the reason."""
 
 
@@ -83,10 +83,10 @@ def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
 def sentence(value: object, name: str) -> str:
     """A sentence without white space around it; refuses what is no text or empty."""
     if not isinstance(value, str):
-        raise BadField(f"{name} is no text" if value is not None else f"{name} is missing")
+        raise BadFieldError(f"{name} is no text" if value is not None else f"{name} is missing")
     text = value.strip()
     if not text:
-        raise BadField(f"{name} is empty")
+        raise BadFieldError(f"{name} is empty")
     return text
 
 
@@ -95,7 +95,7 @@ def number(value: object, name: str) -> float:
     try:
         result = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise BadField(f"{name} is no number: {value!r}") from None
+        raise BadFieldError(f"{name} is no number: {value!r}") from None
     if not math.isfinite(result):
-        raise BadField(f"{name} is not finite: {value!r}")
+        raise BadFieldError(f"{name} is not finite: {value!r}")
     return result

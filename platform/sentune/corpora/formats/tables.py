@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
-from sentune.corpora.formats.reading import BadField, Log, Row, lines, number, sentence
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
 from sentune.corpora.formats.spec import Spec
 from sentune.errors import CorpusError
 
@@ -22,8 +22,9 @@ def simcse(spec: Spec, log: Log) -> Iterator[Row]:
 
     def rows() -> Iterator[str]:
         nonlocal position
-        for position, text in source:
-            yield text + "\n"
+        for line, content in source:
+            position = line
+            yield content + "\n"
 
     reader = csv.reader(rows())
     header = next(reader, [])
@@ -35,11 +36,11 @@ def simcse(spec: Spec, log: Log) -> Iterator[Row]:
         try:
             fields = next(reader)
             if len(fields) != len(_TRIPLET):
-                raise BadField(f"{len(fields)} columns where there should be {len(_TRIPLET)}")
+                raise BadFieldError(f"{len(fields)} columns where there should be {len(_TRIPLET)}")
             row = tuple(sentence(value, name) for value, name in zip(fields, _TRIPLET, strict=True))
         except StopIteration:
             return
-        except (BadField, csv.Error) as error:
+        except (BadFieldError, csv.Error) as error:
             log.quarantine(spec.path, position, str(error))
         else:
             yield row
@@ -54,10 +55,10 @@ def stsb(spec: Spec, log: Log) -> Iterator[Row]:
         fields = text.split("\t")
         try:
             if len(fields) < 7:
-                raise BadField(f"{len(fields)} columns where there should be at least 7")
+                raise BadFieldError(f"{len(fields)} columns where there should be at least 7")
             first, second = sentence(fields[5], "sentence1"), sentence(fields[6], "sentence2")
             yield first, second, number(fields[4], "score")
-        except BadField as error:
+        except BadFieldError as error:
             log.quarantine(spec.path, line, str(error))
 
 

@@ -1,0 +1,78 @@
+"""A tokenizer with its fingerprint, turning Arrow strings into Arrow lists of token ids."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sentune.errors import InvalidValue
+
+_LABELS = ("label", "reverse_label")
+
+
+class Encoder:
+    """Tokenises the sentence columns of record batches.
+
+    Args:
+        path: folder or name of a Hugging Face tokenizer.
+        max_length: longest sequence, special tokens included.
+
+    Raises:
+        InvalidValue: when ``max_length`` leaves no room beside the special tokens.
+    """
+
+    def __init__(self, path: str, max_length: int) -> None:
+        from transformers import AutoTokenizer  # only here: it takes seconds to import
+
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(path)
+        special = self._tokenizer.num_special_tokens_to_add()
+        if max_length <= special:
+            raise InvalidValue("max_length", max_length, f"use at least {special + 1}")
+        self.max_length = max_length
+        self.fingerprint = _fingerprint(self._tokenizer)
+
+    def table(self, batch: pa.RecordBatch) -> pa.Table:
+        """The ids of every sentence column of the batch, under the same names."""
+        columns = {
+            field.name: self._column(batch.column(field.name))
+            for field in batch.schema
+            if pa.types.is_string(field.type) and field.name not in _LABELS
+        }
+        return pa.table(columns)
+
+    def _column(self, texts: pa.Array) -> pa.ListArray:
+        """Each distinct text is tokenised once: a premise of NLI comes back three times."""
+        coded = pc.dictionary_encode(texts)
+        sequences = self._tokenizer(
+            coded.dictionary.to_pylist(),
+            truncation=True,
+            max_length=self.max_length,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )["input_ids"]
+        lengths = np.fromiter(map(len, sequences), dtype=np.int32, count=len(sequences))
+        ids = np.fromiter((i for s in sequences for i in s), dtype=np.int32, count=lengths.sum())
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        return pa.ListArray.from_arrays(offsets, ids).take(coded.indices)
+
+
+def _fingerprint(tokenizer: Any) -> str:
+    """A hash of everything that decides about ids: the whole pipeline of a fast tokenizer, else
+    class, vocabulary and special tokens."""
+    fast = getattr(tokenizer, "backend_tokenizer", None)
+    if fast is not None:
+        # truncation and padding are states of use, not of the tokenizer
+        content = {**json.loads(fast.to_str()), "truncation": None, "padding": None}
+    else:
+        content = {
+            "class": type(tokenizer).__name__,
+            "vocabulary": tokenizer.get_vocab(),
+            "special": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
+        }
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,143 @@
+"""Any format -> a folder of Parquet shards with a manifest, read back as ``parquet:FOLDER``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import uuid4
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentune.corpora.fingerprint import Fingerprint
+from sentune.corpora.formats import Rows, open_rows
+from sentune.corpora.schema import Kind
+from sentune.errors import CorpusError, InvalidValue
+
+SHARD_ROWS = 65_536
+MANIFEST = "manifest.json"
+QUARANTINE = "quarantine.jsonl"
+_VERSION = 1
+
+
+def prepare(
+    spec: str,
+    out: str,
+    *,
+    kind: Kind,
+    limit: int | None = None,
+    shard_rows: int = SHARD_ROWS,
+    bad_rows: int = 100,
+) -> dict[str, Any]:
+    """Writes a corpus as Parquet shards and returns its manifest.
+
+    The corpus is read as a stream: memory holds one shard, and what the format itself must
+    collect (see ``formats.select``). Everything goes to a folder beside ``out`` and is moved
+    there in the end. Where ``out`` holds the same rows already, it stays as it is.
+
+    Args:
+        spec: ``FORMAT:PATH?key=value&...``.
+        out: local folder or fsspec URI.
+        kind: what to read the corpus as.
+        limit: at most this many rows.
+        shard_rows: rows of a shard.
+        bad_rows: how many bad rows are put aside before they are an error.
+
+    Raises:
+        CorpusError: for a corpus that cannot be read, or an ``out`` with other content.
+    """
+    if shard_rows < 1:
+        raise InvalidValue("--shard-rows", shard_rows, "use at least 1")
+    system, root = fsspec.core.url_to_fs(out)
+    root = root.rstrip("/")
+    place = PurePosixPath(root)
+    draft = str(place.with_name(f".{place.name}-{uuid4().hex}"))
+    rows = open_rows(spec, kind, limit=limit, bad_rows=bad_rows)
+    system.makedirs(draft)
+    try:
+        manifest = _write(rows, system, draft, shard_rows)
+        _settle(system, draft, root, out, manifest)
+    finally:
+        if system.exists(draft):
+            system.rm(draft, recursive=True)
+    return manifest
+
+
+def manifest_of(path: str) -> dict[str, Any] | None:
+    """The manifest of a prepared folder, ``None`` where there is none."""
+    return _manifest(*fsspec.core.url_to_fs(path))
+
+
+def _manifest(system: Any, root: str) -> dict[str, Any] | None:
+    name = f"{root.rstrip('/')}/{MANIFEST}"
+    if not system.exists(name):
+        return None
+    manifest: dict[str, Any] = json.loads(system.cat_file(name))
+    return manifest
+
+
+def _write(rows: Rows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
+    state, sizes = Fingerprint(rows.kind), []
+    for number, table in enumerate(_shards(rows.batches, shard_rows)):
+        for batch in table.to_batches():
+            state.update(batch)
+        with system.open(f"{folder}/part-{number:05d}.parquet", "wb") as stream:
+            pq.write_table(table, stream, compression="zstd")
+        sizes.append(table.num_rows)
+    if not sizes:
+        raise CorpusError(rows.spec.path, f"no {rows.kind.value} are left: {dict(rows.log.counts)}")
+    reasons = Counter(bad.reason for bad in rows.log.bad)
+    manifest = {
+        "version": _VERSION,
+        "kind": rows.kind.value,
+        "fingerprint": state.hexdigest(),
+        "spec": rows.spec.text,
+        "counts": {**rows.log.counts, "rows": sum(sizes)},
+        "quarantine": {"rows": len(rows.log.bad), "reasons": dict(reasons.most_common(20))},
+        "shards": sizes,
+    }
+    bad = [{"path": b.path, "line": b.line, "reason": b.reason} for b in rows.log.bad]
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bad)
+    system.pipe_file(f"{folder}/{QUARANTINE}", text.encode())
+    system.pipe_file(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
+    return manifest
+
+
+def _settle(system: Any, draft: str, root: str, out: str, manifest: dict[str, Any]) -> None:
+    """Moves the draft to its place, unless the same content is there already."""
+    if not system.exists(root) or not system.ls(root, detail=False):
+        if system.exists(root):
+            system.rm(root, recursive=True)
+        system.mv(draft, root, recursive=True)
+        return
+    there = _manifest(system, root)
+    if there is None:
+        raise CorpusError(out, "the folder holds something else; choose an empty one")
+    if there["fingerprint"] != manifest["fingerprint"] or there["shards"] != manifest["shards"]:
+        reason = (
+            f"the folder holds another corpus ({there['spec']}, {there['kind']}, "
+            f"{sum(there['shards'])} rows, fingerprint {there['fingerprint']}) than this one "
+            f"({manifest['spec']}, {manifest['kind']}, {sum(manifest['shards'])} rows, "
+            f"fingerprint {manifest['fingerprint']}); choose another folder or delete it"
+        )
+        raise CorpusError(out, reason)
+
+
+def _shards(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[pa.Table]:
+    """Tables of ``shard_rows`` rows each, but the last."""
+    pending: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        while rows + batch.num_rows >= shard_rows:
+            taken = shard_rows - rows
+            yield pa.Table.from_batches([*pending, batch.slice(0, taken)])
+            batch, pending, rows = batch.slice(taken), [], 0
+        if batch.num_rows:
+            pending.append(batch)
+            rows += batch.num_rows
+    if rows:
+        yield pa.Table.from_batches(pending)

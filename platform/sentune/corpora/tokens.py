@@ -1,0 +1,232 @@
+"""Text -> token ids, once for each (corpus, tokenizer, length), cached as Parquet shards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentune.corpora.encode import Encoder
+from sentune.corpora.schema import Corpus
+from sentune.errors import CorpusError, InvalidValue
+
+SHARD_ROWS = 65_536
+"""Rows of a shard. Rows are permuted within shards and shards among each other, so this is also
+how far apart in a corpus two rows of one batch can be."""
+
+_VERSION = 1
+_META = "tokens.json"
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Sequences of different lengths, one after the other.
+
+    Attributes:
+        ids: token ids of all rows, int32.
+        offsets: row r is ``ids[offsets[r]:offsets[r + 1]]``, int64.
+    """
+
+    ids: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> npt.NDArray[np.int32]:
+        return self.ids[self.offsets[row] : self.offsets[row + 1]]
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """The token ids of a corpus, special tokens included, without padding.
+
+    Attributes:
+        columns: name of a sentence column -> its ids.
+        shards: rows of each shard, in order.
+        fingerprint: names corpus, tokenizer, length and shard size.
+    """
+
+    columns: dict[str, Ragged]
+    shards: tuple[int, ...]
+    fingerprint: str
+
+    @property
+    def num_rows(self) -> int:
+        return sum(self.shards)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(c.ids.nbytes + c.offsets.nbytes for c in self.columns.values())
+
+
+@dataclass(frozen=True)
+class TokenFolder:
+    """A token table on disk, a Parquet file for each shard.
+
+    Attributes:
+        nbytes: what the table takes in memory.
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+    shards: tuple[int, ...]
+    fingerprint: str
+    nbytes: int
+
+    @property
+    def num_rows(self) -> int:
+        return sum(self.shards)
+
+    def shard(self, number: int) -> Path:
+        """The file of a shard."""
+        return self.path / shard_name(number)
+
+    def load(self) -> TokenTable:
+        """The whole table in memory."""
+        tables = [pq.read_table(self.shard(i)) for i in range(len(self.shards))]
+        table = pa.concat_tables(tables)
+        columns = {name: ragged(table.column(name)) for name in self.columns}
+        return TokenTable(columns, self.shards, self.fingerprint)
+
+
+def tokenise(
+    corpus: Corpus,
+    tokenizer_path: str,
+    max_length: int,
+    cache: Path | None,
+    *,
+    shard_rows: int = SHARD_ROWS,
+) -> TokenTable:
+    """The token ids of a corpus, from the cache where they are there.
+
+    Args:
+        tokenizer_path: folder or name of a Hugging Face tokenizer.
+        max_length: longest sequence, special tokens included; the rest is cut off.
+        cache: folder of the cache; several processes may use it at once. ``None``: no cache.
+
+    Raises:
+        InvalidValue: when ``max_length`` has no room for a token.
+    """
+    encoder = Encoder(tokenizer_path, max_length)
+    batches = corpus.table.to_batches(max_chunksize=shard_rows)
+    if cache is not None:
+        key = _key(corpus.fingerprint, encoder, shard_rows)
+        return _folder(iter(batches), encoder, cache, key, shard_rows).load()
+    shards = list(_shards(iter(batches), encoder, shard_rows))
+    table = pa.concat_tables(shards)
+    columns = {name: ragged(table.column(name)) for name in table.column_names}
+    key = _key(corpus.fingerprint, encoder, shard_rows)
+    return TokenTable(columns, tuple(len(shard) for shard in shards), key)
+
+
+def tokenise_batches(
+    batches: Iterable[pa.RecordBatch],
+    fingerprint: str,
+    tokenizer_path: str,
+    max_length: int,
+    cache: Path,
+    *,
+    shard_rows: int = SHARD_ROWS,
+) -> TokenFolder:
+    """Tokenises a stream of record batches into the cache, holding one shard at a time.
+
+    Where the cache has them already, the stream is not read.
+
+    Args:
+        fingerprint: that of the corpus the batches come from.
+    """
+    encoder = Encoder(tokenizer_path, max_length)
+    key = _key(fingerprint, encoder, shard_rows)
+    return _folder(iter(batches), encoder, cache, key, shard_rows)
+
+
+def ragged(column: pa.ChunkedArray) -> Ragged:
+    """A column of lists as flat ids with offsets."""
+    chunks = column.chunks
+    lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in chunks]
+    ends = np.cumsum(np.concatenate(lengths), dtype=np.int64)
+    ids = np.concatenate([chunk.flatten().to_numpy() for chunk in chunks])
+    return Ragged(ids.astype(np.int32, copy=False), np.concatenate([[0], ends]).astype(np.int64))
+
+
+def shard_name(number: int) -> str:
+    """``shard-00000.parquet`` and so on, sorting by number."""
+    return f"shard-{number:05d}.parquet"
+
+
+def _key(fingerprint: str, encoder: Encoder, shard_rows: int) -> str:
+    return f"{fingerprint}-{encoder.fingerprint}-{encoder.max_length}-{shard_rows}"
+
+
+def _folder(
+    batches: Iterator[pa.RecordBatch], encoder: Encoder, cache: Path, key: str, shard_rows: int
+) -> TokenFolder:
+    folder = cache / key
+    if not (folder / _META).exists():
+        _write(batches, encoder, folder, key, shard_rows)
+    return _opened(folder)
+
+
+def _write(
+    batches: Iterator[pa.RecordBatch], encoder: Encoder, folder: Path, key: str, shard_rows: int
+) -> None:
+    """Writes beside the folder, then renames: a reader sees all of it or nothing."""
+    draft = folder.with_name(f".{key}-{uuid4().hex}")
+    draft.mkdir(parents=True)
+    try:
+        meta: dict[str, Any] = {"version": _VERSION, "fingerprint": key, "shards": [], "nbytes": 0}
+        for number, table in enumerate(_shards(batches, encoder, shard_rows)):
+            pq.write_table(table, draft / shard_name(number), compression="zstd")
+            meta["columns"] = table.column_names
+            meta["shards"].append(len(table))
+            # offsets are int32 on disk and int64 in a Ragged
+            meta["nbytes"] += table.nbytes + 4 * len(table) * table.num_columns
+        if not meta["shards"]:
+            raise CorpusError(folder, "a corpus without rows cannot be tokenised")
+        (draft / _META).write_text(json.dumps(meta, indent=1))
+        draft.rename(folder)
+    except OSError:
+        if not (folder / _META).exists():  # else another process was first with the same content
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _opened(folder: Path) -> TokenFolder:
+    meta = json.loads((folder / _META).read_text())
+    if meta["version"] != _VERSION:
+        raise InvalidValue("token cache", str(folder), f"delete it, version {_VERSION} is needed")
+    return TokenFolder(
+        path=folder,
+        columns=tuple(meta["columns"]),
+        shards=tuple(meta["shards"]),
+        fingerprint=meta["fingerprint"],
+        nbytes=meta["nbytes"],
+    )
+
+
+def _shards(
+    batches: Iterator[pa.RecordBatch], encoder: Encoder, shard_rows: int
+) -> Iterator[pa.Table]:
+    """Tables of token ids with ``shard_rows`` rows each, but the last."""
+    pending: list[pa.Table] = []
+    rows = 0
+    for batch in batches:
+        pending.append(encoder.table(batch))
+        rows += batch.num_rows
+        while rows >= shard_rows:
+            table = pa.concat_tables(pending)
+            yield table.slice(0, shard_rows).combine_chunks()
+            pending, rows = [table.slice(shard_rows)], rows - shard_rows
+    if rows:
+        yield pa.concat_tables(pending).combine_chunks()
