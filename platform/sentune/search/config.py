@@ -1,0 +1,115 @@
+"""What a study is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentune.errors import InvalidValue
+from sentune.search.halving import Halving, default_first_rung
+
+LAUNCHERS = ("auto", "inline", "train")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyConfig:
+    """A study's name, place, budget and resources.
+
+    Attributes:
+        name: of the study; the same name resumes it.
+        storage: folder or fsspec URI under which the study's own folder lies.
+        optuna_url: Optuna storage; None: SQLite in the study's folder.
+        trials: configurations to try, counted over restarts.
+        concurrent: trials at a time; None: as many as the cluster holds.
+        max_examples: budget of a full trial, in examples of the training corpus.
+        first_rung: examples at which trials are first compared; None: max_examples / eta^2.
+        eta: at a rung one trial in eta goes on, and the next rung is eta times as far.
+        finalists: best trials that are trained again from fresh seeds.
+        seeds: fresh seeds a finalist.
+        sampler: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp`` or ``cmaes``.
+        seed: of everything that is drawn, and of the trials' training runs; finalists take the
+            ones after it.
+        launcher: ``inline``, ``train``, or ``auto``: inline for one worker.
+        workers: of a trial; a range makes the group elastic.
+        cpus_per_worker: CPUs of a worker.
+        gpus_per_worker: GPUs of a worker, fractions allowed.
+        retire_after: trials after which an inline worker process is replaced.
+        max_failures: deaths of a trial's processes that are forgiven.
+        data_cpus: CPUs kept free for Ray Data; 0 where no corpus streams.
+        cluster_file: ``cluster.yaml`` of a cluster that grows; None: what is up is all there is.
+    """
+
+    name: str
+    storage: str
+    max_examples: int
+    optuna_url: str | None = None
+    trials: int = 8
+    concurrent: int | None = None
+    first_rung: int | None = None
+    eta: int = 3
+    finalists: int = 1
+    seeds: int = 2
+    sampler: str = "tpe"
+    seed: int = 0
+    launcher: str = "auto"
+    workers: int | tuple[int, int] = 1
+    cpus_per_worker: float = 1.0
+    gpus_per_worker: float = 0.0
+    retire_after: int = 25
+    max_failures: int = 2
+    data_cpus: float = 0.0
+    cluster_file: str | None = None
+
+    def __post_init__(self) -> None:
+        for option, value, least in (
+            ("--trials", self.trials, 1),
+            ("--max-examples", self.max_examples, 1),
+            ("--finalists", self.finalists, 0),
+            ("--seeds", self.seeds, 1),
+            ("--gpus-per-worker", self.gpus_per_worker, 0),
+        ):
+            if value < least:
+                raise InvalidValue(option, value, f"give {least} or more")
+        if self.concurrent is not None and self.concurrent < 1:
+            raise InvalidValue("--concurrent", self.concurrent, "give 1 or more, or auto")
+        if self.launcher not in LAUNCHERS:
+            raise InvalidValue("--launcher", self.launcher, f"give one of {', '.join(LAUNCHERS)}")
+        low, high = self.worker_range
+        if not 1 <= low <= high:
+            raise InvalidValue("--workers", self.workers, "give N, or MIN-MAX with 1 <= MIN <= MAX")
+        if self.launcher == "inline" and high > 1:
+            fix = "inline runs one worker a trial; give --launcher train"
+            raise InvalidValue("--launcher", "inline", fix)
+
+    @property
+    def worker_range(self) -> tuple[int, int]:
+        """Fewest and most workers of a trial."""
+        return self.workers if isinstance(self.workers, tuple) else (self.workers, self.workers)
+
+    @property
+    def launched_by(self) -> str:
+        """``inline`` or ``train``."""
+        if self.launcher != "auto":
+            return self.launcher
+        return "inline" if self.worker_range == (1, 1) else "train"
+
+    @property
+    def folder(self) -> str:
+        """The study's own folder, absolute because trials run elsewhere, or URI."""
+        base = self.storage if "://" in self.storage else str(Path(self.storage).resolve())
+        return f"{base.rstrip('/')}/{self.name}"
+
+    def directory(self, run: str) -> str:
+        """Folder or URI of a run's checkpoints."""
+        return f"{self.folder}/trials/{run}"
+
+    def halving(self, mode: str) -> Halving:
+        """The rungs of the search; each lets at least as many go on as there are finalists."""
+        first = self.first_rung or default_first_rung(self.max_examples, self.eta)
+        return Halving(
+            first_rung=first,
+            eta=self.eta,
+            max_examples=self.max_examples,
+            mode=mode,
+            keep=max(1, self.finalists),
+        )

@@ -1,0 +1,104 @@
+"""Successive halving on examples seen, as a pure function of the stored curves.
+
+ASHA (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2): a trial
+goes on past a rung if it is among the best 1/eta of those that have reached it. Optuna's own
+pruner keeps state between asking and telling and gave another answer after a kill; this one is
+asked with the curves alone, so asking twice gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sentune.errors import InvalidValue
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a rung says of a trial; ``reason`` is empty where it goes on."""
+
+    stop: bool
+    reason: str = ""
+
+
+GOES_ON = Verdict(stop=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halving:
+    """Rungs in examples seen.
+
+    Attributes:
+        first_rung: examples at which trials are first compared.
+        eta: one trial in ``eta`` goes on, and the next rung is ``eta`` times as far.
+        max_examples: budget of a full trial; there nothing is compared.
+        mode: ``max`` or ``min``.
+        keep: trials that go on at least, however few have come.
+    """
+
+    first_rung: int
+    eta: int
+    max_examples: int
+    mode: str = "max"
+    keep: int = 1
+
+    def __post_init__(self) -> None:
+        if self.eta < 2:
+            raise InvalidValue("eta", self.eta, "give 2 or more: one trial in eta goes on")
+        if self.max_examples < 1:
+            raise InvalidValue("--max-examples", self.max_examples, "give 1 or more")
+        if self.first_rung < 1:
+            raise InvalidValue("first_rung", self.first_rung, "give 1 or more examples")
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Examples at which trials are compared; none where the first rung is the whole budget."""
+        found, rung = [], self.first_rung
+        while rung < self.max_examples:
+            found.append(rung)
+            rung *= self.eta
+        return tuple(found)
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """The rungs and the end."""
+        return (*self.rungs, self.max_examples)
+
+    def verdict(
+        self, curves: Mapping[int, Mapping[int, float]], trial: int, examples: int
+    ) -> Verdict:
+        """Whether a trial goes on past a milestone.
+
+        Args:
+            curves: trial number -> examples -> objective.
+            trial: number of the trial asked about; only trials started before it are compared, so
+                that one which comes later does not change the answer.
+            examples: the milestone.
+        """
+        if examples not in self.rungs:
+            return GOES_ON
+        sign = 1.0 if self.mode == "max" else -1.0
+        reached = sorted(
+            (
+                sign * curve[examples]
+                for number, curve in curves.items()
+                if examples in curve and number <= trial
+            ),
+            reverse=True,
+        )
+        places = max(self.keep, len(reached) // self.eta)
+        bar = reached[min(places, len(reached)) - 1]
+        own = sign * curves[trial][examples]
+        if own >= bar:
+            return GOES_ON
+        kept = f"the best {places} of {len(reached)} go on, from {sign * bar:.4g}"
+        return Verdict(stop=True, reason=f"{sign * own:.4g} at {examples:,} examples; {kept}")
+
+
+def default_first_rung(max_examples: int, eta: int) -> int:
+    """A ninth of the budget at eta 3: two rungs before the end, as ASHA's authors have it by rate.
+
+    Earlier rungs rank sentence embeddings by their warm-up.
+    """
+    return max(1, max_examples // eta**2)

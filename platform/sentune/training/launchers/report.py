@@ -1,0 +1,86 @@
+"""What a trial says to its driver: flat values that survive every queue in between."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from sentune.errors import InvalidValue, SentuneError
+from sentune.training.trial import Progress
+
+PAYLOAD = "said"
+"""The one key under which a report travels through Tune's and Train's result dictionaries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One milestone, or the reason why there will be none.
+
+    Attributes:
+        examples: the milestone.
+        final: the budget is used up.
+        metrics: ``task/metric`` -> value.
+        readouts: ``task/readout`` -> value.
+        seconds: seconds of training and validation up to here, over all starts.
+        failure: why the trial cannot go on; empty while it can.
+        repeats: the same settings would fail in the same way.
+        poisoned: the process should run no further trial (an accelerator in an unknown state).
+        traceback: where it failed.
+    """
+
+    examples: int = 0
+    final: bool = False
+    metrics: dict[str, float] = field(default_factory=dict)
+    readouts: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    failure: str = ""
+    repeats: bool = False
+    poisoned: bool = False
+    traceback: str = ""
+
+    def to_result(self) -> dict[str, Any]:
+        """As a result dictionary of Tune or Train."""
+        return {PAYLOAD: json.dumps(self.__dict__), "examples": self.examples}
+
+    @classmethod
+    def from_result(cls, result: dict[str, Any]) -> Report | None:
+        """The report in a result dictionary; None for Tune's own closing entry."""
+        return cls(**json.loads(result[PAYLOAD])) if PAYLOAD in result else None
+
+
+def said(progress: Progress, seconds: float) -> Report:
+    """The report of a milestone."""
+    return Report(
+        examples=progress.examples,
+        final=progress.final,
+        metrics={name: float(value) for name, value in progress.metrics.items()},
+        readouts=progress.readouts,
+        seconds=seconds,
+    )
+
+
+def failed(error: BaseException, traceback: str = "") -> Report:
+    """The report of an error that ended the trial."""
+    out_of_memory = isinstance(error, torch.OutOfMemoryError)
+    return Report(
+        failure=reason(error),
+        repeats=out_of_memory or isinstance(error, SentuneError),
+        poisoned=isinstance(error, torch.AcceleratorError | torch.OutOfMemoryError),
+        traceback=traceback,
+    )
+
+
+def reason(error: BaseException) -> str:
+    """One line that a user understands: the error's own words, with its kind where they need it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    words = lines[0] if lines else "no message"
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"out of memory on the device; a smaller micro_batch needs less ({words})"
+    if isinstance(error, MemoryError):
+        return f"out of memory on the host ({words})"
+    if isinstance(error, SentuneError | InvalidValue):
+        return words
+    return f"{type(error).__name__}: {words}"
