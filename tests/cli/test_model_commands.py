@@ -90,8 +90,9 @@ def test_evaluate_writes_fractions_by_task(
     assert found["direction"]["length"] == 0.5  # one premise is a character longer, one shorter
     assert all(-1 <= value <= 1 for metrics in found.values() for value in metrics.values())
     screen = capsys.readouterr().out
-    assert "50.00%" in screen
-    assert "(4 pairs)" in screen
+    lines = [line.split() for line in screen.splitlines()]
+    assert ["direction", "length", "50.00%", "2"] in lines
+    assert ["direction", "longer"] in [line[:2] for line in lines if line[3:] == ["1"]]
     assert "readout rte/threshold: 0.25" in screen
 
 

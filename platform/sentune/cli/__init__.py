@@ -6,7 +6,8 @@ import sys
 
 import typer
 
-from sentune.cli import model
+from sentune.cli import corpora, model
+from sentune.cli.train import train
 from sentune.errors import SentuneError
 
 app = typer.Typer(
@@ -15,8 +16,10 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+app.command()(train)
 app.command()(model.evaluate)
 app.command()(model.encode)
+app.add_typer(corpora.app, name="corpora")
 
 
 def main() -> None:

@@ -18,11 +18,13 @@ CORRELATIONS_AND_AREAS = ("auc", "average_precision", "spearman", "pearson")
 def show(result: Result, console: Console) -> None:
     """A line for each metric, then the readouts that were applied and what was left out."""
     table = Table(box=None, pad_edge=False)
-    for title, justify in (("task", "left"), ("metric", "left"), ("value", "right")):
-        table.add_column(title, justify=justify, header_style="dim")  # type: ignore[arg-type]
+    for title in ("task", "metric"):
+        table.add_column(title, header_style="dim")
+    for title in ("value", "pairs"):
+        table.add_column(title, header_style="dim", justify="right")
     for task, metrics in by_task(result).items():
         for metric, value in metrics.items():
-            table.add_row(f"{task}{_size(result, task)}", metric, _text(metric, value))
+            table.add_row(task, metric, _text(metric, value), _pairs(result, task, metric))
     console.print(table)
     for name, value in result.readouts.items():
         shown = f"{value:.4g}" if isinstance(value, float) else value
@@ -46,9 +48,11 @@ def write_json(result: Result, path: Path) -> None:
     path.write_text(json.dumps(by_task(result), indent=2) + "\n", encoding="utf-8")
 
 
-def _size(result: Result, task: str) -> str:
+def _pairs(result: Result, task: str, metric: str) -> str:
+    """How many pairs the metric was measured on: those of its stratum, or all of the task."""
     counts: dict[str, Any] = result.tables.get(f"{task}/counts.json", {})
-    return f" ({counts['pairs']:,} pairs)" if counts else ""
+    count = counts.get(metric, counts.get("pairs"))
+    return f"{count:,}" if isinstance(count, int) else ""
 
 
 def _text(metric: str, value: float) -> str:

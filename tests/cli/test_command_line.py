@@ -1,0 +1,53 @@
+"""The command line as a whole: what it offers, and what it does not load."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import sentune
+from sentune.cli import app
+
+COMMANDS = ("train", "evaluate", "encode", "corpora")
+
+
+def run_python(code: str) -> str:
+    """What a fresh interpreter prints, with this package on its path."""
+    environment = os.environ | {"PYTHONPATH": str(Path(sentune.__file__).parents[1])}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return done.stdout.strip()
+
+
+def test_every_command_is_listed() -> None:
+    shown = CliRunner().invoke(app, ["--help"])
+    assert shown.exit_code == 0
+    for command in COMMANDS:
+        assert f"\n  {command}" in shown.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_its_options(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"])
+    assert shown.exit_code == 0
+    assert "Usage:" in shown.output
+
+
+def test_the_help_loads_nothing_heavy() -> None:
+    heavy = ("torch", "transformers", "ray", "mlflow", "optuna", "sklearn", "datasets")
+    code = f"import sentune.cli, sys; print([m for m in {heavy} if m in sys.modules])"
+    assert run_python(code) == "[]"
+
+
+def test_evaluating_and_training_need_neither_ray_nor_mlflow_nor_optuna() -> None:
+    code = (
+        "import sys, sentune.cli, sentune.embedder, sentune.tasks, sentune.corpora.formats;"
+        "import sentune.training.local;"
+        "print([m for m in ('ray', 'mlflow', 'optuna') if m in sys.modules])"
+    )
+    assert run_python(code) == "[]"
