@@ -54,6 +54,16 @@ def cluster_limits(path: str | Path) -> dict[str, NodeLimit]:
     return limits
 
 
+def running_cluster_file() -> Path | None:
+    """The configuration of the cluster that this machine is the head of.
+
+    ``ray up`` leaves it in the head's home folder, with the limits that the cluster really has;
+    None where no ``ray up`` made the cluster, which then cannot grow.
+    """
+    path = Path.home() / "ray_bootstrap_config.yaml"
+    return path if path.is_file() else None
+
+
 def _load(path: Path) -> Mapping[str, Any]:
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from sentune.cluster import NodeLimit, cluster_limits
+from sentune.cluster import NodeLimit, cluster_limits, running_cluster_file
 from sentune.errors import InvalidValue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +85,13 @@ def test_setup_installs_exactly_the_lock(config: dict[str, Any]) -> None:
     assert "--no-deps" in installs[1]
 
 
+def test_the_lock_holds_names_and_versions_only() -> None:
+    """Nodes install it as it stands: no path of another machine, no index address."""
+    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if line]
+    odd = [line for line in lines if not re.match(r"#|[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$", line)]
+    assert not odd
+
+
 def test_token_is_a_private_file_and_the_mode_is_set_once(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -118,6 +126,15 @@ def test_limits_are_read() -> None:
     assert limits["head"] == NodeLimit(cpus=0, gpus=0, max_nodes=1, head=True)
     assert limits["gpu"] == NodeLimit(cpus=4, gpus=1, max_nodes=8)
     assert limits["data"].gpus == 0
+
+
+def test_a_head_knows_its_own_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert running_cluster_file() is None
+    (tmp_path / "ray_bootstrap_config.yaml").write_text(FILE.read_text())
+    found = running_cluster_file()
+    assert found is not None
+    assert cluster_limits(found) == cluster_limits(FILE)
 
 
 def _written(config: Any, tmp_path: Path) -> Path:

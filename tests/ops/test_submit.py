@@ -92,3 +92,22 @@ def test_without_the_token_nothing_is_accepted(
     assert done.returncode != 0
     assert "token" in (done.stdout + done.stderr).lower()
     assert not out.exists()
+
+
+@pytest.mark.slow
+def test_a_study_is_submitted(cluster: Any, project: Path, tmp_path: Path) -> None:
+    options = "--trials 1 --max-examples 512 --limit 1024 --finalists 0 --set batch_size=32"
+    job = ["jobs/tune_gumbel.py", *options.split(), "--storage", str(tmp_path)]
+    done = cluster.submit(*WITH_UPLOAD, *job, cwd=project, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads((tmp_path / "gumbel/summary.json").read_text())
+    assert summary["state"] == "complete"
+    assert "direction/accuracy" in summary["trials"][0]["metrics"]
+    assert "direction/accuracy" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_wrong_option_ends_a_job_before_the_cluster_is_used(cluster: Any, project: Path) -> None:
+    done = cluster.submit(*WITH_UPLOAD, "jobs/tune_gumbel.py", "--trials", "0", cwd=project)
+    assert done.returncode == 1
+    assert "--trials" in done.stdout + done.stderr
