@@ -7,14 +7,12 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, TypeVar, cast
 
 from sentune.records import StudySummary, TrialRecord, TrialState
-from sentune.tracking import entries
-from sentune.tracking.description import describe
+from sentune.tracking import entries, study_run
 from sentune.tracking.entries import RunKey
 from sentune.tracking.environment import artifact_root_in, calm, hasty, tracking_uri_in
-from sentune.tracking.secrets import without_credentials
 from sentune.tracking.sender import MlflowSender
 from sentune.tracking.spool import Spool
 
@@ -25,28 +23,23 @@ STATUS = {
     TrialState.COMPLETE: "FINISHED",
     TrialState.PRUNED: "KILLED",
     TrialState.FAILED: "FAILED",
-    "complete": "FINISHED",
-    "interrupted": "KILLED",
-    "failed": "FAILED",
 }
-"""How a trial or study ended -> MLflow's status of its run."""
+"""How a trial ended -> MLflow's status of its run."""
 
-P = ParamSpec("P")
+Method = TypeVar("Method", bound=Callable[..., None])
 
 
-def _harmless(
-    method: Callable[Concatenate[MlflowListener, P], None],
-) -> Callable[Concatenate[MlflowListener, P], None]:
+def _harmless(method: Method) -> Method:
     """A study goes on whatever its listener stumbles over."""
 
     @functools.wraps(method)
-    def call(self: MlflowListener, *args: P.args, **kwargs: P.kwargs) -> None:
+    def call(*args: Any, **kwargs: Any) -> None:
         try:
-            method(self, *args, **kwargs)
-        except Exception:  # noqa: BLE001  # the promise of StudyListener: never raises
+            method(*args, **kwargs)
+        except Exception:  # StudyListener promises never to raise
             log.warning("tracking left out %s", method.__name__, exc_info=True)
 
-    return call
+    return cast("Method", call)
 
 
 class MlflowListener:
@@ -82,8 +75,7 @@ class MlflowListener:
     ) -> None:
         calm()
         hasty()
-        self.study, self.model_name = study, model_name or entries.legal(study).replace("/", "-")
-        self.model_name = self.model_name.replace(":", "-")
+        self.study, self.model_name = study, study_run.model_name(model_name or study)
         self.tracking_uri = tracking_uri
         sender = MlflowSender(
             tracking_uri,
@@ -131,25 +123,8 @@ class MlflowListener:
     @_harmless
     def study_started(self, summary: StudySummary, plan: dict[str, Any]) -> None:
         self._objective = summary.objective
-        study = RunKey()
-        params = {
-            "method": summary.method,
-            "objective": summary.objective,
-            "mode": summary.mode,
-            "corpora": {
-                role: {k: corpus[k] for k in ("spec", "fingerprint", "rows") if k in corpus}
-                for role, corpus in summary.corpora.items()
-            },
-        }
-        tags = {**_lineage_tags(summary.lineage), "sentune.state": "running"}
-        self._put(entries.start(study, params=params, tags=tags))
-        self._put(entries.datasets(study, summary.corpora))
-        for name, content in (
-            ("space", summary.space),
-            ("plan", plan),
-            ("lineage", summary.lineage),
-        ):
-            self._put(entries.document(study, f"{name}.json", content))
+        for entry in study_run.started(summary, plan):
+            self._put(entry)
         for trial in summary.trials:
             if trial.state is not TrialState.RUNNING:
                 self.trial_ended(trial)
@@ -202,8 +177,9 @@ class MlflowListener:
         key = RunKey(trial, seed)
         best = {f"best/{name}": value for name, value in metrics.items()}
         self._put(entries.metrics(key, 0, best))
-        tags = {"readout": readouts, "sentune.state": "complete"}
-        self._put(entries.end(key, "FINISHED", tags))
+        state = TrialState.COMPLETE if metrics else TrialState.FAILED
+        tags = {"readout": readouts, "sentune.state": state}
+        self._put(entries.end(key, STATUS[state], tags))
 
     @_harmless
     def artifact(self, path: Path, folder: str) -> None:
@@ -220,16 +196,8 @@ class MlflowListener:
 
     @_harmless
     def study_ended(self, summary: StudySummary) -> None:
-        study = RunKey()
-        if summary.state == "complete":
-            self._put(entries.metrics(study, len(summary.trials), _figures(summary)))
-            self._publish(summary)
-        address = f"models:/{self.model_name}@champion"
-        tags = {
-            "sentune.state": summary.state,
-            "mlflow.note.content": describe(summary, address),
-        }
-        self._put(entries.end(study, STATUS.get(summary.state, "KILLED"), tags))
+        for entry in study_run.ended(summary, self.model_name):
+            self._put(entry)
 
     def _put(self, entry: dict[str, Any]) -> None:
         self._spool.put(entry)
@@ -253,24 +221,6 @@ class MlflowListener:
             self._said.add((key, examples))
             self._put(entries.metrics(key, examples, metrics))
 
-    def _publish(self, summary: StudySummary) -> None:
-        if summary.model is None or summary.winner is None:
-            return
-        winner = summary.finalists[summary.winner]
-        tags = {
-            "method": summary.method,
-            "sentune.study": summary.study,
-            "settings": winner.settings,
-            "readout": winner.readouts,
-            "metric": {name: spread.mean for name, spread in winner.metrics.items()},
-        }
-        description = describe(summary, f"models:/{self.model_name}@champion")
-        folder = Path(summary.model.removeprefix("file://"))
-        if folder.is_dir():
-            self._put(entries.model(folder, self.model_name, description=description, tags=tags))
-        else:
-            log.warning("%s is no local folder: it is not registered in MLflow", summary.model)
-
 
 def _identity(folder: Path) -> str:
     """Made at a study's first start and kept beside what is on its way."""
@@ -279,24 +229,3 @@ def _identity(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(uuid.uuid4().hex, encoding="utf-8")
     return file.read_text(encoding="utf-8")
-
-
-def _figures(summary: StudySummary) -> dict[str, float]:
-    """The study's result: the winner over its seeds, the test set, rules without a model."""
-    figures = {f"test/{name}": value for name, value in summary.test.items()}
-    figures |= {f"baseline/{name}": value for name, value in summary.baselines.items()}
-    if summary.winner is not None:
-        for name, spread in summary.finalists[summary.winner].metrics.items():
-            figures |= {f"winner/{name}": spread.mean, f"winner/{name}/sd": spread.sd}
-    return figures
-
-
-def _lineage_tags(lineage: Mapping[str, Any]) -> dict[str, Any]:
-    """Lineage as tags: a resume may come from another commit or machine."""
-    tags: dict[str, Any] = {"sentune.lineage": without_credentials(dict(lineage))}
-    git = lineage.get("git") or {}
-    if "commit" in git:
-        tags["mlflow.source.git.commit"] = git["commit"]
-    if "command" in lineage:
-        tags["mlflow.source.name"] = lineage["command"]
-    return tags

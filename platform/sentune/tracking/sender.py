@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,13 @@ class MlflowSender:
         identity: str,
     ) -> None:
         self._uri = tracking_uri
-        self._where = {
-            "experiment": experiment,
-            "artifact_root": artifact_root,
-            "study": study,
-            "identity": identity,
-        }
+        self._runs = partial(
+            StudyRuns,
+            experiment=experiment,
+            artifact_root=artifact_root,
+            study=study,
+            identity=identity,
+        )
         self._session: Session | None = None
 
     def __call__(self, entries: Sequence[Entry]) -> None:
@@ -56,7 +58,7 @@ class MlflowSender:
         try:
             if self._session is None:
                 client = mlflow.MlflowClient(self._uri, registry_uri=self._uri)
-                self._session = Session(client, StudyRuns(client, **self._where))
+                self._session = Session(client, self._runs(client))
             self._session.send(entries)
         except BaseException as error:
             self._session = None

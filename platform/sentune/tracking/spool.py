@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sentune.errors import SentuneError
 from sentune.tracking.journal import Entry, Journal
 from sentune.tracking.secrets import without_credentials
 
@@ -17,7 +18,7 @@ Deliver = Callable[[Sequence[Entry]], None]
 """Sends entries in order; what it is given again after an error must do no harm."""
 
 
-class Refused(Exception):
+class Refused(SentuneError):
     """Raised by a ``Deliver``: the server will never accept this, however often it is sent."""
 
 
