@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,12 +28,12 @@ class TextEncoder(nn.Module):
         max_length: most tokens of a sentence, special tokens included.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         # the pooler's output is not used here, and DistributedDataParallel refuses idle parameters
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
-        self.model = model
+        self.model: Any = model
         self.width: int = model.config.hidden_size
         self.max_length: int = getattr(model.config, "max_position_embeddings", None) or 512
 
@@ -82,7 +82,7 @@ def load(path: str) -> TextEncoder:
     return TextEncoder(AutoModel.from_config(config, attn_implementation="sdpa"))
 
 
-def _pretrained(path: str) -> nn.Module:
+def _pretrained(path: str) -> Any:
     """The stored weights; only a pooler, which is not used, may be missing."""
     with _no_progress_bars():
         model, info = AutoModel.from_pretrained(

@@ -40,11 +40,13 @@ class SentenceMethod(nn.Module, ABC):
         settings_type: class of its settings.
         kind: kind of corpus that it trains on.
         roles: role in the loss -> column of the corpus it is embedded from.
+        objective: metric that its best checkpoint is chosen by, where nobody says otherwise.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     settings_type: ClassVar[type[MethodSettings]]
+    objective: ClassVar[str] = "direction/accuracy"
     kind: ClassVar[Kind] = Kind.TRIPLETS
     roles: ClassVar[Mapping[str, str]] = {
         "anchor": "anchor",

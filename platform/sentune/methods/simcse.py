@@ -31,6 +31,7 @@ class Simcse(SentenceMethod):
     name: ClassVar[str] = "simcse"
     title: ClassVar[str] = "SimCSE"
     settings_type: ClassVar[type[MethodSettings]] = SimcseSettings
+    objective: ClassVar[str] = "rte/auc"
     settings: SimcseSettings
 
     @property

@@ -8,10 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sentune.corpora.batches import Batch, BatchSource
+from sentune.corpora.batches import Batch, BatchSource
 from sentune.encoders import load_tokenizer
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.methods import find
@@ -68,7 +66,7 @@ class _Trial:
         self.optimizer = make_optimizer(self.method, self.settings)
         self.position = Position()
         self.source: BatchSource = spec.corpus.open()
-        _check_corpus(self.source, spec, self.settings.batch_size)
+        _check_corpus(self.source, spec)
         self.steps = steps_for(spec.max_examples, self.settings.batch_size)
         self.pace = _Pace()
         self._validator: Validator | None = None
@@ -193,12 +191,9 @@ def _check(spec: TrialSpec, batch_size: int, group: Group) -> None:
         raise InvalidValue("milestones", spec.milestones, fix)
 
 
-def _check_corpus(source: BatchSource, spec: TrialSpec, batch_size: int) -> None:
+def _check_corpus(source: BatchSource, spec: TrialSpec) -> None:
     method = find(spec.method)
     missing = set(method.roles.values()) - set(source.column_names)
     if missing:
         fix = f"{method.title} trains on {method.kind.value}, with {', '.join(sorted(missing))}"
         raise InvalidValue("--corpus", source.column_names, fix)
-    if source.num_rows < batch_size:
-        fix = f"the corpus has {source.num_rows} rows, fewer than one batch"
-        raise InvalidValue("batch_size", batch_size, fix)

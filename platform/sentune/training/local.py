@@ -1,0 +1,200 @@
+"""One training run on this machine: corpus to model folder, in one process or several."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed, multiprocessing
+
+from sentune.corpora import Corpus, Kind, read
+from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.tokens import tokenise
+from sentune.encoders import prepare
+from sentune.errors import InvalidValue
+from sentune.methods import find
+from sentune.training.checkpoints import CheckpointStore, SavedProgress
+from sentune.training.group import Group
+from sentune.training.loop import train
+from sentune.training.model import export_checkpoint
+from sentune.training.schedules import milestones
+from sentune.training.settings import split
+from sentune.training.trial import Progress, TrialSpec
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRun:
+    """What to train; see ``sentune train --help``. Written into the folder of the run."""
+
+    method: str
+    settings: dict[str, Any]
+    corpus: str
+    dev: tuple[str, ...]
+    encoder: str
+    max_examples: int
+    limit: int | None = None
+    validate_every: int | None = None
+    objective: str | None = None
+    seed: int = 0
+
+
+def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path:
+    """Train, keep the best checkpoint, and write it as ``out/model``.
+
+    Args:
+        out: folder of the run; a run that was interrupted there goes on.
+        workers: processes with one device each; 1 stays in this process.
+        say: takes a line at every milestone.
+
+    Returns:
+        The model folder.
+
+    Raises:
+        InvalidValue: ``out`` holds another run, or a value of the run cannot be used.
+        TrialFailed: the training cannot go on.
+    """
+    _check_devices(workers)
+    corpora = [read_pairs(spec) for spec in run.dev]
+    spec, fingerprint = make_spec(run, corpora, out.resolve())
+    _claim({**asdict(run), "tokens": fingerprint}, out)
+    if workers == 1:
+        follow(spec, Group.single(), say)
+    else:
+        with tempfile.TemporaryDirectory() as meeting:
+            multiprocessing.spawn(_worker, (spec, workers, meeting, say), nprocs=workers)
+    return _export(run, spec, out, corpora)
+
+
+def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, str]:
+    """The run as a trial, and the fingerprint of its tokens; what it needs lies in ``out/cache``."""
+    kind = find(run.method)
+    _, training = split(run.settings, kind)
+    corpus = read(run.corpus, kind.kind, limit=run.limit)
+    texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
+    encoder = prepare(run.encoder, texts, out / "cache")
+    tokens = tokenise(corpus, encoder, training.max_length, out / "cache" / "tokens")
+    steps = run.validate_every
+    every = steps * training.batch_size if steps else -(-run.max_examples // 10)
+    spec = TrialSpec(
+        study=out.name,
+        trial="local",
+        method=run.method,
+        settings=run.settings,
+        encoder=encoder,
+        corpus=Held(SharedSource(tokens)),
+        dev=Held(dev),
+        max_examples=run.max_examples,
+        milestones=milestones(run.max_examples, every),
+        objective=run.objective or kind.objective,
+        seed=run.seed,
+        directory=str(out / "checkpoints"),
+    )
+    return spec, tokens.fingerprint
+
+
+def read_pairs(spec: str) -> Corpus:
+    """A corpus to validate on: labelled pairs where the format has them, else scored pairs."""
+    try:
+        return read(spec, Kind.LABELLED_PAIRS)
+    except InvalidValue as no_labels:
+        try:
+            return read(spec, Kind.SCORED_PAIRS)
+        except InvalidValue:
+            raise no_labels from None
+
+
+def follow(spec: TrialSpec, group: Group, say: Say) -> None:
+    """Train to the end, writing checkpoints and saying every milestone on rank 0."""
+    store = CheckpointStore(spec.directory)
+    with closing(train(spec, group)) as progresses:  # type: ignore[type-var]
+        for progress in progresses:
+            if not group.is_first:
+                continue
+            if spec.objective not in progress.metrics:
+                found = ", ".join(sorted(progress.metrics))
+                raise InvalidValue("--objective", spec.objective, f"there are {found}")
+            store.save(progress, progress.metrics[spec.objective])
+            say(_line(progress, spec.objective))
+
+
+def _line(progress: Progress, objective: str) -> str:
+    m = progress.metrics
+    parts = [f"{progress.examples:>10,} examples", f"{objective} {m[objective]:.4f}"]
+    if "train/loss" in m:
+        parts.append(f"loss {m['train/loss']:.4f}")
+        parts.append(f"{m['train/examples_per_second']:,.0f} examples/s")
+    return "  ".join([*parts, f"{m['train/seconds']:,.0f} s"])
+
+
+def _worker(rank: int, spec: TrialSpec, workers: int, meeting: str, say: Say) -> None:
+    """One process of several; they find each other through a file."""
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(rank)
+    else:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    distributed.init_process_group(
+        "nccl" if cuda else "gloo",
+        init_method=f"file://{meeting}/store",
+        rank=rank,
+        world_size=workers,
+    )
+    try:
+        follow(spec, Group.from_torch_distributed(), say)
+    finally:
+        distributed.destroy_process_group()
+
+
+def _check_devices(workers: int) -> None:
+    if torch.cuda.is_available() and workers > torch.cuda.device_count():
+        fix = f"this machine has {torch.cuda.device_count()} GPUs"
+        raise InvalidValue("--workers", workers, fix)
+
+
+def _claim(run: dict[str, Any], out: Path) -> None:
+    """One folder holds one run: going on with another would mix two."""
+    file, written = out / "run.json", json.dumps(run, indent=1) + "\n"
+    if file.is_file() and file.read_text(encoding="utf-8") != written:
+        theirs, ours = json.loads(file.read_text(encoding="utf-8")), json.loads(written)
+        differing = ", ".join(key for key in ours if ours[key] != theirs.get(key))
+        raise InvalidValue("--out", str(out), f"it holds a run with another {differing}")
+    out.mkdir(parents=True, exist_ok=True)
+    file.write_text(written, encoding="utf-8")
+
+
+def _export(run: LocalRun, spec: TrialSpec, out: Path, dev: list[Corpus]) -> Path:
+    store = CheckpointStore(spec.directory)
+    checkpoint, best = store.best(), store.best_progress()
+    if checkpoint is None or best is None:
+        raise InvalidValue("--out", str(out), "no checkpoint was written there")
+    export_checkpoint(
+        checkpoint,
+        out / "model",
+        method=run.method,
+        settings=run.settings,
+        encoder=spec.encoder,
+        readouts=best.readouts,
+        card=_card(run, best, dev),
+    )
+    return out / "model"
+
+
+def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, dict[str, Any]]:
+    trained = {"corpus": run.corpus, "encoder": run.encoder, "seed": run.seed}
+    return {
+        "Metrics on the development corpora": best.metrics,
+        "Lineage": {
+            **trained,
+            "examples": best.examples,
+            "dev": {corpus.spec: corpus.fingerprint for corpus in dev},
+        },
+    }
