@@ -18,7 +18,9 @@ class Geometry(Protocol):
     (GumbelCSE Eq. 1), sim(h || p) for Gaussians (GaussCSE Eq. 3), cosine for points.
     """
 
-    symmetric: bool
+    @property
+    def symmetric(self) -> bool:
+        """Whether ``entails(x, y)`` always equals ``entails(y, x)``."""
 
     def entails_table(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
         """[N, D], [M, D] -> [N, M]; row i, column j: how far premise i entails hypothesis j."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed
+from torch.multiprocessing.spawn import spawn
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
@@ -70,12 +71,12 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
         follow(spec, Group.single(), say)
     else:
         with tempfile.TemporaryDirectory() as meeting:
-            multiprocessing.spawn(_worker, (spec, workers, meeting, say), nprocs=workers)
+            spawn(_worker, (spec, workers, meeting, say), nprocs=workers)
     return _export(run, spec, out, corpora)
 
 
 def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, str]:
-    """The run as a trial, and the fingerprint of its tokens; what it needs lies in ``out/cache``."""
+    """The run as a trial, and its tokens' fingerprint; what it needs lies in ``out/cache``."""
     kind = find(run.method)
     _, training = split(run.settings, kind)
     corpus = read(run.corpus, kind.kind, limit=run.limit)
