@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import sentune
 from sentune.cli import app
 
-COMMANDS = ("train", "evaluate", "encode", "corpora")
+COMMANDS = ("train", "evaluate", "encode", "corpora", "dashboard")
 
 
 def run_python(code: str) -> str:

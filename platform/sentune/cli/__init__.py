@@ -6,8 +6,7 @@ import sys
 
 import typer
 
-from sentune.cli import corpora, model
-from sentune.cli.train import train
+from sentune.cli import corpora, dashboard, model, train
 from sentune.errors import SentuneError
 
 app = typer.Typer(
@@ -16,9 +15,10 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-app.command()(train)
+app.command()(train.train)
 app.command()(model.evaluate)
 app.command()(model.encode)
+app.command()(dashboard.dashboard)
 app.add_typer(corpora.app, name="corpora")
 
 
