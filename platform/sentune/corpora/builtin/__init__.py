@@ -6,6 +6,6 @@
 
 from __future__ import annotations
 
-from sentune.corpora.builtin.generate import Derivation, Group, derivations, groups
+from sentune.corpora.builtin.generate import Derivation, Group, derivations, groups, triplets
 
-__all__ = ["Derivation", "Group", "derivations", "groups"]
+__all__ = ["Derivation", "Group", "derivations", "groups", "triplets"]

@@ -8,10 +8,11 @@ entailed sentence contradicts the premise.
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 from sentune.corpora.builtin import moves
-from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, PLACES, TIMES, VERBS, Term
+from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, Term
 from sentune.corpora.builtin.moves import Move, pick
 from sentune.corpora.builtin.sentences import Determiner, Sentence
 
@@ -171,27 +172,23 @@ def _excluded(s: Sentence, rng: Random) -> Sentence | None:
         opposite = (scale, pick(rng, (-1, -2) if degree > 0 else (1, 2)))
         result = s._replace(adjectives=(opposite, *rest))
     elif slot == "verb" and len(s.verbs) == 1:
-        result = s._replace(verbs=(_apart(s.verbs[0], VERBS, rng),))
+        result = s._replace(verbs=(pick(rng, _apart(s.verbs[0])),))
     elif slot == "place" and s.place:
-        result = s._replace(place=_apart(s.place, PLACES, rng))
+        result = s._replace(place=pick(rng, _apart(s.place)))
     elif slot == "time" and s.time:
-        result = s._replace(time=_apart(s.time, TIMES, rng))
+        result = s._replace(time=pick(rng, _apart(s.time)))
     elif slot == "number" and s.determiner is Determiner.EXACTLY:
         number = pick(rng, [n for n in range(2, _MOST + 1) if n != s.number])
         result = s._replace(number=number)
     return result and _elsewhere(result, slot, rng)
 
 
-def _apart(term: Term, terms: list[Term], rng: Random) -> Term:
-    """A term that shares nothing with this one but, at most, the root."""
-    near = {term, *term.ancestors}
-    return pick(
-        rng,
-        [
-            other
-            for other in terms
-            if not other.related(term) and not near.intersection(other.ancestors) - {term.root}
-        ],
+@cache
+def _apart(term: Term) -> tuple[Term, ...]:
+    """The terms of the same tree that share nothing with this one but, at most, the root."""
+    near = {term, *term.ancestors} - {term.root}
+    return tuple(
+        other for other in term.tree if not other.related(term) and near.isdisjoint(other.ancestors)
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 
@@ -19,12 +20,12 @@ class Term:
         text: as it stands in a sentence (singular; ``-ing`` form of a verb).
         parent: the next more general term, ``None`` at a root.
         children: the next more specific terms.
-        key: number of the term in its tree, in order of writing.
+        tree: all terms of the tree, each before its children.
     """
 
     text: str
     parent: Term | None
-    key: int
+    tree: list[Term] = field(repr=False)
     children: list[Term] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -32,10 +33,17 @@ class Term:
             () if self.parent is None else (self.parent, *self.parent.ancestors)
         )
         self.root: Term = self.ancestors[-1] if self.ancestors else self
+        self.key = len(self.tree)  # number in the tree
+        self.tree.append(self)
         self.words = len(self.text.split())
 
     def __repr__(self) -> str:
         return f"Term({self.text!r})"
+
+    @cached_property
+    def unrelated(self) -> tuple[Term, ...]:
+        """The terms of the tree that neither cover this one nor are covered by it."""
+        return tuple(other for other in self.tree if not self.related(other))
 
     def covers(self, other: Term) -> bool:
         """Whether every ``other`` is one of these."""
@@ -69,8 +77,7 @@ def _grow(tree: Any) -> list[Term]:
             iter(branch.items()) if isinstance(branch, dict) else ((name, ()) for name in branch)
         )
         for name, below in items:
-            term = Term(name, parent, len(terms))
-            terms.append(term)
+            term = Term(name, parent, terms)
             if parent is not None:
                 parent.children.append(term)
             visit(below, term)

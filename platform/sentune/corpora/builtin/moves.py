@@ -14,11 +14,9 @@ from typing import TypeVar
 
 from sentune.corpora.builtin.lexicon import (
     MANNERS,
-    NOUNS,
     PLACES,
     SCALES,
     TIMES,
-    VERBS,
     Term,
 )
 from sentune.corpora.builtin.sentences import Determiner, Sentence
@@ -41,7 +39,7 @@ def broaden_noun(s: Sentence, rng: Random) -> Sentence | None:
     single = len(s.nouns) == 1
     joinable = s.determiner in _DISJOINABLE and not (s.adjectives or s.companion or s.negated)
     if single and joinable and rng.random() < 0.2:
-        return s._replace(nouns=_joined(s.nouns[0], NOUNS, rng))
+        return s._replace(nouns=_joined(s.nouns[0], rng))
     nouns = _raised(s.nouns, rng)
     return None if nouns is None else s._replace(nouns=nouns)
 
@@ -55,7 +53,7 @@ def narrow_noun(s: Sentence, rng: Random) -> Sentence | None:
 def broaden_verb(s: Sentence, rng: Random) -> Sentence | None:
     """A more general verb, or one more behind "or"."""
     if len(s.verbs) == 1 and not s.negated and rng.random() < 0.2:
-        return s._replace(verbs=_joined(s.verbs[0], VERBS, rng))
+        return s._replace(verbs=_joined(s.verbs[0], rng))
     verbs = _raised(s.verbs, rng)
     return None if verbs is None else s._replace(verbs=verbs)
 
@@ -126,8 +124,8 @@ def narrow_manner(s: Sentence, rng: Random) -> Sentence | None:
     return s._replace(manner=pick(rng, MANNERS)) if s.manner is None else None
 
 
-def _joined(term: Term, terms: Sequence[Term], rng: Random) -> tuple[Term, Term]:
-    other = pick(rng, [other for other in terms if not other.related(term)])
+def _joined(term: Term, rng: Random) -> tuple[Term, Term]:
+    other = pick(rng, term.unrelated)
     return (term, other) if rng.random() < 0.5 else (other, term)
 
 

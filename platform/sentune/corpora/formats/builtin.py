@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from sentune.corpora.builtin import Group, groups
+from sentune.corpora.builtin import Group, groups, triplets
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import Kind
@@ -26,23 +26,27 @@ def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
     return {Kind.TRIPLETS: _triplets, Kind.LABELLED_PAIRS: _pairs}
 
 
-def _groups(spec: Spec) -> tuple[Iterator[Group], int]:
+def _asked(spec: Spec) -> tuple[str, int, int]:
+    """Split, seed and size."""
     split = spec.choice("split", "train", SIZES)
-    size = spec.integer("size", SIZES[split], minimum=1)
-    return groups(split, spec.integer("seed", 0, minimum=0)), size
+    seed, size = spec.integer("seed", 0, minimum=0), spec.integer("size", SIZES[split], minimum=1)
+    return split, seed, size
 
 
 def _triplets(spec: Spec, log: Log) -> Iterator[Row]:
-    made, size = _groups(spec)
-    for group in islice(made, size):
-        log.counts["read"] += 1
-        yield group.premise, group.entailment, group.contradiction
+    split, seed, size = _asked(spec)
+    return _counted(islice(triplets(split, seed), size), log)
 
 
 def _pairs(spec: Spec, log: Log) -> Iterator[Row]:
     """Three pairs of each premise, so that labels are balanced."""
-    made, size = _groups(spec)
-    for row in islice((row for group in made for row in _group_pairs(group)), size):
+    split, seed, size = _asked(spec)
+    rows = (row for group in groups(split, seed) for row in _group_pairs(group))
+    return _counted(islice(rows, size), log)
+
+
+def _counted(rows: Iterator[Row], log: Log) -> Iterator[Row]:
+    for row in rows:
         log.counts["read"] += 1
         yield row
 
