@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
-# Numbers in one temporary. On a CPU, 2^18 float32 numbers stay in the cache; an accelerator wants
+Entries = Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], Tensor]
+
+# Numbers in one temporary. On a CPU, 2^16 numbers stay in the cache; an accelerator wants
 # fewer and larger kernels.
-CPU_CHUNK = 2**18
+CPU_CHUNK = 2**16
 ACCELERATOR_CHUNK = 2**22
 
 
@@ -27,10 +30,7 @@ def rows_at_once(chunk: int, columns: int, width: int) -> int:
 
 
 def table_by_rows(
-    entries: Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], Tensor],
-    rows: tuple[Tensor, ...],
-    columns: tuple[Tensor, ...],
-    chunk: int,
+    entries: Entries, rows: tuple[Tensor, ...], columns: tuple[Tensor, ...], chunk: int
 ) -> Tensor:
     """[N, M] table from tensors of [N, d] and [M, d], a slice of rows at a time.
 
@@ -38,24 +38,47 @@ def table_by_rows(
     memory is O(chunk) beside the table itself.
 
     Args:
-        entries: from tensors of [n, 1, d] and [1, M, d] to the table's rows [n, M].
+        entries: from tensors of [n, 1, d] and [1, M, d] to the table's rows [n, M]. Without random
+            numbers, and with no other tensors that want a gradient.
         chunk: numbers that one [n, M, d] temporary may have.
     """
-    count, width = rows[0].shape
-    step = rows_at_once(chunk, len(columns[0]), width)
-    wide = tuple(column[None] for column in columns)
-
-    def part(*tall: Tensor) -> Tensor:
-        return entries(tuple(t[:, None] for t in tall), wide)
-
-    parts = []
-    for start in range(0, max(count, 1), step):
-        tall = tuple(row[start : start + step] for row in rows)
-        parts.append(_recomputed(part, tall))
-    return torch.cat(parts)
+    step = rows_at_once(chunk, len(columns[0]), rows[0].shape[1])
+    return _Recomputed.apply(entries, step, len(rows), *rows, *columns)
 
 
-def _recomputed(part: Callable[..., Tensor], tall: tuple[Tensor, ...]) -> Tensor:
-    if not torch.is_grad_enabled():
-        return part(*tall)
-    return checkpoint(part, *tall, use_reentrant=False, preserve_rng_state=False)
+class _Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, entries: Entries, step: int, sides: int, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        ctx.entries, ctx.step, ctx.sides = entries, step, sides
+        parts = [
+            entries(*_sides([t[part] for t in tensors[:sides]], tensors[sides:]))
+            for part in _slices(len(tensors[0]), step)
+        ]
+        return torch.cat(parts)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows, columns = ctx.saved_tensors[: ctx.sides], ctx.saved_tensors[ctx.sides :]
+        of_rows, of_columns = map(torch.zeros_like, rows), map(torch.zeros_like, columns)
+        totals = (tuple(of_rows), tuple(of_columns))
+        for part in _slices(len(rows[0]), ctx.step):
+            leaves = [t.detach().requires_grad_() for t in (*(r[part] for r in rows), *columns)]
+            with torch.enable_grad():
+                table = ctx.entries(*_sides(leaves[: ctx.sides], leaves[ctx.sides :]))
+            slopes = torch.autograd.grad(table, leaves, gradient[part])
+            for total, slope in zip(totals[0], slopes[: ctx.sides], strict=True):
+                total[part] = slope
+            for total, slope in zip(totals[1], slopes[ctx.sides :], strict=True):
+                total += slope
+        return None, None, None, *totals[0], *totals[1]
+
+
+def _slices(count: int, step: int) -> list[slice]:
+    """At least one, so that a table without rows has its columns all the same."""
+    return [slice(start, start + step) for start in range(0, max(count, 1), step)]
+
+
+def _sides(rows: Any, columns: Any) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    return tuple(r[:, None] for r in rows), tuple(c[None] for c in columns)
