@@ -1,6 +1,6 @@
 """What a file in ``jobs/`` is made of: options, corpora, the study, the product, the report."""
 
 from sentune.job.command import run
-from sentune.job.options import JobOptions
+from sentune.job.options import JobOptions, default_storage
 
-__all__ = ["JobOptions", "run"]
+__all__ = ["JobOptions", "default_storage", "run"]

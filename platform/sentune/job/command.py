@@ -39,7 +39,8 @@ METAVARS = {
     "storage": URI,
     "optuna": "URL",
     "tracking": URI,
-    "stream": COUNT,
+    "share_mb": COUNT,
+    "eta": COUNT,
     "seed": COUNT,
     "set": "KEY=VALUE",
 }

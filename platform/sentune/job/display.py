@@ -94,7 +94,7 @@ class Display:
         self._line(
             f"Study {summary.study}: {plan['trials']} trials of up to "
             f"{plan['max_examples']:,} examples, rungs at "
-            + ", ".join(f"{rung:,}" for rung in plan["milestones"])
+            + ", ".join(f"{rung:,}" for rung in plan["rungs"])
         )
 
     def trial_started(self, trial: TrialRecord) -> None:
@@ -148,7 +148,8 @@ class Display:
     def _line(self, text: str) -> None:
         if not self.console.is_terminal:
             elapsed = clock(time.monotonic() - self.pace.started)
-            self.console.print(f"[{elapsed:>7}] {text}", markup=False, highlight=False)
+            line = f"[{elapsed:>7}] {text}"
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _objective(self, metrics: dict[str, float]) -> float | None:
         return metrics.get(self.summary.objective) if self.summary else None
@@ -184,7 +185,7 @@ class Display:
             for t in self.trials.values()
             if t.state is TrialState.RUNNING
         )
-        finals = plan.get("finalists", 0) * plan.get("seeds", 0) * full
+        finals = plan.get("finalists", 0) * full
         done = sum(examples for examples, _ in self.finalists.values())
         return round(waiting * usual + running + max(0, finals - done))
 

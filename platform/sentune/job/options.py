@@ -96,10 +96,13 @@ class JobOptions(BaseModel):
         None, description="Optuna storage URL (default: SQLite in the study's folder)"
     )
     tracking: str | None = Field(None, description="MLflow URI (default: SQLite in the storage)")
-    stream: Annotated[int, Field(ge=0)] = Field(
-        2_000_000, description="rows from which a corpus streams through Ray Data"
+    share_mb: Annotated[int, Field(ge=0)] = Field(
+        1024, description="MB of tokens up to which a corpus is shared in memory, else it streams"
     )
     seed: int = Field(0, description="seed of the whole study")
+    eta: Annotated[int, Field(ge=2)] = Field(
+        3, description="of the trials at a rung one in eta goes on; rungs are eta times apart"
+    )
     set: tuple[str, ...] = Field(
         (), description="key=value: fix a setting; key=a,b or key=low..high: narrow its search"
     )
@@ -160,14 +163,14 @@ def parse(given: dict[str, Any], defaults: JobOptions) -> JobOptions:
         raise InvalidValue(option_name(field), given.get(field), message) from None
 
 
-def default_storage(root: Path) -> str:
-    """``studies`` beside the project; outside it where the project is a copy that Ray deletes.
+def default_storage(folder: Path | None = None) -> str:
+    """``studies`` in ``folder`` (here); in the home folder where here is a copy that Ray deletes.
 
     ``ray job submit --working-dir .`` runs in a temporary copy: a relative path there would lose
     the study with the job. ``SENTUNE_STORAGE`` overrides both.
     """
     if named := os.environ.get("SENTUNE_STORAGE"):
         return named
-    if "runtime_resources" in root.resolve().parts:
+    if "runtime_resources" in (folder or Path.cwd()).resolve().parts:
         return str(Path.home() / "sentune" / "studies")
     return "studies"

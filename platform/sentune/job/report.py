@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from sentune.job.display import MARKS, clock, percent, short
-from sentune.records import FinalistRecord, StudySummary, TrialRecord
+from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord
+
+
+def plan_table(plan: dict[str, Any]) -> Table:
+    """What a study will ask for, before it starts."""
+    table = _plain("Plan", "", "")
+    for name, value in plan.items():
+        if value not in ("", None):
+            shown = (
+                ", ".join(_value(v) for v in value) if isinstance(value, list) else _value(value)
+            )
+            table.add_row(name.replace("_", " "), shown)
+    return table
 
 
 def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) -> None:
     """Prints the tables of a study that has ended, best trial first."""
     console.print()
     console.print(_trials(summary, varied))
-    if summary.winner is None:
+    if summary.model is None:
         console.print("No trial reached the end of its budget; see the reasons above.")
         return
-    winner = summary.finalists[summary.winner]
-    console.print()
-    console.print(_finalists(summary))
-    console.print()
-    console.print(_configuration(winner))
-    if summary.test or summary.baselines:
+    if summary.finalists:
         console.print()
-        console.print(_metrics(summary, winner))
+        console.print(_finalists(summary))
+    winner = summary.finalists[summary.winner] if summary.winner is not None else None
+    console.print()
+    console.print(_configuration(summary, winner or _ranked(summary)[0]))
+    console.print()
+    console.print(_metrics(summary, winner.metrics if winner else {}))
 
 
 def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str]) -> None:
@@ -85,9 +98,9 @@ def _finalists(summary: StudySummary) -> Table:
     return table
 
 
-def _configuration(winner: FinalistRecord) -> Table:
+def _configuration(summary: StudySummary, winner: FinalistRecord | TrialRecord) -> Table:
     table = _plain("Best configuration", "name", "value")
-    for name, value in sorted(winner.settings.items()):
+    for name, value in sorted({**summary.space["fixed"], **winner.settings}.items()):
         table.add_row(name, _value(value))
     for name, value in sorted(winner.readouts.items()):
         table.add_row(f"{name} (read out)", _value(value))
@@ -95,17 +108,19 @@ def _configuration(winner: FinalistRecord) -> Table:
 
 
 def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-def _metrics(summary: StudySummary, winner: FinalistRecord) -> Table:
+def _metrics(summary: StudySummary, winner: Mapping[str, Spread]) -> Table:
     """Dev over seeds, the shipped model on test, and what a rule without a model reaches."""
     table = _plain(
         "Metrics", "metric", "dev, mean ± sd over seeds", "test, shipped model", "baseline"
     )
-    names = [n for n in winner.metrics if "/" in n and not n.startswith("train/")]
+    names = [n for n in winner if not n.startswith("train/") and n not in summary.baselines]
     for name in sorted({*names, *summary.test, *summary.baselines}):
-        spread = winner.metrics.get(name)
+        spread = winner.get(name)
         table.add_row(
             name,
             percent(spread.mean, spread.sd) if spread else "",

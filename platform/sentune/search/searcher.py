@@ -138,7 +138,17 @@ class Conductor:
         self.events.ended(number)
 
 
-class StudySearcher(Searcher):
+class _LeftOut:
+    """Tune pickles searcher and scheduler into a snapshot, which is never restored here.
+
+    Nothing of them goes into it: the listeners behind a conductor hold threads and terminals.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class StudySearcher(_LeftOut, Searcher):
     """Gives Tune the runs of a conductor."""
 
     def __init__(self, conductor: Conductor, crashes: dict[str, str]) -> None:
@@ -164,7 +174,7 @@ class StudySearcher(Searcher):
         """Nothing, as above."""
 
 
-class StudyScheduler(FIFOScheduler):
+class StudyScheduler(_LeftOut, FIFOScheduler):
     """Hears every result before Tune's searcher does."""
 
     def __init__(self, conductor: Conductor, crashes: dict[str, str]) -> None:
@@ -178,7 +188,8 @@ class StudyScheduler(FIFOScheduler):
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
         """Keeps why a process died; the searcher is told next, without a reason."""
-        self.crashes[trial.trial_id] = crash_reason(trial.get_pickled_error())
+        error = trial.get_pickled_error() or trial.get_error()
+        self.crashes[trial.trial_id] = crash_reason(error)
 
 
 def crash_reason(error: BaseException | None) -> str:

@@ -1,0 +1,290 @@
+"""A job from its options to its report, read top to bottom."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from sentune.corpora.stream import hand_out, share
+from sentune.corpora.tokens import tokenise_batches
+from sentune.encoders import prepare
+from sentune.errors import InvalidValue, SentuneError
+from sentune.job.data import Corpora, read_corpora, test_specs
+from sentune.job.display import Display
+from sentune.job.options import JobOptions
+from sentune.job.product import Product
+from sentune.job.report import plan_table, pointers, report
+from sentune.methods import find
+from sentune.records import (
+    FinalistRecord,
+    StudyListener,
+    StudySummary,
+    TrialRecord,
+    TrialState,
+)
+from sentune.search.capacity import available
+from sentune.search.cluster import connected
+from sentune.search.config import StudyConfig
+from sentune.search.plan import make_plan
+from sentune.search.shipping import WithEncoder, ship
+from sentune.search.space import SearchSpace
+from sentune.search.study import MakeSpec, StudyOutcome, run_study
+from sentune.summary import write_summary
+from sentune.tracking import MlflowListener, lineage
+from sentune.training.loop import train
+from sentune.training.settings import TrainingSettings, split
+from sentune.training.trial import TrialSpec
+
+
+def tune(options: JobOptions, space: SearchSpace) -> None:
+    """Searches, trains the best again from fresh seeds, tests the winner, leaves the product.
+
+    Raises:
+        SentuneError: what cannot be done, said before anything is trained where that can be known.
+    """
+    console = screen()
+    space = narrowed(space, options)
+    config = study_config(options)
+    if options.dry_run:
+        console.print(plan_table(make_plan(config, space, available()).to_dict()))
+        return
+    corpora = read_corpora(options, space.method)
+    check_batch(space, corpora)
+    encoder = prepare(options.encoder, corpora.sentences(), cache_folder(config))
+    display = Display(console, varied=tuple(space.settings))
+    summary = start_summary(config, space, corpora)
+    with connected(), listening(config, options, display) as listeners:
+        plan = make_plan(config, space, available()).to_dict()
+        for listener in listeners:
+            listener.study_started(summary, plan)
+        with display.shown():
+            outcome = search(config, space, corpora, encoder, options, listeners)
+        finish(summary, outcome)
+        if outcome.state == "complete":
+            product(outcome, config, space, options, encoder).publish(summary, corpora)
+        write_summary(summary, config.folder)
+        for listener in listeners:
+            listener.study_ended(summary)
+    report(summary, console, varied=tuple(space.settings))
+    pointers(summary, console, commands=next_commands(summary, config, options))
+    exit_as(summary)
+
+
+def screen() -> Console:
+    """The terminal; where there is none (a job's log), tables are 120 characters wide."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def narrowed(space: SearchSpace, options: JobOptions) -> SearchSpace:
+    """The space that ``--set`` and ``--objective`` leave.
+
+    Raises:
+        InvalidValue: a setting that there is not, or a value that it cannot have.
+    """
+    method = find(space.method)
+    others = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
+    left = space.narrow(options.narrowing, others)
+    split(left.fixed, method)
+    if "max_length" in left.settings:
+        fix = "fix one length: a corpus is tokenised once for all trials"
+        raise InvalidValue("--set max_length", options.narrowing["max_length"], fix)
+    if options.objective is None:
+        return left
+    return replace(left, objective=options.objective)
+
+
+def study_config(options: JobOptions) -> StudyConfig:
+    """The study that the options ask for; a local storage becomes an absolute path."""
+    storage = options.storage
+    if "://" not in storage:
+        storage = str(Path(storage).expanduser().resolve())
+    return StudyConfig(
+        name=options.study,
+        storage=storage,
+        optuna_url=options.optuna,
+        trials=options.trials,
+        concurrent=options.concurrent,
+        max_examples=options.max_examples,
+        eta=options.eta,
+        finalists=options.finalists,
+        seeds=options.seeds,
+        sampler=options.sampler,
+        seed=options.seed,
+        launcher=options.launcher,
+        workers=options.workers,
+        gpus_per_worker=options.gpus_per_worker,
+    )
+
+
+def check_batch(space: SearchSpace, corpora: Corpora) -> None:
+    """Refuses a corpus that is smaller than the largest batch that may be tried."""
+    dimension = space.settings.get("batch_size")
+    sizes = getattr(dimension, "values", ()) or (space.fixed.get("batch_size", 0),)
+    rows = corpora.train.table.num_rows
+    if max(sizes) > rows:
+        fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
+        raise InvalidValue("batch_size", max(sizes), fix)
+
+
+def cache_folder(config: StudyConfig) -> Path:
+    """Where tokens and built-in encoders are kept: beside the studies, or in the home folder."""
+    if "://" in config.storage:
+        return Path.home() / ".cache" / "sentune"
+    return Path(config.storage) / ".cache"
+
+
+def start_summary(config: StudyConfig, space: SearchSpace, corpora: Corpora) -> StudySummary:
+    """What is known of the study before its first trial."""
+    return StudySummary(
+        study=config.name,
+        method=space.method,
+        state="running",
+        objective=space.objective,
+        mode=space.mode,
+        corpora=corpora.described(),
+        space=space.to_dict(),
+        lineage=lineage(),
+    )
+
+
+@contextlib.contextmanager
+def listening(
+    config: StudyConfig, options: JobOptions, display: Display
+) -> Iterator[Sequence[StudyListener]]:
+    """Who is told of the study: the display, and MLflow until all is sent."""
+    tracker = MlflowListener.in_storage(config.name, config.storage, tracking_uri=options.tracking)
+    try:
+        yield (display, tracker)
+    finally:
+        if not tracker.close():
+            display.console.print("MLflow has not got everything yet; resuming the study sends it")
+
+
+def search(
+    config: StudyConfig,
+    space: SearchSpace,
+    corpora: Corpora,
+    encoder: str,
+    options: JobOptions,
+    listeners: Sequence[StudyListener],
+) -> StudyOutcome:
+    """Trials and finalists, on whatever cluster this process has joined."""
+    shipped = ship(encoder)
+    world = {
+        "corpora": {role: c["fingerprint"] for role, c in corpora.described().items()},
+        "encoder": shipped.digest,
+    }
+    return run_study(
+        config,
+        space,
+        spec_maker(config, space, corpora, encoder, options),
+        WithEncoder(train, shipped),
+        listeners,
+        world,
+    )
+
+
+def spec_maker(
+    config: StudyConfig, space: SearchSpace, corpora: Corpora, encoder: str, options: JobOptions
+) -> MakeSpec:
+    """Makes a training run of settings: the corpora go to the object store once, here."""
+    _, training = split(space.fixed, find(space.method))
+    folder = tokenise_batches(
+        corpora.train.table.to_batches(),
+        corpora.train.fingerprint,
+        encoder,
+        training.max_length,
+        cache_folder(config) / "tokens",
+    )
+    tokens = hand_out(folder, share_up_to=options.share_mb << 20)
+    dev = share(list(corpora.dev))
+
+    def make_spec(
+        settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
+    ) -> TrialSpec:
+        return TrialSpec(
+            study=config.name,
+            trial=name,
+            method=space.method,
+            settings={**space.fixed, **settings},
+            encoder=encoder,
+            corpus=tokens,
+            dev=dev,
+            max_examples=config.max_examples,
+            milestones=milestones,
+            objective=space.objective,
+            mode=space.mode,
+            seed=seed,
+        )
+
+    return make_spec
+
+
+def finish(summary: StudySummary, outcome: StudyOutcome) -> None:
+    """Takes over what the search found."""
+    summary.state = outcome.state
+    summary.trials, summary.finalists = outcome.trials, outcome.finalists
+    summary.winner = outcome.winner
+
+
+def best_run(outcome: StudyOutcome, space: SearchSpace) -> FinalistRecord | TrialRecord:
+    """The winning finalist, or the best complete trial where no finals were asked for."""
+    if outcome.winner is not None:
+        return outcome.finalists[outcome.winner]
+    sign = 1 if space.mode == "max" else -1
+    complete = [trial for trial in outcome.trials if trial.state is TrialState.COMPLETE]
+    return max(complete, key=lambda trial: (sign * trial.metrics[space.objective], -trial.id))
+
+
+def product(
+    outcome: StudyOutcome,
+    config: StudyConfig,
+    space: SearchSpace,
+    options: JobOptions,
+    encoder: str,
+) -> Product:
+    """How the winner becomes a model folder; without finalists the best trial is the winner."""
+    best = best_run(outcome, space)
+    return Product(
+        settings={**space.fixed, **best.settings},
+        readouts=best.readouts,
+        checkpoint=Path(outcome.best_checkpoint or ""),
+        encoder=encoder,
+        storage=config.folder,
+        test=test_specs(options),
+        gpus=options.gpus_per_worker,
+    )
+
+
+def next_commands(
+    summary: StudySummary, config: StudyConfig, options: JobOptions
+) -> dict[str, str]:
+    """What to look at and type next."""
+    here = Path(sys.executable).parent
+    sentune = here / "sentune" if (here / "sentune").exists() else Path("sentune")
+    commands = {"summary": f"{config.folder}/summary.json"}
+    if summary.model:
+        commands = {"model": summary.model, **commands}
+    if options.tracking is None and "://" not in config.storage:
+        commands["dashboard"] = f"{sentune} dashboard --storage {config.storage}"
+    return commands
+
+
+def exit_as(summary: StudySummary) -> None:
+    """0 for a complete study; 1 where no trial came to its end, 130 where it was interrupted."""
+    if summary.state == "interrupted":
+        raise KeyboardInterrupt
+    if summary.state != "complete":
+        reasons = sorted({trial.reason for trial in summary.trials if trial.reason})
+        raise StudyFailed(f"no trial came to its end: {'; '.join(reasons) or 'no reason given'}")
+
+
+class StudyFailed(SentuneError):
+    """A study without a single complete trial."""

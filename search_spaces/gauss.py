@@ -1,0 +1,41 @@
+"""GaussCSE: what is searched, what is selected by, and the paper's own values.
+
+Paper: Sentence Representations via Gaussian Embedding, section 2.3 and appendix A.
+"""
+
+from sentune.search import Choice, SearchSpace, Uniform
+
+SPACE = SearchSpace(
+    method="gauss",
+    objective="direction/accuracy",
+    settings={
+        "batch_size": Choice(16, 32, 64, 128, 256, 512),
+        "learning_rate": Uniform(1e-5, 2e-3, log=True),
+        "temperature": Uniform(0.02, 0.2, log=True),
+        "dimension": Choice(32, 64, 128, 256, 768),
+        "contradiction_weight": Uniform(0.25, 4.0, log=True),
+        # Direction rose from 73 % to 98 % on generated sentences between weights of 1 and 8.
+        "reverse_weight": Uniform(0.5, 16.0, log=True),
+        "pooling": Choice("cls", "mean"),
+        "schedule": Choice("linear", "rising"),
+        "warmup": Uniform(0.0, 0.2),
+    },
+    # Table 3's best cell; appendix A: 768 dimensions, temperature 0.05, a learning rate that
+    # rises to the last step.
+    published={
+        "batch_size": 16,
+        "learning_rate": 5e-5,
+        "temperature": 0.05,
+        "dimension": 768,
+        "contradiction_weight": 1.0,
+        "reverse_weight": 1.0,
+        "pooling": "cls",
+        "schedule": "rising",
+        "warmup": 0.0,
+    },
+    # The text of appendix A and Table 3 name different batch sizes.
+    grids={
+        "text": {"batch_size": (64, 128, 256, 512), "learning_rate": (1e-5, 3e-5, 5e-5)},
+        "table3": {"batch_size": (16, 32, 64, 128, 256), "learning_rate": (1e-5, 3e-5, 5e-5)},
+    },
+)

@@ -1,0 +1,51 @@
+"""SimCSE: what is searched, what is selected by, and the paper's own values.
+
+Gao, Yao, Chen: SimCSE, 2021; as used in section 4.1 of GumbelCSE's paper.
+"""
+
+from sentune.search import Choice, SearchSpace, Uniform
+
+# A point cannot tell direction, so recognising entailment is what it is selected by.
+SPACE = SearchSpace(
+    method="simcse",
+    objective="rte/auc",
+    settings={
+        "batch_size": Choice(32, 64, 128, 256, 512),
+        "learning_rate": Uniform(1e-5, 2e-3, log=True),
+        "temperature": Uniform(0.02, 0.2, log=True),
+        "contradiction_weight": Uniform(0.25, 4.0, log=True),
+        "pooling": Choice("cls", "mean"),
+        "warmup": Uniform(0.0, 0.2),
+    },
+    # Batch 512, learning rate 5e-5, temperature 0.05, [CLS].
+    published={
+        "batch_size": 512,
+        "learning_rate": 5e-5,
+        "temperature": 0.05,
+        "contradiction_weight": 1.0,
+        "pooling": "cls",
+        "warmup": 0.0,
+    },
+)
+
+# Dropout pairs from plain sentences: batch 64, learning rate 3e-5 for bert-base.
+UNSUPERVISED = SearchSpace(
+    method="simcse-unsupervised",
+    objective="rte/auc",
+    settings={
+        "batch_size": Choice(32, 64, 128, 256, 512),
+        "learning_rate": Uniform(1e-5, 1e-3, log=True),
+        "temperature": Uniform(0.02, 0.2, log=True),
+        "dropout": Uniform(0.05, 0.3),
+        "pooling": Choice("cls", "mean"),
+        "warmup": Uniform(0.0, 0.2),
+    },
+    published={
+        "batch_size": 64,
+        "learning_rate": 3e-5,
+        "temperature": 0.05,
+        "dropout": 0.1,
+        "pooling": "cls",
+        "warmup": 0.0,
+    },
+)
