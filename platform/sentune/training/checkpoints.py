@@ -137,7 +137,13 @@ class CheckpointStore:
     def _drop_all_but(self, kept: set[str | None]) -> None:
         for name in self._entries():
             if name.startswith((_PREFIX, _PARTIAL)) and name not in kept:
-                self._files.rm(f"{self._root}/{name}", recursive=True)
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        if self._local:  # fsspec takes brackets in a path for a pattern
+            shutil.rmtree(Path(self._root, name))
+        else:
+            self._files.rm(f"{self._root}/{name}", recursive=True)
 
     def _fetch(self, name: str) -> Path:
         if self._local:

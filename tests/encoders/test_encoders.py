@@ -1,0 +1,145 @@
+"""Encoders from local folders, and everything that is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+
+from sentune.encoders import TextEncoder, length_sorted_chunks, load, load_tokenizer, prepare
+from sentune.encoders.padding import pad
+from sentune.errors import InvalidValue
+
+SENTENCES = ["a poodle runs", "no four legged animal runs in the park", "bark"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A Hugging Face folder with weights, as anybody might have one."""
+    source = prepare("builtin:tiny?layers=1&width=16&heads=2&inner=32", SENTENCES, tmp_path)
+    target = tmp_path / "bert"
+    torch.manual_seed(0)
+    BertModel(BertConfig.from_pretrained(source)).save_pretrained(target)
+    AutoTokenizer.from_pretrained(source).save_pretrained(target)
+    return target
+
+
+def encode(encoder: TextEncoder, path: str, pooling: str, size: int) -> torch.Tensor:
+    tokenizer = load_tokenizer(path)
+    rows = tokenizer.encode(SENTENCES, 32)
+    chunks, restore = length_sorted_chunks(rows, size, tokenizer.pad_id)
+    with torch.no_grad():
+        return torch.cat([encoder.eval()(*chunk, pooling) for chunk in chunks])[restore]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_pooling_against_transformers_one_sentence_at_a_time(folder: Path, size: int) -> None:
+    path = prepare(str(folder), [], folder)
+    peer = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        states = [peer(tokenizer(s, return_tensors="pt")["input_ids"])[0][0] for s in SENTENCES]
+    expected = {"cls": [s[0] for s in states], "mean": [s.mean(0) for s in states]}
+    for pooling, vectors in expected.items():
+        found = encode(load(path), path, pooling, size)
+        torch.testing.assert_close(found, torch.stack(vectors), atol=1e-5, rtol=1e-4)
+
+
+def test_half_precision_weights_are_trained_in_float32(folder: Path) -> None:
+    weights = {k: v.half() for k, v in load_file(folder / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace("float32", "float16"))
+    assert all(p.dtype is torch.float32 for p in load(str(folder)).parameters())
+
+
+def test_without_a_pooler_every_parameter_has_a_gradient(folder: Path) -> None:
+    encoder = load(str(folder))
+    rows = load_tokenizer(str(folder)).encode(SENTENCES, 32)
+    encoder(*pad(rows, 0), "cls").sum().backward()
+    assert all(p.grad is not None for p in encoder.parameters())
+
+
+def test_dropout_can_be_set(folder: Path) -> None:
+    encoder = load(str(folder)).train()
+    rows = load_tokenizer(str(folder)).encode(SENTENCES, 32)
+    chunk = pad(rows, 0)
+    encoder.set_dropout(0.0)
+    assert torch.equal(encoder(*chunk, "cls"), encoder(*chunk, "cls"))
+    encoder.set_dropout(0.5)
+    assert not torch.equal(encoder(*chunk, "cls"), encoder(*chunk, "cls"))
+
+
+def test_lost_weights_are_an_error(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    lost = next(name for name in weights if name.endswith("query.weight"))
+    del weights[lost]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InvalidValue, match="its weights lack"):
+        load(str(folder))
+
+
+def test_pickled_weights_are_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    for attempt in (lambda: prepare(str(folder), [], tmp_path), lambda: load(str(folder))):
+        with pytest.raises(InvalidValue, match="safetensors"):
+            attempt()
+
+
+@pytest.mark.parametrize("spec", ["/no/such/folder", "./nothing", "~/nothing-here", "a/b/c"])
+def test_a_folder_that_does_not_exist(spec: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"--encoder: .* no such folder"):
+        prepare(spec, [], tmp_path)
+
+
+def test_a_folder_that_is_no_encoder(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"config\.json"):
+        prepare(str(tmp_path), [], tmp_path)
+
+
+def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InvalidValue, match=r"--encoder: 'someone/encoder'.*builtin:tiny"):
+        prepare("someone/encoder", [], tmp_path)
+
+
+class TestPadding:
+    def test_chunks_are_sorted_and_restored(self) -> None:
+        rows = [np.arange(1, n + 1, dtype=np.int32) for n in (3, 1, 5, 5, 2, 4, 1)]
+        chunks, restore = length_sorted_chunks(rows, 3, pad_id=0)
+        assert [tuple(c.input_ids.shape) for c in chunks] == [(3, 5), (2, 3), (2, 1)]
+        sums = torch.cat([chunk.input_ids.sum(1) for chunk in chunks])[restore]
+        assert sums.tolist() == [row.sum() for row in rows]
+        assert [int(c.attention_mask.sum()) for c in chunks] == [14, 5, 2]
+
+    def test_padding_takes_the_tokenizers_id(self) -> None:
+        chunk = pad([np.array([5, 6]), np.array([7])], pad_id=9)
+        assert chunk.input_ids.tolist() == [[5, 6], [7, 9]]
+        assert chunk.attention_mask.tolist() == [[1, 1], [1, 0]]
+
+    def test_nothing_gives_no_chunk(self) -> None:
+        chunks, restore = length_sorted_chunks([], 4, 0)
+        assert (chunks, restore.tolist()) == ([], [])
+
+
+def test_minilm_from_disk_gives_known_neighbours(tmp_path: Path) -> None:
+    data = os.environ.get("SENTUNE_DATA", "")
+    models = os.environ.get("SENTUNE_MODELS") or (str(Path(data).parent / "models") if data else "")
+    path = Path(models, "all-MiniLM-L6-v2")
+    if not models or not path.is_dir():
+        pytest.skip("set SENTUNE_DATA or SENTUNE_MODELS to a folder with all-MiniLM-L6-v2")
+    encoder = load(prepare(str(path), [], tmp_path))
+    assert encoder.width == 384
+    assert all(p.dtype is torch.float32 for p in encoder.parameters())
+    tokenizer = load_tokenizer(str(path))
+    texts = ["A dog runs.", "A puppy is running.", "The parliament passed a law."]
+    with torch.no_grad():
+        vectors = encoder.eval()(*pad(tokenizer.encode(texts, 32), tokenizer.pad_id), "mean")
+    cosines = torch.nn.functional.cosine_similarity(vectors[:1], vectors[1:])
+    assert cosines[0] > 0.6
+    assert cosines[1] < 0.2

@@ -1,0 +1,132 @@
+"""The product folder: what is saved is what is loaded, here and in sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from sentune.encoders import Tokenizer, length_sorted_chunks, load_tokenizer
+from sentune.errors import InvalidValue
+from sentune.methods import SentenceMethod, find
+from sentune.training.build import build_method
+from sentune.training.checkpoints import CheckpointStore
+from sentune.training.group import Group
+from sentune.training.loop import train
+from sentune.training.model import export_checkpoint, load_method, save_model
+from sentune.training.settings import split
+from sentune.training.trial import TrialSpec
+
+SENTENCES = ["a poodle runs", "no four legged animal runs in the park", "at least two dogs bark"]
+METHODS = ["simcse", "gauss", "gumbel"]
+
+
+def embed(method: SentenceMethod, tokenizer: Tokenizer, max_length: int = 32) -> Tensor:
+    rows = tokenizer.encode(SENTENCES, max_length)
+    chunks, restore = length_sorted_chunks(rows, 2, tokenizer.pad_id)
+    with torch.inference_mode():
+        return torch.cat([method.eval().embed(*chunk) for chunk in chunks])[restore]
+
+
+def saved(method: str, encoder: str, folder: Path, **settings: object) -> SentenceMethod:
+    kind = find(method)
+    own, training = split({"max_length": 32, **settings}, kind)
+    made = build_method(kind, own, training, encoder, seed=1)
+    card = {"Metrics": {"direction/accuracy": 0.98765}, "Lineage": {"git": {"commit": "abc"}}}
+    readouts = {"rte/threshold": 0.25}
+    save_model(made, encoder, folder, training=training, readouts=readouts, card=card)
+    return made
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_comes_back_as_it_was(method: str, pooling: str, encoder: str, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    made = saved(method, encoder, folder, pooling=pooling, temperature=0.1)
+    loaded, tokenizer, settings, readouts = load_method(folder)
+    assert torch.equal(embed(loaded, tokenizer), embed(made, load_tokenizer(encoder)))
+    assert loaded.settings == made.settings
+    assert (settings["temperature"], settings["max_length"]) == (0.1, 32)
+    assert readouts == {"rte/threshold": 0.25}
+    assert not loaded.training
+
+
+def test_simcse_loads_in_sentence_transformers(encoder: str, tmp_path: Path) -> None:
+    peer = pytest.importorskip("sentence_transformers")
+    for pooling in ("cls", "mean"):
+        folder = tmp_path / pooling
+        made = saved("simcse", encoder, folder, pooling=pooling)
+        theirs = peer.SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
+        ours = torch.nn.functional.normalize(embed(made, load_tokenizer(encoder)), dim=1)
+        np.testing.assert_allclose((theirs * ours.numpy()).sum(1), 1.0, atol=1e-5)
+        np.testing.assert_allclose(theirs @ theirs.T, ours @ ours.T, atol=1e-5)
+
+
+def test_the_encoder_alone_loads_in_transformers(encoder: str, tmp_path: Path) -> None:
+    from transformers import AutoModel
+
+    made = saved("gumbel", encoder, tmp_path / "model")
+    theirs = AutoModel.from_pretrained(tmp_path / "model").state_dict()
+    ours = made.encoder.model.state_dict()
+    assert all(torch.equal(theirs[name], ours[name]) for name in ours)
+
+
+def test_folder_holds_no_pickle_and_a_card(encoder: str, tmp_path: Path) -> None:
+    saved("gauss", encoder, tmp_path / "model")
+    suffixes = {file.suffix for file in (tmp_path / "model").rglob("*") if file.is_file()}
+    assert suffixes <= {".json", ".safetensors", ".md", ".txt"}
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "# GaussCSE" in card
+    assert "| direction/accuracy | 0.9877 |" in card
+    assert "| git.commit | abc |" in card
+    assert "| rte/threshold | 0.25 |" in card
+
+
+def test_an_existing_folder_is_replaced_whole(encoder: str, tmp_path: Path) -> None:
+    saved("simcse", encoder, tmp_path / "model")
+    made = saved("gumbel", encoder, tmp_path / "model")
+    assert not (tmp_path / "model" / "modules.json").exists()
+    assert load_method(tmp_path / "model").settings["dimension"] == made.settings.dimension  # type: ignore[attr-defined]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_is_no_model_is_refused(encoder: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="name a model folder"):
+        load_method(tmp_path)
+    saved("gumbel", encoder, tmp_path / "model")
+    settings = tmp_path / "model" / "settings.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "format": 99}))
+    with pytest.raises(InvalidValue, match="format 99"):
+        load_method(tmp_path / "model")
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_checkpoint_becomes_a_model(
+    make_trial: Callable[..., TrialSpec], tmp_path: Path, precision: str
+) -> None:
+    settings = {"precision": precision}
+    spec = make_trial(max_examples=64, milestones=(64,), settings=settings)
+    store = CheckpointStore(spec.directory)
+    for progress in train(spec, Group.single("cpu")):
+        store.save(progress, progress.metrics[spec.objective])
+    best = store.best()
+    assert best is not None
+    export_checkpoint(
+        best,
+        tmp_path / "model",
+        method=spec.method,
+        settings=spec.settings,
+        encoder=spec.encoder,
+        readouts=progress.readouts,
+        card={},
+    )
+    method, tokenizer, _, readouts = load_method(tmp_path / "model")
+    assert readouts == progress.readouts
+    result = embed(method, tokenizer)
+    assert result.dtype is torch.float32
+    assert torch.isfinite(result).all()
