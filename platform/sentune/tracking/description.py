@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sentune.records import Spread, StudySummary
 
 
@@ -28,8 +30,11 @@ def describe(summary: StudySummary, address: str) -> str:
         "",
         "| setting | value |",
         "|---|---|",
-        *(f"| {name} | {value} |" for name, value in sorted(winner.settings.items())),
-        *(f"| {name} (read out) | {value} |" for name, value in sorted(winner.readouts.items())),
+        *(f"| {name} | {_short(value)} |" for name, value in sorted(winner.settings.items())),
+        *(
+            f"| {name} (read out) | {_short(value)} |"
+            for name, value in sorted(winner.readouts.items())
+        ),
     ]
     if summary.model is not None:
         lines += ["", f'Load it with `Embedder.load("{address}")`.']
@@ -40,6 +45,10 @@ def _row(summary: StudySummary, name: str, spread: Spread) -> str:
     test, baseline = summary.test.get(name), summary.baselines.get(name)
     dev = f"{_percent(spread.mean)} ± {_percent(spread.sd)}"
     return f"| {name} | {dev} | {_percent(test)} | {_percent(baseline)} |"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _percent(value: float | None) -> str:

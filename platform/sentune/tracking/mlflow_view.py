@@ -147,7 +147,7 @@ class MlflowListener:
         key = RunKey(trial.id)
         self._begin(trial, running=False)
         self._catch_up(trial)
-        best = {f"best/{name}": value for name, value in trial.metrics.items()}
+        best = {f"selected/{name}": value for name, value in trial.metrics.items()}
         cost = {"examples": float(trial.examples), "seconds": trial.seconds}
         self._put(entries.metrics(key, trial.examples, {**best, **cost}))
         if self._objective in trial.metrics:
@@ -175,7 +175,7 @@ class MlflowListener:
         self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
     ) -> None:
         key = RunKey(trial, seed)
-        best = {f"best/{name}": value for name, value in metrics.items()}
+        best = {f"selected/{name}": value for name, value in metrics.items()}
         self._put(entries.metrics(key, 0, best))
         state = TrialState.COMPLETE if metrics else TrialState.FAILED
         tags = {"readout": readouts, "sentune.state": state}

@@ -74,7 +74,7 @@ def register_model(
     Returns:
         The version.
     """
-    client = _client(tracking_uri or default_tracking_uri())
+    client = mlflow_client(tracking_uri or default_tracking_uri())
     found = client.get_run(run_id)
     run = Run(run_id, found.info.artifact_uri, found.info.status, tags=dict(found.data.tags))
     return publish(client, run, folder, name, description=description, tags=tags, alias=alias)
@@ -99,7 +99,7 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
     if match is None:
         raise InvalidValue("model", address, "write models:/NAME@champion or models:/NAME/VERSION")
     uri = tracking_uri or default_tracking_uri()
-    client = _client(uri)
+    client = mlflow_client(uri)
     version = _found(client, address, match)
     source = client.get_model_version_download_uri(version.name, version.version)
     content = version.tags.get(_CONTENT, "")
@@ -132,7 +132,8 @@ def _version_of(client: Any, name: str, content: str) -> str | None:
     return next((v.version for v in versions if v.tags.get(_CONTENT) == content), None)
 
 
-def _client(tracking_uri: str) -> Any:
+def mlflow_client(tracking_uri: str) -> Any:
+    """An ``MlflowClient`` for tracking and registry, in a process where MLflow keeps quiet."""
     calm()
     import mlflow
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,7 +60,7 @@ class StudyRuns:
 
     def _make(self, key: RunKey, time: int) -> Run:
         name = key.name(self._study)
-        tags = {**self._tags, **key.tags(), "mlflow.source.type": "JOB"}
+        tags = {**self._tags, **key.tags(), "mlflow.source.type": "JOB", **_user()}
         if key.parent is not None:
             tags["mlflow.parentRunId"] = self.get(key.parent, time).id
         return _run(self._client.create_run(self.experiment, time, tags, name))
@@ -84,10 +85,19 @@ class StudyRuns:
                 return found
 
 
+def _user() -> dict[str, str]:
+    """Who runs the study; a container may have a user without a name."""
+    try:
+        return {"mlflow.user": getpass.getuser()}
+    except (KeyError, OSError):
+        return {}
+
+
 def _experiment(client: Any, name: str, artifact_root: str | None) -> str:
     known = client.get_experiment_by_name(name)
     if known is None:
-        return client.create_experiment(name, artifact_location=artifact_root)
+        kind = {"mlflow.experimentKind": "custom_model_development"}  # pages of training, not chat
+        return client.create_experiment(name, artifact_location=artifact_root, tags=kind)
     if known.lifecycle_stage == "deleted":
         raise RuntimeError(
             f"the experiment {name!r} was deleted in MLflow; bring it back with "

@@ -97,7 +97,10 @@ class Session:
             self._metrics(points, self._runs.get(key, points[0]["time"]))
 
     def _start(self, entry: Entry, run: Run) -> None:
-        if entry["running"] and run.status != "RUNNING":
+        # A study goes on after its end. A trial's start that is told again must not: its run would
+        # end anew, with a later time.
+        again = entry["running"] and key_of(entry).trial is None
+        if again and run.status != "RUNNING":
             self._client.update_run(run.id, status="RUNNING")
             run.status = "RUNNING"
         missing = {k: v for k, v in entry["params"].items() if k not in run.params}

@@ -84,10 +84,12 @@ def _figures(summary: StudySummary) -> dict[str, float]:
 
 
 def _lineage_tags(lineage: Mapping[str, Any]) -> dict[str, Any]:
-    tags: dict[str, Any] = {"sentune.lineage": dict(lineage)}
-    git = lineage.get("git") or {}
-    if "commit" in git:
-        tags["mlflow.source.git.commit"] = git["commit"]
-    if "command" in lineage:
-        tags["mlflow.source.name"] = lineage["command"]
-    return tags
+    """The commit where MLflow's pages look for it; the packages as one line."""
+    git, packages = lineage.get("git") or {}, lineage.get("packages") or {}
+    rest = {name: value for name, value in lineage.items() if name not in ("git", "packages")}
+    tags: dict[str, Any] = {f"sentune.{name}": value for name, value in rest.items()}
+    tags |= {f"sentune.git.{name}": value for name, value in git.items()}
+    tags["sentune.packages"] = ", ".join(f"{name} {packages[name]}" for name in packages)
+    tags["mlflow.source.name"] = lineage.get("command", "")
+    tags["mlflow.source.git.commit"] = git.get("commit", "")
+    return {name: value for name, value in tags.items() if value != ""}

@@ -1,0 +1,89 @@
+"""``sentune dashboard``: MLflow's pages over what studies have left in a storage folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sentune.errors import InvalidValue, SentuneError
+from sentune.tracking.environment import artifact_root_in, calm, tracking_uri_in
+from sentune.tracking.pages import runs_page
+
+HOST = "127.0.0.1"
+
+
+def dashboard(
+    storage: Annotated[
+        Path, typer.Option(help="Folder of the studies, as the job's --storage.")
+    ] = Path("studies"),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 5000,
+) -> None:
+    """Show studies, trials, curves, artifacts and models in the browser.
+
+    It listens on 127.0.0.1 alone and answers only requests addressed to this machine. From
+    elsewhere, go through a tunnel: ssh -L 5000:127.0.0.1:5000 HOST.
+    """
+    errors = Console(stderr=True)
+    try:
+        command = server_command(storage, port)
+    except SentuneError as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from error
+    page = runs_page(tracking_uri_in(str(storage)))
+    Console().print(
+        f"MLflow over {storage}: http://{HOST}:{port}{page} (Ctrl-C ends it)",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    calm()
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")  # deprecations inside MLflow's server
+    # Nothing here runs MLflow's background jobs, which start several processes more.
+    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+    sys.stdout.flush()
+    os.execv(command[0], command)
+
+
+def server_command(storage: Path, port: int) -> list[str]:
+    """The command of a server over the storage's tracking database.
+
+    Host headers other than this machine's names are refused (a page elsewhere could otherwise
+    reach the server by rebinding its own name), and so are other origins than the server's own.
+
+    Raises:
+        InvalidValue: the storage has no tracking database, or the port is taken.
+    """
+    database = Path(tracking_uri_in(str(storage)).removeprefix("sqlite:///"))
+    if not database.exists():
+        raise InvalidValue(
+            "--storage",
+            str(storage),
+            f"{database} does not exist; `make tune` or `python jobs/tune_gumbel.py "
+            f"--storage {storage}` makes it",
+        )
+    _require_free(port)
+    names = ("127.0.0.1", "localhost")
+    return [
+        *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port)),
+        *("--backend-store-uri", tracking_uri_in(str(storage))),
+        *("--default-artifact-root", artifact_root_in(str(storage))),
+        *("--allowed-hosts", ",".join(f"{name}:*" for name in names)),
+        *("--cors-allowed-origins", ",".join(f"http://{name}:{port}" for name in names)),
+        *("--x-frame-options", "DENY", "--workers", "1", "--uvicorn-opts", "--log-level warning"),
+    ]
+
+
+def _require_free(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            fix = f"another program has it ({error.strerror}); give another one"
+            raise InvalidValue("--port", port, fix) from error
