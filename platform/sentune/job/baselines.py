@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sentune.corpora.schema import Corpus, Kind
-from sentune.tasks import Direction, bag_of_words_direction, entailment_pairs, tasks_for
+from sentune.tasks import Direction, Rte, bag_of_words_direction, entailment_pairs, tasks_for
 
 
 def baselines(train: Corpus, judged: Sequence[Corpus]) -> dict[str, float]:
     """``task/metric`` -> fraction on the corpora that a model is judged on.
 
-    LENGTH on every direction task; where there are entailments to learn from, also a bag of words
+    The larger class on every RTE task, LENGTH on every direction task; where there are entailments to learn from, also a bag of words
     trained on the training corpus, which tells how much the words alone give away.
     """
     found: dict[str, float] = {}
     for task in tasks_for(*judged):
+        if isinstance(task, Rte):
+            found[f"{task.name}/majority"] = task.majority()
         if not isinstance(task, Direction):
             continue
         found |= task.baselines()

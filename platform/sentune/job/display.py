@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +48,27 @@ def short(settings: dict[str, Any]) -> str:
 
 @dataclass
 class Pace:
-    """Guesses the time left from examples seen and examples to come, this start alone."""
+    """Guesses the time left from examples seen and examples to come.
 
-    started: float = field(default_factory=time.monotonic)
+    Counted from the first milestone of this start, so that neither what an earlier start did nor
+    the starting of processes goes into the speed.
+    """
+
+    first: tuple[float, int] | None = None
     seen: int = 0
 
+    def add(self, examples: int) -> None:
+        """Examples that were trained on since the last milestone."""
+        self.seen += examples
+        if self.first is None:
+            self.first = (time.monotonic(), self.seen)
+
     def left(self, to_come: int) -> float | None:
-        """Seconds, or None before the first milestone."""
-        if not self.seen:
+        """Seconds, or None before the second milestone."""
+        if self.first is None or self.seen <= self.first[1]:
             return None
-        return to_come * (time.monotonic() - self.started) / self.seen
+        started, before = self.first
+        return to_come * (time.monotonic() - started) / (self.seen - before)
 
 
 class Display:
@@ -72,6 +83,7 @@ class Display:
         self.trials: dict[int, TrialRecord] = {}
         self.finalists: dict[tuple[int, int], tuple[int, float | None]] = {}
         self.pace = Pace()
+        self.started = time.monotonic()
         self.summary: StudySummary | None = None
         self.plan: dict[str, Any] = {}
         self._reached: dict[Any, int] = {}
@@ -90,7 +102,6 @@ class Display:
 
     def study_started(self, summary: StudySummary, plan: dict[str, Any]) -> None:
         self.summary, self.plan = summary, plan
-        self.pace = Pace()
         self._line(
             f"Study {summary.study}: {plan['trials']} trials of up to "
             f"{plan['max_examples']:,} examples, rungs at "
@@ -147,7 +158,7 @@ class Display:
 
     def _line(self, text: str) -> None:
         if not self.console.is_terminal:
-            elapsed = clock(time.monotonic() - self.pace.started)
+            elapsed = clock(time.monotonic() - self.started)
             line = f"[{elapsed:>7}] {text}"
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -162,7 +173,7 @@ class Display:
         return {name: trial.settings[name] for name in self.varied if name in trial.settings}
 
     def _advance(self, key: Any, examples: int) -> None:
-        self.pace.seen += max(0, examples - self._reached.get(key, 0))
+        self.pace.add(max(0, examples - self._reached.get(key, 0)))
         self._reached[key] = examples
 
     def best(self) -> TrialRecord | None:
@@ -228,5 +239,5 @@ class Display:
         return table
 
     def _footer(self) -> Text:
-        elapsed = clock(time.monotonic() - self.pace.started)
+        elapsed = clock(time.monotonic() - self.started)
         return Text(f"{elapsed} elapsed{self._outlook()}", style="dim")

@@ -120,7 +120,7 @@ def _metrics(summary: StudySummary, winner: Mapping[str, Spread]) -> Table:
     )
     names = [n for n in winner if not n.startswith("train/") and n not in summary.baselines]
     for name in sorted({*names, *summary.test, *summary.baselines}):
-        spread = winner.get(name)
+        spread = None if name in summary.baselines else winner.get(name)
         table.add_row(
             name,
             percent(spread.mean, spread.sd) if spread else "",

@@ -73,6 +73,11 @@ class Rte:
         result.metrics[f"{self.name}/accuracy"] = accuracy
         return result
 
+    def majority(self) -> float:
+        """Share of the larger class: what always saying the same reaches."""
+        share = float(self.positive.mean())
+        return max(share, 1 - share)
+
     def _curve(self, scores: NDArray[np.float64]) -> Result:
         """What needs no threshold: the precision-recall curve, its areas, the majority class."""
         curve = precision_recall(scores, self.positive)
@@ -81,7 +86,7 @@ class Rte:
             metrics={
                 f"{self.name}/auc": curve.area,
                 f"{self.name}/average_precision": curve.average_precision,
-                f"{self.name}/majority": max(entailments, pairs - entailments) / pairs,
+                f"{self.name}/majority": self.majority(),
             },
             tables={
                 f"{self.name}/precision_recall.json": curve.thinned(),
