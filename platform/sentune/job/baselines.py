@@ -11,8 +11,9 @@ from sentune.tasks import Direction, Rte, bag_of_words_direction, entailment_pai
 def baselines(train: Corpus, judged: Sequence[Corpus]) -> dict[str, float]:
     """``task/metric`` -> fraction on the corpora that a model is judged on.
 
-    The larger class on every RTE task, LENGTH on every direction task; where there are entailments to learn from, also a bag of words
-    trained on the training corpus, which tells how much the words alone give away.
+    The larger class on every RTE task, LENGTH on every direction task; where there are entailments
+    to learn from, also a bag of words trained on the training corpus, which tells how much the
+    words alone give away.
     """
     found: dict[str, float] = {}
     for task in tasks_for(*judged):

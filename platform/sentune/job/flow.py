@@ -17,6 +17,7 @@ from sentune.encoders import prepare
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.data import Corpora, read_corpora, test_specs
 from sentune.job.display import Display
+from sentune.job.exhibits import exhibit, exhibits_folder
 from sentune.job.options import JobOptions
 from sentune.job.product import Product
 from sentune.job.report import plan_table, pointers, report
@@ -67,7 +68,9 @@ def tune(options: JobOptions, space: SearchSpace) -> None:
             outcome = search(config, space, corpora, encoder, options, listeners)
         finish(summary, outcome)
         if outcome.state == "complete":
-            product(outcome, config, space, options, encoder).publish(summary, corpora)
+            tables = product(outcome, config, space, options, encoder).publish(summary, corpora)
+            folder = exhibits_folder(config.storage, config.name)
+            exhibit(summary, tables, folder, listeners)
         write_summary(summary, config.folder)
         for listener in listeners:
             listener.study_ended(summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from sentune.search.cluster import run_on_worker
 from sentune.search.shipping import ShippedFolder, ship
 from sentune.summary import read_summary
 from sentune.tasks import Result, evaluate, tasks_for
+from sentune.training.checkpoints import PROGRESS_FILE
 from sentune.training.model import export_checkpoint
 
 MODEL = "model"
@@ -53,9 +55,9 @@ class Product:
         before keeps the figures that it had, as long as winner and test corpora are the same.
 
         Returns:
-            file name -> content of the test's tables (curves, counts).
+            file name -> content of the tables (curves, counts) of the test, without one of dev.
         """
-        tables: dict[str, Any] = {}
+        tables = {} if self.test else _read_tables(self.checkpoint)
         known = _published(self.storage, summary, self.test)
         if known is not None:
             summary.corpora, summary.test = known["corpora"], known["test"]
@@ -108,6 +110,12 @@ class Product:
         with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
             self._export(summary, Path(scratch, MODEL), card)
             filesystem.put(f"{scratch}/{MODEL}/", f"{path}/{MODEL}/", recursive=True)
+
+
+def _read_tables(checkpoint: Path) -> dict[str, Any]:
+    said = json.loads((checkpoint / PROGRESS_FILE).read_text(encoding="utf-8"))
+    tables: dict[str, Any] = said["tables"]
+    return tables
 
 
 def _measure(folder: str, test: tuple[Corpus, ...]) -> Result:

@@ -1,0 +1,53 @@
+"""Tables and pictures of a finished study, beside it and as artifacts of its run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sentune.records import StudyListener, StudySummary
+from sentune.tracking.plots import draw
+
+CURVE = "precision_recall.json"
+
+
+def exhibits_folder(storage: str, study: str) -> Path:
+    """``exhibits/`` in a local study's folder; for a URI one in the home folder.
+
+    It stays: the tracker may send its copy long after the job has ended.
+    """
+    if "://" not in storage:
+        return Path(storage, study, "exhibits")
+    return Path.home() / ".local" / "state" / "sentune" / study / "exhibits"
+
+
+def exhibit(
+    summary: StudySummary,
+    tables: Mapping[str, Any],
+    folder: Path,
+    listeners: Sequence[StudyListener],
+) -> None:
+    """Writes tables and draws pictures, and tells the listeners.
+
+    Args:
+        tables: file name -> content of the winner's larger results. Those that an earlier start
+            has written stay where this one has none.
+    """
+    for name, content in tables.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content), encoding="utf-8")
+    draw(summary, folder, curves=_curves(folder))
+    for listener in listeners:
+        listener.artifact(folder, "exhibits")
+
+
+def _curves(folder: Path) -> dict[str, tuple[list[float], list[float]]]:
+    """Task -> precision and recall, of every task that has a curve."""
+    found = {}
+    for file in sorted(folder.rglob(CURVE)):
+        curve = json.loads(file.read_text(encoding="utf-8"))
+        found[file.parent.name] = (curve["precision"], curve["recall"])
+    return found
