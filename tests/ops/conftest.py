@@ -146,7 +146,7 @@ def _node(arguments: list[str], env: dict[str, str], cwd: Path, log: Path) -> It
 
 def _wait_for(address: str, env: dict[str, str], logs: Path, nodes: int = 2) -> None:
     """Waits until the job server answers and both nodes have joined."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     command = [str(BIN / "ray"), "list", "nodes", "--address", address, "--format", "json"]
     answer = ""
     while time.monotonic() < deadline:
@@ -176,7 +176,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     token = home / ".ray/auth_token"
     token.write_text("a-token-of-this-test-only-0123456789")
     token.chmod(0o600)
-    # Unix sockets allow 107 characters, and Ray adds about 60 to its folder.
+    # Unix sockets allow 107 characters, and Ray adds about 60 to its folder. Each node has its own
+    # folder, as on two machines: sharing one, the worker unpacks the job's working directory
+    # again and so removes the one in which the driver runs.
     temporary = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
     mark = f"SENTUNE_TEST_CLUSTER={temporary}"
     port, dashboard = _free_port(), _free_port()
@@ -191,13 +193,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     on_nodes = env | {"PYTHONPATH": str(installed), mark.split("=")[0]: str(temporary)}
     head = ["--head", f"--port={port}", "--num-cpus=0", "--num-gpus=0"]
     head += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
-    head += [f"--temp-dir={temporary}", f"--ray-client-server-port={_free_port()}"]
-    here = ["--node-ip-address=127.0.0.1", "--min-worker-port=0", "--max-worker-port=0"]
+    head += [f"--temp-dir={temporary}/h", f"--ray-client-server-port={_free_port()}"]
     worker = [f"--address=127.0.0.1:{port}", "--num-cpus=2", "--num-gpus=0"]
+    worker += [f"--temp-dir={temporary}/w", "--node-ip-address=127.0.0.2"]
+    any_port = ["--min-worker-port=0", "--max-worker-port=0"]
     try:
-        with _node(head + here, on_nodes, mounted, work / "head.log"):
+        with _node(
+            [*head, "--node-ip-address=127.0.0.1", *any_port], on_nodes, mounted, work / "head.log"
+        ):
             _wait_for(address, env, work, nodes=1)
-            with _node(worker + here, on_nodes, work, work / "worker.log"):
+            with _node(worker + any_port, on_nodes, work, work / "worker.log"):
                 _wait_for(address, env, work)
                 yield Cluster(address, home, env | {"RAY_ADDRESS": address}, mounted)
     finally:

@@ -95,10 +95,13 @@ def test_without_the_token_nothing_is_accepted(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_study_is_submitted(cluster: Any, project: Path, tmp_path: Path) -> None:
-    options = "--trials 1 --max-examples 512 --limit 1024 --finalists 0 --set batch_size=32"
+    options = (
+        "--trials 1 --max-examples 512 --limit 1024 --finalists 1 --seeds 1 --set batch_size=32"
+    )
     job = ["jobs/tune_gumbel.py", *options.split(), "--storage", str(tmp_path)]
-    done = cluster.submit(*WITH_UPLOAD, *job, cwd=project, timeout=500)
+    done = cluster.submit(*WITH_UPLOAD, *job, cwd=project, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     summary = json.loads((tmp_path / "gumbel/summary.json").read_text())
     assert summary["state"] == "complete"
@@ -107,6 +110,7 @@ def test_a_study_is_submitted(cluster: Any, project: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_wrong_option_ends_a_job_before_the_cluster_is_used(cluster: Any, project: Path) -> None:
     done = cluster.submit(*WITH_UPLOAD, "jobs/tune_gumbel.py", "--trials", "0", cwd=project)
     assert done.returncode == 1
