@@ -98,8 +98,9 @@ class Ledger:
 
     def start(self, trial: optuna.Trial, settings: Mapping[str, Any], seed: int) -> None:
         """Notes with what a trial runs, so that its record needs nothing but the store."""
-        trial.set_user_attr(SEED, seed)
-        trial.set_user_attr(SETTINGS, dict(settings))
+        if SETTINGS not in trial.user_attrs:
+            trial.set_user_attr(SEED, seed)
+            trial.set_user_attr(SETTINGS, dict(settings))
 
     def milestone(self, number: int, report: Report) -> Verdict:
         """Stores a milestone and says whether the trial goes on.
@@ -159,7 +160,7 @@ class Ledger:
         self.study.tell(number, state=Stored.FAIL)
         return self.record(number)
 
-    def settle(self, number: int) -> TrialRecord | None:
+    def settle(self, number: int) -> None:
         """Ends a trial whose end is already in its curve: its driver was killed before the tell."""
         stored = self.get(number)
         verdicts = [
@@ -167,23 +168,28 @@ class Ledger:
         ]
         stopped = [verdict for verdict in verdicts if verdict.stop]
         if stopped:
-            return self.prune(number, stopped[0].reason)
-        if self.budget in milestones(stored):
-            return self.complete(number)
-        return None
+            self.prune(number, stopped[0].reason)
+        elif self.budget in milestones(stored):
+            self.complete(number)
 
-    def copy(self, twin: FrozenTrial, trial: optuna.Trial) -> None:
+    def copy(self, trial: optuna.Trial, twin: FrozenTrial) -> None:
         """Answers a trial with the same settings from the store, so that the sampler moves on."""
-        trial.set_user_attr(TWIN, twin.number)
+        self._mark(trial, twin)
+        had = self.get(trial.number).intermediate_values
         for step, value in twin.intermediate_values.items():
-            trial.report(value, step)
+            if step not in had:
+                trial.report(value, step)
         final = twin.value if twin.state == Stored.COMPLETE else None
         self.study.tell(trial, final, state=twin.state)
 
     def drop(self, trial: optuna.Trial, twin: FrozenTrial) -> None:
         """Forgets a draw whose settings are being run at this moment."""
-        trial.set_user_attr(TWIN, twin.number)
+        self._mark(trial, twin)
         self.study.tell(trial, state=Stored.FAIL)
+
+    def _mark(self, trial: optuna.Trial, twin: FrozenTrial) -> None:
+        if TWIN not in trial.user_attrs:
+            trial.set_user_attr(TWIN, twin.number)
 
     def known(self) -> dict[str, FrozenTrial]:
         """Settings whose outcome is known -> trial."""
@@ -195,9 +201,11 @@ class Ledger:
         }
 
     def _note(self, number: int, notes: Mapping[str, Any]) -> None:
-        trial = optuna.Trial(self.study, self.get(number)._trial_id)
+        stored = self.get(number)
+        trial = optuna.Trial(self.study, stored._trial_id)
         for name, value in notes.items():
-            trial.set_user_attr(name, value)
+            if stored.user_attrs.get(name) != value:
+                trial.set_user_attr(name, value)
 
 
 def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:

@@ -10,9 +10,8 @@ from typing import Any, Protocol
 import optuna
 from optuna.trial import TrialState as Stored
 
-from sentune.records import TrialRecord
 from sentune.search.dimensions import Value
-from sentune.search.ledger import SETTINGS, Ledger, key
+from sentune.search.ledger import SETTINGS, TWIN, Ledger, key
 from sentune.search.sampling import distribution
 from sentune.search.space import SearchSpace
 
@@ -61,7 +60,7 @@ class SearchSource:
         self, ledger: Ledger, space: SearchSpace, *, trials: int, seed: int, first: bool = True
     ) -> None:
         self.ledger, self.space, self.planned, self.seed = ledger, space, trials, seed
-        self.finished = False
+        self.finished = self._exhausted = False
         if first:
             self._enqueue_published()
         self._axes = {name: distribution(d) for name, d in space.settings.items()}
@@ -85,11 +84,12 @@ class SearchSource:
             if candidate is not None:
                 return candidate
         for _ in range(ATTEMPTS):
-            if self._used_up():
+            if self._exhausted or self._used_up():
                 break
             candidate = self._take(self.ledger.study.ask(), resumed=False)
             if candidate is not None:
                 return candidate
+        self._exhausted = True  # asked again ten times a second while the last trials run
         self.finished = live == 0
         return None
 
@@ -117,7 +117,7 @@ class SearchSource:
 
     def _answered(self, trial: optuna.Trial, params: Mapping[str, Value]) -> bool:
         if twin := self.ledger.known().get(key(params)):
-            self.ledger.copy(twin, trial)
+            self.ledger.copy(trial, twin)
             return True
         earlier = [t for t in self.ledger.trials() if t.number < trial.number]
         running = [t for t in earlier if t.state == Stored.RUNNING and key(t.params) == key(params)]
@@ -126,11 +126,15 @@ class SearchSource:
         return bool(running)
 
 
-def settle_orphans(ledger: Ledger) -> list[TrialRecord]:
-    """Ends every orphan whose end is in its curve already, and says which.
-
-    Its driver was killed between the last report and the tell.
-    """
-    orphans = [t for t in ledger.trials() if t.state == Stored.RUNNING and SETTINGS in t.user_attrs]
-    settled = [ledger.settle(orphan.number) for orphan in orphans]
-    return [record for record in settled if record is not None]
+def settle_orphans(ledger: Ledger) -> None:
+    """Ends every orphan whose end is known: its driver was killed just before the tell."""
+    for orphan in ledger.study.get_trials(deepcopy=False):
+        if orphan.state != Stored.RUNNING:
+            continue
+        if TWIN in orphan.user_attrs:
+            twin = ledger.get(orphan.user_attrs[TWIN])
+            trial = optuna.Trial(ledger.study, orphan._trial_id)
+            finish = ledger.copy if twin.state.is_finished() else ledger.drop
+            finish(trial, twin)
+        elif SETTINGS in orphan.user_attrs:
+            ledger.settle(orphan.number)

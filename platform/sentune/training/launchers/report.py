@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from sentune.errors import InvalidValue, SentuneError
+from sentune.errors import SentuneError
 from sentune.training.trial import Progress
 
 PAYLOAD = "said"
@@ -64,10 +64,9 @@ def said(progress: Progress, seconds: float) -> Report:
 
 def failed(error: BaseException, traceback: str = "") -> Report:
     """The report of an error that ended the trial."""
-    out_of_memory = isinstance(error, torch.OutOfMemoryError)
     return Report(
         failure=reason(error),
-        repeats=out_of_memory or isinstance(error, SentuneError),
+        repeats=not isinstance(error, OSError),  # a network or a disk may be back next time
         poisoned=isinstance(error, torch.AcceleratorError | torch.OutOfMemoryError),
         traceback=traceback,
     )
@@ -81,6 +80,6 @@ def reason(error: BaseException) -> str:
         return f"out of memory on the device; a smaller micro_batch needs less ({words})"
     if isinstance(error, MemoryError):
         return f"out of memory on the host ({words})"
-    if isinstance(error, SentuneError | InvalidValue):
+    if isinstance(error, SentuneError):
         return words
     return f"{type(error).__name__}: {words}"

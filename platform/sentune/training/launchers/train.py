@@ -111,7 +111,7 @@ def _work(config: dict[str, Any]) -> None:
             if not _tell(team, name, report.to_result()):
                 return
     except Exception as error:
-        if not isinstance(error, MAY_PASS) or failed(error).repeats:
+        if not isinstance(error, MAY_PASS) or isinstance(error, torch.OutOfMemoryError):
             said = failed(error, traceback.format_exc()).to_result()
             ray.get(team.judge.bury.remote(name, said))
         raise

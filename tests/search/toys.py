@@ -1,0 +1,172 @@
+"""A toy program and a Tune without Ray, so that a study can be broken anywhere in seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sentune.search.halving import Halving
+from sentune.search.ledger import Ledger
+from sentune.search.sampling import make_sampler
+from sentune.search.searcher import Conductor
+from sentune.search.source import Candidate, SearchSource, settle_orphans
+from sentune.search.space import Choice, Integer, SearchSpace
+from sentune.search.store import open_storage, open_study
+from sentune.training.checkpoints import CheckpointStore
+from sentune.training.group import Group
+from sentune.training.launchers.follow import guarded
+from sentune.training.trial import Progress, TrialSpec
+
+OBJECTIVE = "toy/score"
+SPACE = SearchSpace(
+    method="toy",
+    objective=OBJECTIVE,
+    settings={"x": Integer(0, 9), "y": Choice(0, 1, 2)},
+    published={"x": 3, "y": 0},
+)
+HALVING = Halving(first_rung=100, eta=3, max_examples=900)
+
+
+def toy(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """Scores by a formula; x = 9 gives NaN, x = 8 an exception. Resumes like the real loop."""
+    last = CheckpointStore(spec.directory).last_progress()
+    if last is not None:
+        yield last.again(lambda folder: None)
+    x, y = spec.settings["x"], spec.settings["y"]
+    for examples in spec.milestones:
+        if last is not None and examples <= last.examples:
+            continue
+        if x == 8:
+            raise ValueError("eight is too much\nsecond line")
+        score = -((x - 3) ** 2) / 100 - y / 10 + examples / 10_000 + spec.seed / 1000
+        yield Progress(
+            examples=examples,
+            metrics={OBJECTIVE: math.nan if x == 9 else score, "train/seconds": examples / 100},
+            readouts={"toy/beta": examples / 1000},
+            final=examples == spec.max_examples,
+            save=lambda folder: None,
+        )
+
+
+def make_spec(folder: Path, candidate: Candidate, space: SearchSpace = SPACE) -> TrialSpec:
+    """The toy's training run of a candidate."""
+    return TrialSpec(
+        study="toy",
+        trial=candidate.name,
+        method="toy",
+        settings=candidate.settings,
+        encoder="",
+        corpus=None,  # type: ignore[arg-type]
+        dev=None,  # type: ignore[arg-type]
+        max_examples=HALVING.max_examples,
+        milestones=HALVING.milestones,
+        objective=OBJECTIVE,
+        seed=candidate.seed,
+        directory=str(folder / "trials" / candidate.name),
+    )
+
+
+class Killed(BaseException):
+    """The driver is gone."""
+
+
+@dataclass
+class Heard:
+    """Events as a listener would have them."""
+
+    said: list[tuple[str, int]] = field(default_factory=list)
+
+    def started(self, number: int) -> None:
+        self.said.append(("started", number))
+
+    def progressed(self, number: int, report: Any) -> None:
+        self.said.append(("progressed", number))
+
+    def ended(self, number: int) -> None:
+        self.said.append(("ended", number))
+
+
+def open_ledger(
+    folder: Path,
+    *,
+    space: SearchSpace = SPACE,
+    sampler: str = "tpe",
+    trials: int = 12,
+    writes: int | None = None,
+) -> Ledger:
+    """The ledger in a folder.
+
+    Args:
+        writes: number of writes to the store after which the driver is killed.
+    """
+    storage = open_storage(f"sqlite:///{folder / 'optuna.db'}")
+    if writes is not None:
+        _kill_after(storage, writes)
+    study = open_study(
+        storage,
+        "toy",
+        mode=space.mode,
+        sampler=make_sampler(sampler, space, trials=trials, seed=7),
+        world={"space": space.identity()},
+    )
+    return Ledger(study=study, objective=OBJECTIVE, mode=space.mode, budget=900, halving=HALVING)
+
+
+def _kill_after(storage: Any, writes: int) -> None:
+    left = [writes]
+
+    def counted(write: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+            return write(*args, **kwargs)
+
+        return call
+
+    for name in (
+        "create_new_trial", "set_trial_param", "set_trial_state_values",
+        "set_trial_intermediate_value", "set_trial_user_attr", "set_trial_system_attr",
+        "set_study_user_attr",
+    ):  # fmt: skip
+        setattr(storage, name, counted(getattr(storage, name)))
+
+
+def play(
+    ledger: Ledger,
+    folder: Path,
+    *,
+    trials: int = 12,
+    space: SearchSpace = SPACE,
+    first: bool = True,
+) -> Heard:
+    """Runs a study as Tune does at concurrency 1, in this process."""
+    heard = Heard()
+    settle_orphans(ledger)
+    conductor = Conductor(
+        ledger=ledger,
+        source=SearchSource(ledger, space, trials=trials, seed=7, first=first),
+        spec_of=lambda candidate: make_spec(folder, candidate, space),
+        events=heard,
+        retire_after=5,
+    )
+    place = 0
+    while (config := conductor.give(str(place))) != "FINISHED":
+        assert isinstance(config, dict)
+        for report in guarded(toy, config["spec"].value, Group.single("cpu")):
+            if not conductor.hear(str(place), report.to_result()):
+                break
+        conductor.end(str(place), "")
+        place += 1
+    return heard
+
+
+def table(ledger: Ledger) -> list[tuple[Any, ...]]:
+    """All that must come out the same however often the driver was killed."""
+    return [
+        (r.id, r.state, r.reason, r.settings, r.readouts, r.metrics, r.examples, r.curve)
+        for r in ledger.records()
+    ]
