@@ -44,7 +44,7 @@ lock: ## remake requirements.lock from pyproject.toml with the newest versions
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
 	@{ echo "# Exact versions of everything that the set-up installs; remade by 'make lock'."; \
-	   build/lock/bin/python -m pip freeze --all | grep -vE '^(pip|wheel|sentune)( |=)' | sed -E 's/^(torch==[0-9.]+).*/\1/'; } > requirements.lock.new
+	   build/lock/bin/python -m pip freeze --all | grep -vE '^(-e|#|(pip|wheel|sentune)( |=))' | sed -E 's/^(torch==[0-9.]+).*/\1/'; } > requirements.lock.new
 	@mv requirements.lock.new requirements.lock && rm -rf build/lock
 
 clean:  ## remove .venv and caches; studies stay
