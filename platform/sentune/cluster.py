@@ -54,6 +54,18 @@ def cluster_limits(path: str | Path) -> dict[str, NodeLimit]:
     return limits
 
 
+def largest_cluster(path: str | Path) -> list[NodeLimit]:
+    """Every node of the cluster grown to its limit, one entry a node, the head first.
+
+    ``max_workers`` bounds the sum over all kinds: the nodes with most GPUs come first.
+    """
+    total = _number(_load(Path(path)), "max_workers", "max_workers", default=None)
+    limits = cluster_limits(path).values()
+    workers = [limit for limit in limits if not limit.head for _ in range(limit.max_nodes)]
+    workers.sort(key=lambda node: (-node.gpus, -node.cpus))
+    return [*(limit for limit in limits if limit.head), *workers[:total]]
+
+
 def running_cluster_file() -> Path | None:
     """The configuration of the cluster that this machine is the head of.
 

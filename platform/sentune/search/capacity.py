@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import ray
 import torch
-import yaml
 
-from sentune.errors import InvalidValue
+from sentune.cluster import largest_cluster, running_cluster_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,50 +45,23 @@ class Capacity:
         return cls(nodes=nodes, reachable=nodes)
 
 
-def available(cluster_file: str | None = None) -> Capacity:
-    """The connected Ray cluster, or this machine where none is up.
-
-    Args:
-        cluster_file: ``cluster.yaml``, for a cluster that grows.
-    """
-    if ray.is_initialized():
-        nodes = tuple(_node(n["Resources"]) for n in ray.nodes() if n["Alive"])
-    else:
+def available() -> Capacity:
+    """The connected Ray cluster with what ``ray up`` allows it to grow to, or this machine."""
+    if not ray.is_initialized():
         gpus = torch.cuda.device_count()
-        nodes = (Node(cpus=os.cpu_count() or 1, gpus=gpus),)
-    reachable = nodes_of(cluster_file) if cluster_file is not None else nodes
-    return Capacity(nodes=nodes, reachable=reachable)
+        return Capacity.fixed(Node(cpus=os.cpu_count() or 1, gpus=gpus))
+    nodes = tuple(_node(n["Resources"]) for n in ray.nodes() if n["Alive"])
+    file = running_cluster_file()
+    return Capacity(nodes=nodes, reachable=grown(file)) if file else Capacity.fixed(*nodes)
 
 
-def nodes_of(cluster_file: str) -> tuple[Node, ...]:
+def grown(cluster_file: str | Path) -> tuple[Node, ...]:
     """Every machine that a cluster file allows.
 
     Raises:
         InvalidValue: it is no cluster file, or a node type does not say its resources.
     """
-    data = yaml.safe_load(Path(cluster_file).read_text(encoding="utf-8"))
-    types = data.get("available_node_types") if isinstance(data, dict) else None
-    if not types:
-        fix = "it needs available_node_types, see Ray's cluster YAML reference"
-        raise InvalidValue("cluster file", cluster_file, fix)
-    most = int(data.get("max_workers", 2))
-    head = data.get("head_node_type", next(iter(types)))
-    workers: list[Node] = []
-    for name, kind in types.items():
-        node = _declared(cluster_file, name, kind)
-        count = int(kind.get("max_workers", 0 if name == head else most))
-        workers += [node] * count
-    # the machines with most GPUs first: max_workers bounds the sum over all types
-    chosen = sorted(workers, key=lambda node: (-node.gpus, -node.cpus))[:most]
-    return (_declared(cluster_file, head, types[head]), *chosen)
-
-
-def _declared(cluster_file: str, name: str, kind: dict[str, Any]) -> Node:
-    resources = kind.get("resources") or {}
-    if "CPU" not in resources:
-        fix = f"say the resources of node type {name}: resources: {{CPU: 8, GPU: 1}}"
-        raise InvalidValue("cluster file", cluster_file, fix)
-    return _node(resources)
+    return tuple(Node(cpus=n.cpus, gpus=n.gpus) for n in largest_cluster(cluster_file))
 
 
 def _node(resources: dict[str, float]) -> Node:
