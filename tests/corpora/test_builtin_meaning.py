@@ -70,8 +70,10 @@ def test_reverse_labels_of_mixed_neutrals_hold(made: list[Derivation]) -> None:
     assert refuted >= 0.95 * len(mixed)
 
 
-def test_every_sentence_can_be_true_and_can_be_false(made: list[Derivation]) -> None:
-    for seed, group in enumerate(made[:100]):
+def test_every_premise_can_be_true_and_can_be_false(made: list[Derivation]) -> None:
+    contingent = 0
+    for seed, group in enumerate(made):
         counts = table(group.premise, group.entailment, seed)
-        assert counts[True, True] + counts[True, False] > 0, group.premise.text()
-        assert counts[False, False] + counts[False, True] > 0, group.premise.text()
+        true = counts[True, True] + counts[True, False]
+        contingent += 0 < true < SCENES
+    assert contingent >= 0.95 * len(made)
