@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from sentune.search.halving import Halving
 from sentune.search.ledger import Ledger
@@ -49,6 +52,31 @@ def toy(spec: TrialSpec, group: Group) -> Iterator[Progress]:
             final=examples == spec.max_examples,
             save=lambda folder: None,
         )
+
+
+def heavy(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """Takes 40 MB, and says in which process it is and what that process holds."""
+    held = np.ones(5_000_000)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    for examples in spec.milestones:
+        metrics = {OBJECTIVE: float(held[0]), "toy/pid": os.getpid(), "toy/pages": pages}
+        yield Progress(
+            examples=examples,
+            metrics=metrics,
+            final=examples == spec.max_examples,
+            save=lambda folder: None,
+        )
+
+
+def mortal(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """Its process dies: once for x = 1, each time for x = 2."""
+    died = Path(spec.directory).parent / f"died-{spec.trial}"
+    for progress in toy(spec, group):
+        yield progress
+        if progress.examples == 100 and (spec.settings["x"] == 2 or not died.exists()):
+            died.touch()
+            if spec.settings["x"] != 3:
+                os._exit(1)
 
 
 def make_spec(folder: Path, candidate: Candidate, space: SearchSpace = SPACE) -> TrialSpec:

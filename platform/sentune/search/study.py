@@ -102,7 +102,7 @@ class _Study:
         self.plan = make_plan(
             replace(config, sampler=config.sampler.partition(":")[0]),
             space,
-            available(config.cluster_file),
+            available(),
         )
         self.launch = Launch(
             program=program,
