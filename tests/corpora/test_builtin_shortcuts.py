@@ -57,7 +57,7 @@ def test_words_alone_do_not_tell_direction(
     words = CountVectorizer(token_pattern=r"\S+")
     words.fit([s.text() for g in train for s in (g.premise, g.entailment)])
 
-    def differences(groups: list[Derivation]):  # noqa: ANN202
+    def differences(groups: list[Derivation]):
         return words.transform([g.premise.text() for g in groups]) - words.transform(
             [g.entailment.text() for g in groups]
         )

@@ -83,7 +83,7 @@ def hand_out(
     """A handle that opens to a batch source: shared when the ids fit, else streamed.
 
     Args:
-        folder: what ``tokenise_batches`` or ``tokenise_folder`` gave.
+        folder: what ``tokenise_batches`` gave.
         share_up_to: bytes of token ids up to which the table is shared.
         prefetch: batches made ahead where it streams.
     """
@@ -134,7 +134,7 @@ class StreamedSource:
                 batch_size=1,
                 batch_format="pyarrow",
                 num_cpus=_TASK_CPUS,
-                compute=TaskPoolStrategy(size=_READERS),
+                compute=TaskPoolStrategy(size=min(_READERS, len(tasks))),
             )
         yield from shards.iter_batches(
             batch_size=batch_size,

@@ -1,0 +1,169 @@
+"""Parquet, Hugging Face datasets, prepared folders and fingerprints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentune.corpora import SCHEMAS, Kind, read
+from sentune.corpora.fingerprint import Fingerprint, fingerprint
+from sentune.corpora.prepare import manifest_of, prepare
+from sentune.errors import CorpusError, InvalidValue
+
+TEXT = st.text(alphabet="aé好 ", max_size=4)
+
+
+def pairs_table(rows: list[tuple[str, str, str, str | None]]) -> pa.Table:
+    schema = SCHEMAS[Kind.LABELLED_PAIRS]
+    return pa.table(dict(zip(schema.names, zip(*rows, strict=True), strict=True)), schema=schema)
+
+
+@given(
+    st.lists(st.tuples(TEXT, TEXT, TEXT, st.none() | TEXT), min_size=1, max_size=9),
+    st.integers(1, 9),
+)
+def test_a_fingerprint_does_not_depend_on_chunks(rows: list, size: int) -> None:
+    table, state = pairs_table(rows), Fingerprint(Kind.LABELLED_PAIRS)
+    for batch in table.to_batches(max_chunksize=size):
+        state.update(batch)
+    assert state.hexdigest() == fingerprint(Kind.LABELLED_PAIRS, table)
+
+
+def test_a_fingerprint_sees_every_difference() -> None:
+    tables = [
+        [("ab", "c", "neutral", None)],
+        [("a", "bc", "neutral", None)],
+        [("ab", "c", "neutral", "")],
+        [("ab", "c", "neutral", None), ("", "", "", None)],
+    ]
+    made = {fingerprint(Kind.LABELLED_PAIRS, pairs_table(rows)) for rows in tables}
+    assert len(made) == len(tables)
+
+
+def test_a_prepared_folder_reads_back_with_the_same_fingerprint(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    manifest = prepare("builtin:nli?size=100", out, kind=Kind.TRIPLETS, shard_rows=30)
+    assert manifest["shards"] == [30, 30, 30, 10]
+    assert manifest == manifest_of(out)
+    original = read("builtin:nli?size=100", Kind.TRIPLETS)
+    again = read(f"parquet:{out}", Kind.TRIPLETS)
+    assert again.table == original.table
+    assert again.fingerprint == original.fingerprint == manifest["fingerprint"]
+    assert read(f"parquet:{out}/part-00001.parquet", Kind.TRIPLETS).table.num_rows == 30
+    with pytest.raises(InvalidValue, match="read as triplets, sentences"):
+        read(f"parquet:{out}", Kind.SCORED_PAIRS)
+
+
+def test_preparing_again_changes_nothing_and_other_content_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare("builtin:nli?size=20", str(out), kind=Kind.TRIPLETS)
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    prepare("builtin:nli?size=20", str(out), kind=Kind.TRIPLETS)
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
+    with pytest.raises(CorpusError, match=r"another corpus .*size=20.*20 rows"):
+        prepare("builtin:nli?size=21", str(out), kind=Kind.TRIPLETS)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("mine")
+    with pytest.raises(CorpusError, match="something else"):
+        prepare("builtin:nli?size=20", str(tmp_path / "other"), kind=Kind.TRIPLETS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out"]  # no drafts left
+
+
+def test_quarantine_is_written_beside_the_shards(tmp_path: Path) -> None:
+    source, out = tmp_path / "s.txt", tmp_path / "out"
+    source.write_bytes(b"good\n\xff\nfine\n")
+    manifest = prepare(f"text:{source}", str(out), kind=Kind.SENTENCES)
+    assert manifest["counts"] == {"read": 3, "bad": 1, "rows": 2}
+    assert manifest["quarantine"] == {"rows": 1, "reasons": {"no UTF-8 at byte 0": 1}}
+    (row,) = map(json.loads, (out / "quarantine.jsonl").read_text().splitlines())
+    assert row == {"path": str(source), "line": 2, "reason": "no UTF-8 at byte 0"}
+
+
+def test_a_folder_may_be_a_uri(tmp_path: Path) -> None:
+    prepare("builtin:nli?size=10", f"file://{tmp_path}/out", kind=Kind.TRIPLETS)
+    assert read(f"parquet:file://{tmp_path}/out", Kind.TRIPLETS).table.num_rows == 10
+    prepare("builtin:nli?size=10", "memory://corpora/out", kind=Kind.TRIPLETS)
+    assert read("parquet:memory://corpora/out", Kind.TRIPLETS).table.num_rows == 10
+
+
+def test_bad_rows_of_foreign_parquet_are_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    columns = {
+        "premise": ["a", None, "c", "d"],
+        "hypothesis": ["b", "b", "", "e"],
+        "label": ["neutral", "neutral", "neutral", "other"],
+        "more": [1, 2, 3, 4],
+    }
+    pq.write_table(pa.table(columns), path)
+    corpus = read(f"parquet:{path}", Kind.LABELLED_PAIRS)
+    assert corpus.table.to_pylist() == [
+        {"premise": "a", "hypothesis": "b", "label": "neutral", "reverse_label": None}
+    ]
+    assert [(b.line, b.reason) for b in corpus.quarantine] == [
+        (2, "premise is missing"), (3, "hypothesis is empty"), (4, "unknown label 'other'"),
+    ]  # fmt: skip
+
+
+def test_no_parquet_at_all_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no Parquet file"):
+        read(f"parquet:{tmp_path}", Kind.SENTENCES)
+    (tmp_path / "x.parquet").write_text("no such thing")
+    with pytest.raises(CorpusError, match="no Parquet file"):
+        read(f"parquet:{tmp_path}", Kind.SENTENCES)
+
+
+def test_a_dataset_folder_with_names_of_its_own(tmp_path: Path) -> None:
+    rows = [
+        {"a": "A dog runs.", "b": "An animal runs.", "gold": "Entailment"},
+        {"a": "A dog runs.", "b": "Nothing runs.", "gold": "contradiction"},
+        {"a": "A dog runs.", "b": "A dog barks.", "gold": "-"},
+    ]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = f"hf:{tmp_path}?columns=premise:a,hypothesis:b,label:gold"
+    corpus = read(spec, Kind.LABELLED_PAIRS)
+    assert corpus.table.column("label").to_pylist() == ["entailment", "contradiction"]
+    assert corpus.counts == {"read": 3, "unlabelled": 1, "rows": 2}
+    assert read(spec, Kind.TRIPLETS).table.num_rows == 1
+    with pytest.raises(InvalidValue, match="the dataset has a, b, gold"):
+        read(f"hf:{tmp_path}?columns=text:sentence", Kind.SENTENCES)
+    with pytest.raises(InvalidValue, match="our columns are anchor"):
+        read(f"hf:{tmp_path}?columns=premises:a", Kind.SENTENCES)
+    with pytest.raises(InvalidValue, match="map its columns"):
+        read(f"hf:{tmp_path}", Kind.SENTENCES)
+
+
+def test_integer_labels_take_their_names_from_the_dataset(tmp_path: Path) -> None:
+    label = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])
+    features = datasets.Features(
+        {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string"),
+         "label": label}
+    )  # fmt: skip
+    rows = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [2, 0, -1]}
+    folder = tmp_path / "data"
+    folder.mkdir()
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(folder / "train.parquet")
+    corpus = read(f"hf:{folder}", Kind.LABELLED_PAIRS)
+    assert corpus.table.column("label").to_pylist() == ["contradiction", "entailment"]
+    assert corpus.counts["unlabelled"] == 1
+
+
+def test_integer_labels_without_names_need_the_option(tmp_path: Path) -> None:
+    rows = [{"premise": "a", "hypothesis": "b", "label": n} for n in (0, 1, 2)]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(CorpusError, match="give labels=0:entailment"):
+        read(f"hf:{tmp_path}", Kind.LABELLED_PAIRS, bad_rows=0)
+    spec = f"hf:{tmp_path}?labels=0:entailment,1:neutral,2:contradiction"
+    labels = read(spec, Kind.LABELLED_PAIRS).table.column("label").to_pylist()
+    assert labels == ["entailment", "neutral", "contradiction"]
+
+
+def test_a_dataset_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="datasets cannot load it"):
+        read(f"hf:{tmp_path}/none", Kind.SENTENCES)

@@ -1,0 +1,98 @@
+"""Shared and streamed corpora through Ray give the same batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ray
+
+from sentune.corpora import stream
+from sentune.corpora.batches import Batch, BatchSource, SharedSource
+from sentune.corpora.tokens import TokenFolder, shard_name
+
+SHARDS = (40, 25, 40, 7)
+COLUMNS = ("anchor", "positive")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> TokenFolder:
+    return write_folder(tmp_path_factory.mktemp("tokens"), SHARDS)
+
+
+def write_folder(path: Path, shards: tuple[int, ...]) -> TokenFolder:
+    rng, nbytes = np.random.default_rng(0), 0
+    for number, rows in enumerate(shards):
+        ids = {
+            name: pa.array([rng.integers(9, size=rng.integers(2, 7)) for _ in range(rows)],
+                           pa.list_(pa.int32()))
+            for name in COLUMNS
+        }  # fmt: skip
+        table = pa.table(ids)
+        nbytes += table.nbytes
+        pq.write_table(table, path / shard_name(number))
+    return TokenFolder(path, COLUMNS, shards, "random", nbytes)
+
+
+def plain(batches: Iterator[Batch], count: int) -> list:
+    return [
+        (b.epoch, b.first, {k: [ids.tolist() for ids in v] for k, v in b.columns.items()})
+        for b in islice(batches, count)
+    ]
+
+
+@pytest.mark.parametrize("start", [0, 3, 10, 11, 27])
+def test_shared_and_streamed_give_the_same_batches(folder: TokenFolder, start: int) -> None:
+    shared = stream.hand_out(folder).open()
+    streamed = stream.hand_out(folder, share_up_to=0).open()
+    assert isinstance(shared, SharedSource)
+    assert isinstance(streamed, stream.StreamedSource)
+    assert shared.num_rows == streamed.num_rows == sum(SHARDS)
+    assert shared.column_names == streamed.column_names == COLUMNS
+    args = (10, 5, start * 10)
+    assert plain(streamed.batches(*args), 14) == plain(shared.batches(*args), 14)
+
+
+def test_a_batch_may_span_shards(folder: TokenFolder) -> None:
+    sources: list[BatchSource] = [SharedSource(folder.load()), stream.StreamedSource(folder)]
+    one, other = (plain(source.batches(100, 1), 3) for source in sources)
+    assert one == other
+
+
+@ray.remote(num_cpus=1.5)
+def _read(handle: stream.Streamed) -> int:
+    return len(list(islice(handle.open().batches(10, 0), 15)))
+
+
+def test_a_trial_that_holds_nearly_all_cpus_still_gets_its_batches(folder: TokenFolder) -> None:
+    assert ray.get(_read.remote(stream.Streamed(folder)), timeout=120) == 15
+
+
+def test_a_resume_reads_no_shard_that_was_done(folder: TokenFolder) -> None:
+    source = stream.StreamedSource(folder)
+    everything, later = source._tasks(0, 0, 0), source._tasks(0, 0, 100)
+    assert len(everything) == len(SHARDS)
+    assert [task["path"] for task in later] == [t["path"] for t in everything[-len(later) :]]
+    assert len(later) < len(everything)
+    assert sum(SHARDS) - 100 == sum(
+        SHARDS[task["shard"]] - task["skip"] for task in later
+    )  # what is left of the epoch
+
+
+def test_shared_values_are_views_of_the_object_store() -> None:
+    handle = stream.share({"x": np.arange(1 << 17)})
+    first, second = handle.open()["x"], handle.open()["x"]
+    assert np.shares_memory(first, second)
+    assert not first.flags.writeable
