@@ -33,6 +33,16 @@ SPACE = SearchSpace(
         "schedule": "rising",
         "warmup": 0.0,
     },
+    # From scratch: a small encoder needs a larger learning rate, and direction more weight.
+    starts={
+        "builtin:tiny": {
+            "batch_size": 32,
+            "learning_rate": 1e-3,
+            "dimension": 64,
+            "reverse_weight": 4.0,
+            "schedule": "linear",
+        }
+    },
     # The text of appendix A and Table 3 name different batch sizes.
     grids={
         "text": {"batch_size": (64, 128, 256, 512), "learning_rate": (1e-5, 3e-5, 5e-5)},

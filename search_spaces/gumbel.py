@@ -36,4 +36,6 @@ SPACE = SearchSpace(
         "pooling": "cls",
         "warmup": 0.0,
     },
+    # From scratch: a small encoder needs a larger learning rate.
+    starts={"builtin:tiny": {"batch_size": 64, "learning_rate": 5e-4}},
 )

@@ -26,6 +26,8 @@ SPACE = SearchSpace(
         "pooling": "cls",
         "warmup": 0.0,
     },
+    # From scratch: a small encoder needs a larger learning rate.
+    starts={"builtin:tiny": {"batch_size": 64, "learning_rate": 5e-4}},
 )
 
 # Dropout pairs from plain sentences: batch 64, learning rate 3e-5 for bert-base.

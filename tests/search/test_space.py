@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -99,22 +100,38 @@ def test_other_settings_may_be_fixed_where_the_caller_knows_them():
 
 
 def test_the_published_point_comes_first_and_what_changed_is_said():
-    assert SPACE.first_point() == (SPACE.published, "")
-    point, note = SPACE.narrow({"batch_size": "16,32", "learning_rate": "1e-4..1e-3"}).first_point()
-    assert point == {"batch_size": 32, "learning_rate": 1e-4, "layers": 3, "pooling": "cls"}
-    assert "batch_size 64 -> 32" in note
-    assert "learning_rate 5e-05 -> 0.0001" in note
-    point, note = SPACE.narrow({"batch_size": "16"}).first_point()
-    assert "batch_size" not in (point or {})
-    assert "batch_size 64 -> 16" in note
+    assert SPACE.first_points() == [SPACE.published]
+    assert SPACE.published_note() == ""
+    left = SPACE.narrow({"batch_size": "16,32", "learning_rate": "1e-4..1e-3"})
+    point = {"batch_size": 32, "learning_rate": 1e-4, "layers": 3, "pooling": "cls"}
+    assert left.first_points() == [point]
+    assert "batch_size 64 -> 32" in left.published_note()
+    assert "learning_rate 5e-05 -> 0.0001" in left.published_note()
+    fixed = SPACE.narrow({"batch_size": "16"})
+    assert "batch_size" not in fixed.first_points()[0]
+    assert "batch_size 64 -> 16" in fixed.published_note()
 
 
 def test_where_nothing_is_near_the_published_point_is_not_tried():
     other = SearchSpace(method="toy", objective="a/b", settings={"pooling": Choice("max", "mean")},
                         published={"pooling": "cls"})  # fmt: skip
-    point, note = other.first_point()
-    assert point is None
-    assert "pooling" in note
+    assert other.first_points() == []
+    assert "pooling" in other.published_note()
+
+
+def test_starts_come_after_the_published_point_and_only_for_their_encoder():
+    space = replace(
+        SPACE, starts={"builtin:tiny": {"learning_rate": 1e-3}, "big": {"batch_size": 16}}
+    )
+    suiting = space.for_encoder("builtin:tiny?layers=3")
+    assert suiting.first_points() == [SPACE.published, {**SPACE.published, "learning_rate": 1e-3}]
+    assert space.for_encoder("other").first_points() == [SPACE.published]
+    assert suiting.fingerprint() == SPACE.fingerprint()
+
+
+def test_a_start_that_a_narrowed_space_makes_equal_is_not_tried_twice():
+    space = replace(SPACE, starts={"": {"batch_size": 16}}).narrow({"batch_size": "32"})
+    assert len(space.first_points()) == 1
 
 
 def test_a_named_grid_is_a_space_of_choices():

@@ -93,7 +93,7 @@ def narrowed(space: SearchSpace, options: JobOptions) -> SearchSpace:
     """
     method = find(space.method)
     others = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
-    left = space.narrow(options.narrowing, others)
+    left = space.narrow(options.narrowing, others).for_encoder(options.encoder)
     split(left.fixed, method)
     if "max_length" in left.settings:
         fix = "fix one length: a corpus is tokenised once for all trials"

@@ -62,18 +62,14 @@ class SearchSource:
         self.ledger, self.space, self.planned, self.seed = ledger, space, trials, seed
         self.finished = self._exhausted = False
         if first:
-            self._enqueue_published()
+            self._enqueue_known()
         self._axes = {name: distribution(d) for name, d in space.settings.items()}
         self._orphans = [t for t in ledger.trials() if t.state == Stored.RUNNING]
 
-    def _enqueue_published(self) -> None:
-        point, note = self.space.first_point()
-        if self.ledger.study.get_trials(deepcopy=False):
-            return
-        if note:
-            logger.info("%s", note)
-        if point is not None:
-            self.ledger.study.enqueue_trial(dict(point))
+    def _enqueue_known(self) -> None:
+        if not self.ledger.study.get_trials(deepcopy=False):
+            for point in self.space.first_points():
+                self.ledger.study.enqueue_trial(dict(point))
 
     def next(self, live: int) -> Candidate | None:
         """The next trial that must be run; copies and settled orphans are passed over."""

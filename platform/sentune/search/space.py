@@ -23,6 +23,8 @@ from sentune.search.dimensions import (
     narrowed,
 )
 
+_KNOWN_POINTS = ("published", "starts", "grids")
+
 __all__ = ["Choice", "Dimension", "Integer", "SearchSpace", "Uniform", "Value"]
 
 
@@ -37,6 +39,8 @@ class SearchSpace:
         readouts: what is swept on the trained model instead, name -> grid; never drawn.
         mode: whether more (``max``) or less (``min``) of the objective is better.
         published: the paper's own best values, the first trial where the space still holds them.
+        starts: more points to try first, by the encoder that they suit (``builtin:tiny``); what
+            they leave out is as published.
         grids: the paper's own grids by name, setting -> values.
         fixed: settings with one value.
         narrowed_names: settings that a user has narrowed; a named grid keeps to them.
@@ -48,6 +52,7 @@ class SearchSpace:
     readouts: Mapping[str, Any] = field(default_factory=dict)
     mode: str = "max"
     published: Mapping[str, Value] = field(default_factory=dict)
+    starts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     grids: Mapping[str, Mapping[str, tuple[Value, ...]]] = field(default_factory=dict)
     fixed: Mapping[str, Value] = field(default_factory=dict)
     narrowed_names: frozenset[str] = frozenset()
@@ -90,20 +95,39 @@ class SearchSpace:
         names = self.narrowed_names | set(wanted)
         return replace(self, settings=settings, fixed=fixed, narrowed_names=names)
 
-    def first_point(self) -> tuple[dict[str, Value] | None, str]:
-        """The published values as a first trial, and what had to be changed about them.
+    def for_encoder(self, encoder: str) -> SearchSpace:
+        """With the starts that suit an encoder, and no others."""
+        suiting = {name: point for name, point in self.starts.items() if encoder.startswith(name)}
+        return replace(self, starts=suiting)
+
+    def first_points(self) -> list[dict[str, Value]]:
+        """The published values and the starts, as far as the space holds them, without doubles."""
+        if not self.settings:
+            return []
+        known = [self.published, *({**self.published, **start} for start in self.starts.values())]
+        points: list[dict[str, Value]] = []
+        for values in known:
+            point, _ = self._projected(values)
+            if point is not None and point not in points:
+                points.append(point)
+        return points
+
+    def published_note(self) -> str:
+        """What a narrowed space changes about the published point; empty if nothing."""
+        return self._projected(self.published)[1] if self.published and self.settings else ""
+
+    def _projected(self, values: Mapping[str, Value]) -> tuple[dict[str, Value] | None, str]:
+        """A known point inside this space, and what had to be changed about it.
 
         A number outside the narrowed space moves to the nearest one inside; where nothing is near
-        (another pooling, say), there is no first point.
+        (another pooling, say), there is no point.
         """
-        if not self.published or not self.settings:
-            return None, ""
         point: dict[str, Value] = {}
         changed: list[str] = []
         for name, dimension in self.settings.items():
-            if name not in self.published:
+            if name not in values:
                 return None, f"no published value of {name}: the published point is not tried"
-            value = self.published[name]
+            value = values[name]
             try:
                 point[name] = value if dimension.contains(value) else dimension.nearest(value)
             except ValueError as error:
@@ -111,9 +135,9 @@ class SearchSpace:
             if point[name] != value:
                 changed.append(f"{name} {value} -> {point[name]}")
         changed += [
-            f"{name} {self.published[name]} -> {value}"
+            f"{name} {values[name]} -> {value}"
             for name, value in self.fixed.items()
-            if name in self.published and self.published[name] != value
+            if name in values and values[name] != value
         ]
         return point, f"the published point, changed: {', '.join(changed)}" if changed else ""
 
@@ -177,6 +201,7 @@ class SearchSpace:
             "fixed": dict(self.fixed),
             "readouts": _plain(self.readouts),
             "published": dict(self.published),
+            "starts": _plain(self.starts),
             "grids": _plain(self.grids),
         }
 
@@ -193,7 +218,7 @@ class SearchSpace:
     def identity(self) -> dict[str, Any]:
         """What two studies must share to be one; points to try first do not belong to it."""
         shown = self.to_dict()
-        return {name: shown[name] for name in shown if name not in ("published", "grids")}
+        return {name: shown[name] for name in shown if name not in _KNOWN_POINTS}
 
     def fingerprint(self) -> str:
         """Hash of the identity."""
