@@ -35,7 +35,7 @@ from sentune.search.config import StudyConfig
 from sentune.search.plan import make_plan
 from sentune.search.shipping import WithEncoder, ship
 from sentune.search.space import SearchSpace
-from sentune.search.study import MakeSpec, StudyOutcome, run_study
+from sentune.search.study import MakeSpec, Study, StudyOutcome
 from sentune.summary import write_summary
 from sentune.tracking import MlflowListener, lineage
 from sentune.training.loop import train
@@ -61,11 +61,11 @@ def tune(options: JobOptions, space: SearchSpace) -> None:
     display = Display(console, varied=tuple(space.settings))
     summary = start_summary(config, space, corpora)
     with connected(), listening(config, options, display) as listeners:
-        plan = make_plan(config, space, available()).to_dict()
+        study = make_study(config, space, corpora, encoder, options, listeners)
         for listener in listeners:
-            listener.study_started(summary, plan)
+            listener.study_started(summary, study.plan.to_dict())
         with display.shown():
-            outcome = search(config, space, corpora, encoder, options, listeners)
+            outcome = study.run()
         finish(summary, outcome)
         if outcome.state == "complete":
             tables = product(outcome, config, space, options, encoder).publish(summary, corpora)
@@ -170,21 +170,21 @@ def listening(
             display.console.print("MLflow has not got everything yet; resuming the study sends it")
 
 
-def search(
+def make_study(
     config: StudyConfig,
     space: SearchSpace,
     corpora: Corpora,
     encoder: str,
     options: JobOptions,
     listeners: Sequence[StudyListener],
-) -> StudyOutcome:
-    """Trials and finalists, on whatever cluster this process has joined."""
+) -> Study:
+    """The study on the cluster that this process has joined; refuses what cannot run."""
     shipped = ship(encoder)
     world = {
         "corpora": {role: c["fingerprint"] for role, c in corpora.described().items()},
         "encoder": shipped.digest,
     }
-    return run_study(
+    return Study(
         config,
         space,
         spec_maker(config, space, corpora, encoder, options),

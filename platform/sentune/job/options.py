@@ -72,7 +72,7 @@ class JobOptions(BaseModel):
     concurrent: Concurrent = Field(
         None, description="trials at a time, or 'auto': as many as the cluster holds"
     )
-    max_examples: Count = Field(30_000, description="budget of a full trial, in examples")
+    max_examples: Count = Field(27_000, description="budget of a full trial, in examples")
     finalists: Annotated[int, Field(ge=0)] = Field(
         1, description="best trials that are trained again from fresh seeds"
     )

@@ -101,4 +101,4 @@ def default_first_rung(max_examples: int, eta: int) -> int:
 
     Earlier rungs rank sentence embeddings by their warm-up.
     """
-    return max(1, max_examples // eta**2)
+    return -(-max_examples // eta**2)  # rounded up: no rung comes just short of the end

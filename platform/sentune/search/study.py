@@ -27,7 +27,7 @@ from sentune.training.launchers.launch import Launch
 from sentune.training.launchers.report import Report
 from sentune.training.trial import Program, TrialSpec
 
-__all__ = ["MakeSpec", "StudyConfig", "StudyOutcome", "run_study"]
+__all__ = ["MakeSpec", "Study", "StudyConfig", "StudyOutcome", "run_study"]
 
 MakeSpec = Callable[[dict[str, Any], str, int, tuple[int, ...]], TrialSpec]
 """(settings, name of the run, seed, milestones) -> the training run. Where it leaves ``directory``
@@ -68,6 +68,14 @@ def run_study(
     Ray must be up. Trials and finalists are told to the listeners, also those that an earlier
     start has finished; the study's own start and end are the caller's to tell.
 
+    See ``Study`` for the arguments and what it raises.
+    """
+    return Study(config, space, make_spec, program, listeners, world).run()
+
+
+class Study:
+    """A study that can run: planned, and its storage opened.
+
     Args:
         config: what is asked for.
         space: what is searched, already narrowed.
@@ -76,18 +84,13 @@ def run_study(
         listeners: told of every trial and finalist.
         world: fingerprints of corpora, encoder, method and code, JSON types.
 
+    Attributes:
+        plan: what it will ask for.
+
     Raises:
         StudyConflict: a study of this name exists and belongs to another world.
         PlanError: the cluster cannot run it.
     """
-    study = _Study(
-        config, searched(config, space), make_spec, program, Audience(listeners), world or {}
-    )
-    return study.run()
-
-
-class _Study:
-    """The parts of a running study."""
 
     def __init__(
         self,
@@ -95,15 +98,12 @@ class _Study:
         space: SearchSpace,
         make_spec: MakeSpec,
         program: Program,
-        audience: Audience,
-        world: Mapping[str, Any],
+        listeners: Sequence[StudyListener] = (),
+        world: Mapping[str, Any] | None = None,
     ) -> None:
-        self.config, self.space, self.make_spec, self.audience = config, space, make_spec, audience
-        self.plan = make_plan(
-            replace(config, sampler=config.sampler.partition(":")[0]),
-            space,
-            available(),
-        )
+        self.plan = make_plan(config, space, available())
+        self.config, self.space, self.make_spec = config, searched(config, space), make_spec
+        self.audience = Audience(listeners)
         self.launch = Launch(
             program=program,
             launcher=config.launched_by,
@@ -115,7 +115,7 @@ class _Study:
             storage=config.folder,
         )
         self.storage = open_storage(storage_url(config.folder, config.optuna_url))
-        self.world = world_of(config, space, world)
+        self.world = world_of(config, self.space, world or {})
         self.halving = config.halving(space.mode)
         self.ledger = self._ledger()
 
@@ -138,6 +138,7 @@ class _Study:
         )
 
     def run(self) -> StudyOutcome:
+        """Runs what is left of the search and of the finals."""
         if not self._search():
             return StudyOutcome(state="interrupted", trials=self.ledger.records())
         finals = Finals(

@@ -30,6 +30,7 @@ LEVELS = {
     "ray.tune": logging.WARNING,
     "ray.tune.tune": logging.CRITICAL,
     "ray.tune.analysis.experiment_analysis": logging.CRITICAL,
+    "ray.tune.execution.experiment_state": logging.CRITICAL,
 }
 
 
