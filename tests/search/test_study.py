@@ -16,6 +16,7 @@ import ray
 import toys
 from toys import HALVING, OBJECTIVE, SPACE, open_ledger, play
 
+from sentune.code import runtime_env
 from sentune.records import StudyListener, TrialState
 from sentune.search.space import Choice, SearchSpace
 from sentune.search.study import StudyConfig, StudyOutcome, run_study
@@ -26,7 +27,13 @@ ray.cloudpickle.register_pickle_by_value(toys)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env=runtime_env(),
+    )
     yield
     ray.shutdown()
 
@@ -174,6 +181,7 @@ from pathlib import Path
 
 sys.path[:0] = {path!r}
 import ray, toys
+from sentune.code import runtime_env
 from test_study import Notes, study
 
 class Killer(Notes):
@@ -187,7 +195,8 @@ class Killer(Notes):
         return note
 
 ray.cloudpickle.register_pickle_by_value(toys)
-ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+         runtime_env=runtime_env())
 outcome = study(Path(sys.argv[1]), listeners=(Killer(),), finalists=1, seeds=2)
 print(outcome.state)
 """

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sentune.code import code_fingerprint
 from sentune.search.halving import Halving
 from sentune.search.ledger import Ledger
 from sentune.search.sampling import make_sampler
@@ -184,7 +185,7 @@ def play(
     place = 0
     while (config := conductor.give(str(place))) != "FINISHED":
         assert isinstance(config, dict)
-        for report in guarded(toy, config["spec"].value, Group.single("cpu")):
+        for report in guarded(toy, config["spec"].value, Group.single("cpu"), code_fingerprint()):
             if not conductor.hear(str(place), report.to_result()):
                 break
         conductor.end(str(place), "")

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
+import ray
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from sentune.search.ledger import Ledger
 from sentune.search.source import Candidate, Source
-from sentune.training.launchers.report import Report
+from sentune.training.launchers.report import Report, reason
 from sentune.training.launchers.sealed import Sealed
 from sentune.training.trial import TrialSpec
 
@@ -188,14 +190,16 @@ class StudyScheduler(_LeftOut, FIFOScheduler):
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
         """Keeps why a process died; the searcher is told next, without a reason."""
-        error = trial.get_pickled_error() or trial.get_error()
+        file = trial.pickled_error_file
+        error = ray.cloudpickle.loads(Path(file).read_bytes()) if file else None
         self.crashes[trial.trial_id] = crash_reason(error)
 
 
 def crash_reason(error: BaseException | None) -> str:
     """Why a trial's process ended, in one line."""
-    if error is None:
-        return "its process died"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = lines[-1] if lines else type(error).__name__
-    return f"its process died: {told}"
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        return "out of memory on the host: Ray ended its process before the machine stood still"
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return reason(error.cause)
+    told = [line.strip() for line in str(error or "").splitlines() if line.strip()]
+    return f"its process died: {told[-1][:300]}" if told else "its process died"

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import closing
 
+from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
@@ -35,9 +36,17 @@ def follow(program: Program, spec: TrialSpec, group: Group) -> Iterator[Report]:
             yield said(progress, _seconds(progress, started))
 
 
-def guarded(program: Program, spec: TrialSpec, group: Group) -> Iterator[Report]:
-    """``follow``, where an error is the last report and not an exception."""
+def guarded(program: Program, spec: TrialSpec, group: Group, code: str) -> Iterator[Report]:
+    """``follow`` on the driver's code, where an error is the last report and not an exception.
+
+    Args:
+        program: what trains.
+        spec: the training run.
+        group: of which this process is a worker.
+        code: fingerprint of the driver's code; with another one the trial fails.
+    """
     try:
+        require_code(code)
         yield from follow(program, spec, group)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the trial's end and is told
         yield failed(error, traceback.format_exc())

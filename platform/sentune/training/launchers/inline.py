@@ -15,7 +15,6 @@ import torch
 from ray import tune
 from ray.tune import PlacementGroupFactory
 
-from sentune.code import require_code
 from sentune.training.group import Group
 from sentune.training.launchers.follow import guarded
 from sentune.training.launchers.sealed import Sealed
@@ -42,11 +41,10 @@ def inline_trainable(
 
     def trial(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
-        require_code(code)
         torch.set_num_threads(max(1, int(cpus)))
         sealed: Sealed[TrialSpec] = config["spec"]
         try:
-            for report in guarded(program, sealed.value, Group.single()):
+            for report in guarded(program, sealed.value, Group.single(), code):
                 tune.report(report.to_result())
         finally:
             _release()

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from sentune.code import CodeMismatch
 from sentune.errors import SentuneError
 from sentune.training.trial import Progress
 
@@ -66,7 +67,8 @@ def failed(error: BaseException, traceback: str = "") -> Report:
     """The report of an error that ended the trial."""
     return Report(
         failure=reason(error),
-        repeats=not isinstance(error, OSError),  # a network or a disk may be back next time
+        # a network, a disk or the right code may be there next time
+        repeats=not isinstance(error, OSError | CodeMismatch),
         poisoned=isinstance(error, torch.AcceleratorError | torch.OutOfMemoryError),
         traceback=traceback,
     )

@@ -1,0 +1,203 @@
+"""Both launchers on one toy: the same metrics, the same ends, and CPUs that come back."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+import torch
+
+from sentune.code import code_fingerprint, runtime_env
+from sentune.errors import TrialFailed
+from sentune.records import TrialState
+from sentune.search.space import Choice, SearchSpace
+from sentune.search.study import StudyConfig, StudyOutcome, run_study
+from sentune.training.checkpoints import CheckpointStore
+from sentune.training.group import Group
+from sentune.training.launchers.follow import follow, guarded
+from sentune.training.launchers.report import Report, failed
+from sentune.training.trial import Program, Progress, TrialSpec
+
+OBJECTIVE = "toy/score"
+MILESTONES = (100, 300)
+
+
+def make_program() -> Program:
+    """A program that is pickled by value, as its module is not on the workers' path.
+
+    x = 3 goes on to the end, and in a group its second worker dies once on the way; x = 7 is worse;
+    x = 8 raises in the second worker, or in the only one.
+    """
+
+    def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+        last = CheckpointStore(spec.directory).last_progress() if group.is_first else None
+        last = group.broadcast_object(last)
+        if last is not None:
+            yield last.again(lambda folder: None)
+        x = float(spec.settings["x"])
+        died = Path(spec.directory).parent / f"died-{spec.trial}"
+        for examples in spec.milestones:
+            if last is not None and examples <= last.examples:
+                continue
+            if x == 8 and group.rank == group.world_size - 1:
+                raise ValueError("eight is too much")
+            shares = torch.tensor([x / group.world_size], dtype=torch.float64)
+            mean = float(group.all_reduce_sum(shares))
+            yield Progress(
+                examples=examples,
+                metrics={OBJECTIVE: examples / 1000 - mean, "toy/workers": group.world_size},
+                final=examples == spec.max_examples,
+                save=lambda folder: None,
+            )
+            if x == 3 and group.rank == 1 and not died.exists():
+                died.touch()
+                os._exit(1)
+
+    return program
+
+
+def study(folder: Path, **changes: Any) -> StudyOutcome:
+    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(3, 7, 8)})
+    config = StudyConfig(
+        name="toy", storage=str(folder), max_examples=300, first_rung=100, sampler="grid",
+        trials=3, finalists=0, concurrent=1, **changes,
+    )  # fmt: skip
+
+    def make_spec(
+        settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
+    ) -> TrialSpec:
+        return spec_of(settings, name, seed, milestones)
+
+    return run_study(config, space, make_spec, make_program(), (), {})
+
+
+def spec_of(
+    settings: dict[str, Any],
+    name: str = "0000",
+    seed: int = 0,
+    milestones: tuple[int, ...] = MILESTONES,
+    directory: str = "",
+) -> TrialSpec:
+    return TrialSpec(
+        study="toy",
+        trial=name,
+        method="toy",
+        settings=settings,
+        encoder="",
+        corpus=None,  # type: ignore[arg-type]
+        dev=None,  # type: ignore[arg-type]
+        max_examples=milestones[-1],
+        milestones=milestones,
+        objective=OBJECTIVE,
+        seed=seed,
+        directory=directory,
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env=runtime_env(),
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_group_of_two_gives_what_one_process_gives_and_leaves_its_cpus(tmp_path: Path):
+    """Each trial takes both CPUs: one that was stopped and kept them would block the next."""
+    inline = study(tmp_path / "inline", launcher="inline")
+    train = study(tmp_path / "train", launcher="train", workers=2)
+
+    states = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAILED]
+    for outcome, workers in ((inline, 1), (train, 2)):
+        ends = [(record.state, record.reason) for record in outcome.trials]
+        assert [state for state, _ in ends] == states, ends
+        complete, stopped, broken = outcome.trials
+        assert list(complete.curve) == [100, 300]
+        assert list(stopped.curve) == [100]
+        assert broken.reason == "ValueError: eight is too much"
+        assert complete.metrics["toy/workers"] == workers
+    for one, other in zip(inline.trials, train.trials, strict=True):
+        assert one.metrics.get(OBJECTIVE) == other.metrics.get(OBJECTIVE)
+        assert one.reason == other.reason
+    assert (tmp_path / "train" / "toy" / "trials" / "died-0000").exists(), "a worker did die"
+    assert ray.available_resources().get("CPU") == 2
+
+
+def says(values: list[float | None]) -> Program:
+    """Says these scores, one a milestone."""
+
+    def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+        for place, value in enumerate(values, start=1):
+            metrics = {} if value is None else {OBJECTIVE: value}
+            yield Progress(
+                examples=100 * place, metrics={**metrics, "toy/other": 1.0}, save=lambda f: None
+            )
+
+    return program
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_no_number_ends_a_trial_before_its_checkpoint(tmp_path: Path, value):
+    spec = spec_of({}, directory=str(tmp_path))
+    reports = follow(says([0.5, value]), spec, Group.single("cpu"))
+    assert next(reports).metrics[OBJECTIVE] == 0.5
+    with pytest.raises(TrialFailed, match=f"{OBJECTIVE} is {value} at 200 examples"):
+        next(reports)
+    last = CheckpointStore(str(tmp_path)).last_progress()
+    assert last is not None
+    assert last.examples == 100
+
+
+def test_a_score_that_is_missing_is_named_with_what_is_there():
+    (report,) = guarded(says([None]), spec_of({}), Group.single("cpu"), code_fingerprint())
+    assert report.failure == f"{OBJECTIVE} was not measured at 100 examples; toy/other was"
+    assert report.repeats
+
+
+def test_another_code_than_the_drivers_ends_a_trial_and_is_no_verdict_on_its_settings():
+    (report,) = guarded(says([0.5]), spec_of({}), Group.single("cpu"), "other")
+    assert "the driver runs code other" in report.failure
+    assert not report.repeats
+
+
+def test_a_report_survives_the_way_to_the_driver():
+    report = Report(
+        examples=3,
+        metrics={"a/b": 0.1, "a/c": math.nan},
+        readouts={"a/beta": 0.5, "a/name": None},
+        seconds=1.5,
+        traceback="line\nline",
+    )
+    returned = Report.from_result(report.to_result())
+    assert repr(returned) == repr(report)
+    assert Report.from_result({"done": True}) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "repeats", "poisoned"),
+    [
+        (TrialFailed("the loss is nan"), "the loss is nan", True, False),
+        (KeyError("x"), "KeyError: 'x'", True, False),
+        (RuntimeError("first\nsecond"), "RuntimeError: first", True, False),
+        (RuntimeError(), "RuntimeError: no message", True, False),
+        (ConnectionError("gone"), "ConnectionError: gone", False, False),
+        (torch.OutOfMemoryError("CUDA out of memory"), "out of memory on the device", True, True),
+        (MemoryError(), "out of memory on the host", True, False),
+    ],
+)
+def test_an_error_becomes_one_line_that_a_user_understands(error, failure, repeats, poisoned):
+    said = failed(error)
+    assert said.failure.startswith(failure)
+    assert "\n" not in said.failure
+    assert (said.repeats, said.poisoned) == (repeats, poisoned)
