@@ -21,6 +21,7 @@ def describe(summary: StudySummary, address: str) -> str:
     if summary.winner is None:
         return "\n".join([*lines, "No trial has won yet."])
     winner = summary.finalists[summary.winner]
+    values = {**winner.settings, **{f"{n} (read out)": v for n, v in winner.readouts.items()}}
     lines += [
         f"Winner: trial {winner.trial}, trained again from {len(winner.seeds)} seeds.",
         "",
@@ -30,11 +31,7 @@ def describe(summary: StudySummary, address: str) -> str:
         "",
         "| setting | value |",
         "|---|---|",
-        *(f"| {name} | {_short(value)} |" for name, value in sorted(winner.settings.items())),
-        *(
-            f"| {name} (read out) | {_short(value)} |"
-            for name, value in sorted(winner.readouts.items())
-        ),
+        *(f"| {name} | {_short(value)} |" for name, value in sorted(values.items())),
     ]
     if summary.model is not None:
         lines += ["", f'Load it with `Embedder.load("{address}")`.']

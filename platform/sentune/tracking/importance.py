@@ -51,7 +51,7 @@ def importance(summary: StudySummary) -> Importance | None:
     trials = [trial for trial in summary.trials if trial.id in scores]
     table = np.array([[_column(axis, trial) for axis in axes] for trial in trials])
     target = np.array([scores[trial.id] for trial in trials])
-    forest = RandomForestRegressor(300, oob_score=True, random_state=0).fit(table, target)
+    forest = RandomForestRegressor(200, oob_score=True, random_state=0).fit(table, target)
     found = permutation_importance(forest, table, target, n_repeats=20, random_state=0)
     means = np.maximum(found.importances_mean, 0.0)
     total = means.sum() or 1.0

@@ -57,6 +57,7 @@ class MlflowListener:
         model_name: name of the registered model; default is the study's.
         identity: tells studies of the same name on one server apart; default is made once and
             kept in ``spool``. Give it where the spool's disk may be lost between starts.
+        first_wait: seconds until a failed sending is tried again; doubles from try to try.
 
     Raises:
         StudyConflict: another process runs this study.
@@ -72,6 +73,7 @@ class MlflowListener:
         experiment: str = EXPERIMENT,
         model_name: str | None = None,
         identity: str | None = None,
+        first_wait: float = 0.5,
     ) -> None:
         calm()
         hasty()
@@ -84,7 +86,7 @@ class MlflowListener:
             study=study,
             identity=identity or _identity(spool),
         )
-        self._spool = Spool(spool, sender, destination=tracking_uri)
+        self._spool = Spool(spool, sender, destination=tracking_uri, first_wait=first_wait)
         self._settings: dict[int, Mapping[str, Any]] = {}
         self._started: set[RunKey] = set()
         self._said: set[tuple[RunKey, int]] = set()

@@ -34,7 +34,7 @@ class Spool:
         deliver: sends entries; any exception means "again later", ``Refused`` means "never".
         destination: what a message calls the server; credentials are taken out.
         first_wait, longest_wait: seconds between tries, doubling from one to the other.
-        most: entries given to ``deliver`` at a time.
+        most: entries given to ``deliver`` at a time; fewer after an error.
 
     Raises:
         StudyConflict: another process has a spool in this folder.
@@ -58,7 +58,7 @@ class Spool:
         self._unwritten: deque[Entry] = deque()
         self._changed = threading.Condition()
         self._hurry = self._closing = self._busy = False
-        self._alone = 0
+        self._size = most
         self._trouble = ""
         self._reported: set[str] = set()
         self._thread = threading.Thread(target=self._work, name="sentune-tracking", daemon=True)
@@ -154,18 +154,22 @@ class Spool:
 
     def _send_some(self) -> None:
         self._journal.sync()
-        entries, mark = self._journal.unsent(1 if self._alone else self._most)
+        entries, mark = self._journal.unsent(self._size)
         if not entries and self._unwritten:
             raise OSError(f"{self.folder} takes no more entries")
         try:
             self._deliver(entries)
         except Refused as error:
-            if len(entries) > 1:  # one of these: send them one by one to find out which
-                self._alone = len(entries)
+            self._size = max(1, len(entries) // 4)
+            if len(entries) > 1:  # one of these: fewer at a time find out which
                 return
             self._refuse(entries[0], without_credentials(str(error)))
+        except Exception:
+            self._size = max(1, len(entries) // 4)  # so that a bad line gets something through
+            raise
+        else:
+            self._size = min(2 * self._size, self._most)
         self._journal.mark(mark)
-        self._alone = max(0, self._alone - 1)
 
     def _refuse(self, entry: Entry, reason: str) -> None:
         self._journal.set_aside(entry, reason)

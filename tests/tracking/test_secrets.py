@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from sentune.tracking.secrets import without_credentials
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("http://ann:pw@host:5000/x", "http://host:5000/x"),
+        ("postgresql+psycopg2://ann:p@ss:w@db/optuna", "postgresql+psycopg2://db/optuna"),
+        ("failed at http://u:p@h, then http://v:q@i/", "failed at http://h, then http://i/"),
+        ("https://x/y?sig=abc%2F&a=1", "https://x/y?sig=***&a=1"),
+        ("s3://bucket/x?X-Amz-Signature=ff&b=2", "s3://bucket/x?X-Amz-Signature=***&b=2"),
+        ("AWS_SECRET_ACCESS_KEY=abc job.py", "AWS_SECRET_ACCESS_KEY=*** job.py"),
+        ("tune.py --api-key abc --trials 3", "tune.py --api-key *** --trials 3"),
+        ("tune.py --token=abc", "tune.py --token=***"),
+    ],
+)
+def test_credentials_go(text: str, clean: str) -> None:
+    assert without_credentials(text) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_tokens=512 tokenizer=bert --set temperature=0.05",
+        "snli:/data/a@b.jsonl",
+        "hf:org/name@main?split=train",
+        "models:/gumbel@champion",
+        "sqlite:////home/ann/studies/mlflow.db",
+    ],
+)
+def test_everything_else_stays(text: str) -> None:
+    assert without_credentials(text) == text
+
+
+def test_lists_and_dicts_are_walked() -> None:
+    nested = {"a": ["http://u:p@h/", {"b": "?token=x"}], "n": 1, "none": None}
+    assert without_credentials(nested) == {
+        "a": ["http://h/", {"b": "?token=***"}],
+        "n": 1,
+        "none": None,
+    }
