@@ -232,7 +232,8 @@ def _table(folder: Path) -> list[Any]:
     found = []
     for name in ("toy", "toy/finalists"):
         for t in optuna.load_study(study_name=name, storage=url).trials:
-            notes = {k: v for k, v in t.user_attrs.items() if not k.startswith("milestone:")}
+            told = t.user_attrs.items()
+            notes = {k: v for k, v in told if not k.startswith(("milestone:", "traceback"))}
             found.append((name, t.number, t.state, t.params, t.value, t.intermediate_values, notes))
     return found
 
