@@ -104,7 +104,10 @@ def _observed(name: str, values: list[Any]) -> Axis:
 
 
 def _choices(name: str, values: list[Any]) -> Axis:
-    distinct = list(dict.fromkeys(values))
+    distinct: list[Any] = []
+    for value in values:  # a list as a value cannot be hashed
+        if value not in distinct:
+            distinct.append(value)
     ordered = sorted(distinct) if _numbers(distinct) is not None else distinct
     return Axis(name, choices=tuple(ordered))
 

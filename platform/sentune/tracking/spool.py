@@ -145,7 +145,7 @@ class Spool:
             self._send_some()
             sent = True
         except Exception as error:  # noqa: BLE001  # a tracker may fail in any way, a study not
-            self._trouble = without_credentials(f"{type(error).__name__}: {error}")
+            self._trouble = _reason(error)
         with self._changed:
             self._busy = False
             self._tell(sent)
@@ -192,3 +192,13 @@ class Spool:
         if kind not in self._reported:
             self._reported.add(kind)
             log.warning("%s", message)
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, shortly: under an HTTP client's long tale lies an operating system's."""
+    root = error
+    while root.__cause__ or root.__context__:
+        root = root.__cause__ or root.__context__  # type: ignore[assignment]
+    told = root if isinstance(root, OSError) else error
+    text: str = without_credentials(f"{type(told).__name__}: {told}")
+    return text if len(text) <= 500 else f"{text[:500]} ..."

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sentune.cli import dashboard as module
+from sentune.cli.dashboard import server_command
+from sentune.errors import InvalidValue
+from sentune.records import TrialRecord, TrialState
+
+
+def run(*options: str) -> tuple[int, str]:
+    app = typer.Typer()
+    app.command()(module.dashboard)
+    result = CliRunner().invoke(app, list(options))
+    return result.exit_code, result.output
+
+
+def test_a_storage_without_studies_says_what_makes_one(tmp_path: Path) -> None:
+    code, output = run("--storage", str(tmp_path))
+    assert code == 2
+    assert "jobs/tune_gumbel.py" in output
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").touch()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InvalidValue, match="--port"):
+            server_command(tmp_path, taken.getsockname()[1])
+
+
+@pytest.mark.slow
+def test_the_server_answers_this_machine_alone(tmp_path: Path) -> None:
+    from sentune.tracking.mlflow_view import MlflowListener
+
+    listener = MlflowListener.in_storage("little", str(tmp_path))
+    trial = TrialRecord(id=0, state=TrialState.COMPLETE, settings={})
+    listener.trial_ended(trial)
+    assert listener.close(120)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    code = "import typer; from sentune.cli.dashboard import dashboard; typer.run(dashboard)"
+    command = [sys.executable, "-c", code, "--storage", str(tmp_path), "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        shown = process.stdout.readline()
+        assert f"http://127.0.0.1:{port}/#/experiments/1/runs?workflowType=" in shown
+        wait_for(port, process)
+        assert status(port, {}) == 200
+        assert status(port, {"Host": "evil.example"}) == 403
+        assert status(port, {"Host": f"10.0.0.1:{port}"}) == 403
+        assert status(port, {"Origin": "http://evil.example"}, body=b"{}") == 403
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_for(port: int, process: subprocess.Popen[str]) -> None:
+    for _ in range(1800):
+        assert process.poll() is None, "the server ended"
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("the server does not answer")
+
+
+def status(port: int, headers: dict[str, str], *, body: bytes | None = None) -> int:
+    path = "/api/2.0/mlflow/experiments/create" if body else "/"
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            code: int = answer.status
+    except urllib.error.HTTPError as error:
+        code = error.code
+    return code

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentune.errors import InvalidValue
+from sentune.tracking.environment import tracking_uri_in
+from sentune.tracking.mlflow_view import MlflowListener
+from sentune.tracking.registry import mlflow_client, register_model, resolve_model
+from tests.tracking.story import Story
+
+
+def tell(story: Story, storage: Path) -> str:
+    listener = MlflowListener.in_storage(story.name, str(storage))
+    story.tell(listener)
+    assert listener.close(120)
+    return listener.tracking_uri
+
+
+def test_the_winner_is_the_champion(storage: Path, story: Story) -> None:
+    uri = tell(story, storage)
+    folder = resolve_model("models:/little@champion", uri)
+    assert (folder / "model.safetensors").read_text() == "weights"
+    assert {path.name for path in folder.iterdir()} == {"model.safetensors", "settings.json"}
+    client = mlflow_client(uri)
+    version = client.get_model_version_by_alias("little", "champion")
+    run = client.get_run(version.run_id)
+    assert run.info.run_name == "little"
+    assert version.tags["metric.direction/accuracy"] == "0.8"
+    assert "Embedder.load" in version.description
+
+
+def test_same_content_is_one_version_and_a_new_one_leaves_the_old_alone(
+    storage: Path, story: Story
+) -> None:
+    uri = tell(story, storage)
+    tell(story, storage)
+    client = mlflow_client(uri)
+    first = client.get_model_version_by_alias("little", "champion")
+    assert first.version == 1 or first.version == "1"
+    folder = story.model("better weights")
+    again = register_model(folder, "little", run_id=first.run_id, tracking_uri=uri)
+    assert again == "2"
+    assert register_model(folder, "little", run_id=first.run_id, tracking_uri=uri) == "2"
+    for address, weights in (
+        ("models:/little@champion", "better weights"),
+        ("models:/little/1", "weights"),
+    ):
+        assert (resolve_model(address, uri) / "model.safetensors").read_text() == weights
+
+
+def test_the_default_store_is_that_of_the_working_directory(
+    storage: Path, story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(storage)
+    with pytest.raises(InvalidValue, match="MLFLOW_TRACKING_URI"):
+        resolve_model("models:/little@champion")
+    uri = tell(story, storage)
+    (storage / "studies").symlink_to(storage)
+    found = resolve_model("models:/little@champion")
+    assert found == resolve_model("models:/little@champion", uri)
+    monkeypatch.chdir(storage.parent)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert resolve_model("models:/little@champion") == found
+
+
+@pytest.mark.parametrize("address", ["models:/little@loser", "models:/other@champion"])
+def test_an_unknown_model_names_the_known_ones(storage: Path, story: Story, address: str) -> None:
+    uri = tell(story, storage)
+    with pytest.raises(InvalidValue, match="known models: little"):
+        resolve_model(address, uri)
+
+
+def test_an_address_of_another_form_is_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"models:/NAME@champion"):
+        resolve_model("little@champion", "sqlite:///nowhere.db")
+
+
+def test_damage_is_found(storage: Path, story: Story) -> None:
+    uri = tell(story, storage)
+    folder = resolve_model("models:/little@champion", uri)
+    (folder / "model.safetensors").write_text("weighty")
+    with pytest.raises(InvalidValue, match="is not what was registered"):
+        resolve_model("models:/little@champion", uri)
+
+
+def test_a_store_lies_where_its_storage_lies(tmp_path: Path) -> None:
+    assert tracking_uri_in(str(tmp_path)) == f"sqlite:///{tmp_path}/mlflow.db"
+    assert tracking_uri_in(f"file://{tmp_path}") == f"sqlite:///{tmp_path}/mlflow.db"
