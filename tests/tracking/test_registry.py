@@ -31,6 +31,20 @@ def test_the_winner_is_the_champion(storage: Path, story: Story) -> None:
     assert "Embedder.load" in version.description
 
 
+def test_without_finalists_the_best_trial_is_the_champion(storage: Path, story: Story) -> None:
+    listener = MlflowListener.in_storage(story.name, str(storage))
+    for number in range(3):
+        story.trial(listener, number)
+    summary = story.summary("complete")
+    summary.model = str(story.model("weights"))
+    listener.study_ended(summary)
+    assert listener.close(120)
+    client = mlflow_client(listener.tracking_uri)
+    version = client.get_model_version_by_alias("little", "champion")
+    assert version.tags["setting.learning_rate"] == "0.01"
+    assert "trial 2, one training run" in version.description
+
+
 def test_same_content_is_one_version_and_a_new_one_leaves_the_old_alone(
     storage: Path, story: Story
 ) -> None:

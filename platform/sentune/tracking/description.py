@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sentune.records import Spread, StudySummary
+from sentune.records import FinalistRecord, Spread, StudySummary
 
 
 def describe(summary: StudySummary, address: str) -> str:
@@ -18,12 +18,13 @@ def describe(summary: StudySummary, address: str) -> str:
         f" over {len(summary.trials)} trials; the study is {summary.state}.",
         "",
     ]
-    if summary.winner is None:
+    winner = winner_of(summary)
+    if winner is None:
         return "\n".join([*lines, "No trial has won yet."])
-    winner = summary.finalists[summary.winner]
+    again = f"trained again from {len(winner.seeds)} seeds" if winner.seeds else "one training run"
     values = {**winner.settings, **{f"{n} (read out)": v for n, v in winner.readouts.items()}}
     lines += [
-        f"Winner: trial {winner.trial}, trained again from {len(winner.seeds)} seeds.",
+        f"Winner: trial {winner.trial}, {again}.",
         "",
         "| metric | dev, mean ± sd | test | baseline |",
         "|---|---|---|---|",
@@ -36,6 +37,31 @@ def describe(summary: StudySummary, address: str) -> str:
     if summary.model is not None:
         lines += ["", f'Load it with `Embedder.load("{address}")`.']
     return "\n".join(lines)
+
+
+def winner_of(summary: StudySummary) -> FinalistRecord | None:
+    """The winning finalist; where no finalists were asked for, the best complete trial."""
+    if summary.winner is not None:
+        return summary.finalists[summary.winner]
+    scores = {
+        trial.id: trial.metrics[summary.objective]
+        for trial in summary.trials
+        if trial.state == "complete" and summary.objective in trial.metrics
+    }
+    if summary.model is None or not scores:
+        return None
+    best = (min if summary.mode == "min" else max)(scores, key=scores.__getitem__)
+    trial = next(trial for trial in summary.trials if trial.id == best)
+    return FinalistRecord(
+        trial=best,
+        settings=trial.settings,
+        seeds=[],
+        readouts=trial.readouts,
+        metrics={
+            name: Spread(mean=value, sd=0.0, values=[value])
+            for name, value in trial.metrics.items()
+        },
+    )
 
 
 def _row(summary: StudySummary, name: str, spread: Spread) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sentune.records import StudySummary
 from sentune.tracking import entries
-from sentune.tracking.description import describe
+from sentune.tracking.description import describe, winner_of
 from sentune.tracking.entries import RunKey
 from sentune.tracking.journal import Entry
 
@@ -56,13 +56,13 @@ def model_name(name: str) -> str:
 
 
 def _model(summary: StudySummary, name: str, description: str) -> Iterator[Entry]:
-    if summary.model is None or summary.winner is None:
+    winner = winner_of(summary)
+    if summary.model is None or winner is None:
         return
     folder = Path(summary.model.removeprefix("file://"))
     if not folder.is_dir():
         log.warning("%s is no folder on this machine: MLflow registers no model", summary.model)
         return
-    winner = summary.finalists[summary.winner]
     tags = {
         "method": summary.method,
         "sentune.study": summary.study,
@@ -77,8 +77,9 @@ def _figures(summary: StudySummary) -> dict[str, float]:
     """The winner over its seeds, the test set, and what rules without a model reach."""
     figures = {f"test/{name}": value for name, value in summary.test.items()}
     figures |= {f"baseline/{name}": value for name, value in summary.baselines.items()}
-    if summary.winner is not None:
-        for name, spread in summary.finalists[summary.winner].metrics.items():
+    winner = winner_of(summary)
+    if winner is not None:
+        for name, spread in winner.metrics.items():
             figures |= {f"winner/{name}": spread.mean, f"winner/{name}/sd": spread.sd}
     return figures
 
