@@ -1,0 +1,131 @@
+"""Contrastive training against sentence-transformers' MultipleNegativesRankingLoss.
+
+The same encoder (BERT of all-MiniLM-L6-v2's shape with new weights, or the folder that
+SENTUNE_MODELS has), the same triplets, batch, length and precision, mean pooling, one thread. Both
+take turns in one process, so that a busy machine hits both; a step's seconds are CPU seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+import torch
+from measure import machine
+from rich.console import Console
+from rich.table import Table
+from transformers import BertConfig, BertModel
+
+from sentune.corpora import Kind, read
+from sentune.corpora.batches import SharedSource
+from sentune.corpora.tokens import tokenise
+from sentune.encoders import load, load_tokenizer, prepare
+from sentune.methods import find
+from sentune.training.group import Group
+from sentune.training.settings import TrainingSettings
+from sentune.training.step import Stepper, make_optimizer
+
+BATCH, STEPS, LENGTH, RATE = 32, 8, 64, 5e-5
+
+
+def encoder_folder(scratch: Path, texts: Iterator[str]) -> str:
+    """A real MiniLM where there is one, else new weights of its shape over a learned tokenizer."""
+    models = os.environ.get("SENTUNE_MODELS")
+    if models:
+        return str(Path(models, "all-MiniLM-L6-v2"))
+    folder = Path(prepare("builtin:tiny", texts, scratch))
+    config = BertConfig.from_pretrained(
+        folder, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
+    )
+    BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+def ours(folder: str, table: SharedSource) -> Callable[[], None]:
+    """A step of the training loop."""
+    kind = find("simcse")
+    method = kind(load(folder), kind.settings_type(pooling="mean")).train()
+    settings = TrainingSettings(batch_size=BATCH, max_length=LENGTH, learning_rate=RATE)
+    pad = load_tokenizer(folder).pad_id
+    stepper = Stepper(method, make_optimizer(method, settings), settings, Group.single(), pad)
+    batches = table.batches(BATCH, seed=0)
+    return lambda: _discard(stepper.step(next(batches).columns, learning_rate=RATE, seed=(0,)))
+
+
+def theirs(folder: str, rows: list[dict[str, str]]) -> Callable[[], None]:
+    """A step with their model and loss; tokenising belongs to it, as their loop has it."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    model = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.float32})
+    model.max_seq_length = LENGTH
+    model.train()
+    loss = MultipleNegativesRankingLoss(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
+    batches = iter([rows[i : i + BATCH] for i in range(0, len(rows), BATCH)])
+
+    def step() -> None:
+        batch = next(batches)
+        columns = ("anchor", "positive", "negative")
+        features = [model.preprocess([row[name] for row in batch]) for name in columns]
+        optimizer.zero_grad()
+        loss(features, None).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def _discard(value: object) -> None:
+    del value
+
+
+def seconds(step: Callable[[], None]) -> float:
+    """CPU seconds of a step."""
+    start = time.process_time()
+    step()
+    return time.process_time() - start
+
+
+def main() -> None:
+    """Prints examples a second and their ratio."""
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    data = os.environ.get("SENTUNE_DATA")
+    spec = f"snli:{data}/snli/snli_1.0_train_first100k.jsonl.gz" if data else "builtin:nli"
+    corpus = read(spec, Kind.TRIPLETS, limit=BATCH * (STEPS + 1))
+    rows = corpus.table.to_pylist()
+    with tempfile.TemporaryDirectory() as scratch:
+        texts = (text for row in rows for text in row.values())
+        folder = encoder_folder(Path(scratch), texts)
+        table = SharedSource(tokenise(corpus, folder, LENGTH, None))
+        steps = {"sentence-transformers": theirs(folder, rows), "sentune": ours(folder, table)}
+        times: dict[str, list[float]] = {name: [] for name in steps}
+        for turn in range(STEPS + 1):
+            for name, step in steps.items():
+                spent = seconds(step)
+                if turn:  # the first step warms up
+                    times[name].append(spent)
+    report(spec, {name: BATCH / median(found) for name, found in times.items()})
+
+
+def report(spec: str, speed: dict[str, float]) -> None:
+    """A row for each, and how many times faster ours is."""
+    shown = spec.rsplit("/", 1)[-1]
+    title = f"Contrastive training on {shown}, batch {BATCH}, at most {LENGTH} tokens, float32"
+    table = Table(title=title, caption=machine(1), title_justify="left")
+    for column in ("", "examples / CPU s", "times theirs"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, value in speed.items():
+        ratio = value / speed["sentence-transformers"]
+        table.add_row(name, f"{value:.1f}", f"{ratio:.2f}x")
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""A trial of builtin:nli on Ray against the same loop without Ray, once both are running.
+
+Seconds of the second milestone span (training and validation), one thread each, in turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import machine
+from rich.console import Console
+from rich.table import Table
+
+from sentune.corpora import Corpus, Kind, read
+from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.stream import hand_out, share
+from sentune.corpora.tokens import TokenFolder, tokenise_batches
+from sentune.encoders import prepare
+from sentune.records import StudySummary, TrialRecord
+from sentune.search import SearchSpace
+from sentune.search.cluster import connected
+from sentune.search.config import StudyConfig
+from sentune.search.study import run_study
+from sentune.training.group import Group
+from sentune.training.loop import train
+from sentune.training.trial import Opens, TrialSpec
+
+SETTINGS: dict[str, Any] = {"batch_size": 64, "learning_rate": 5e-4}
+EXAMPLES, ROUNDS = 9_000, 3
+
+
+class Stopwatch:
+    """A ``StudyListener`` that keeps when milestones were told; it has no use for the rest."""
+
+    def __init__(self) -> None:
+        self.told: list[float] = []
+
+    def trial_progressed(
+        self, trial: TrialRecord, examples: int, metrics: dict[str, float]
+    ) -> None:
+        self.told.append(time.perf_counter())
+
+    def study_started(self, summary: StudySummary, plan: dict[str, Any]) -> None: ...
+
+    def trial_started(self, trial: TrialRecord) -> None: ...
+
+    def trial_ended(self, trial: TrialRecord) -> None: ...
+
+    def finalist_started(self, trial: int, seed: int) -> None: ...
+
+    def finalist_progressed(
+        self, trial: int, seed: int, examples: int, metrics: dict[str, float]
+    ) -> None: ...
+
+    def finalist_ended(
+        self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
+    ) -> None: ...
+
+    def artifact(self, path: Path, folder: str) -> None: ...
+
+    def study_ended(self, summary: StudySummary) -> None: ...
+
+
+def spec_of(
+    settings: Mapping[str, Any],
+    name: str,
+    corpus: Opens,
+    dev: Opens,
+    encoder: str,
+    milestones: tuple[int, ...],
+    directory: str = "",
+) -> TrialSpec:
+    """The training run that both take."""
+    return TrialSpec(
+        study="overhead",
+        trial=name,
+        method="gumbel",
+        settings={**SETTINGS, **settings},
+        encoder=encoder,
+        corpus=corpus,
+        dev=dev,
+        max_examples=milestones[-1],
+        milestones=milestones,
+        objective="direction/accuracy",
+        directory=directory,
+    )
+
+
+def without_ray(folder: TokenFolder, dev: Corpus, encoder: str, scratch: Path) -> float:
+    """Seconds from the first milestone to the last, in this process."""
+    corpus = Held(SharedSource(folder.load()))
+    milestones = (EXAMPLES // 9, EXAMPLES // 3, EXAMPLES)
+    spec = spec_of({}, "0", corpus, Held([dev]), encoder, milestones, str(scratch))
+    told = [time.perf_counter() for _ in train(spec, Group.single(torch.device("cpu")))]
+    return told[-1] - told[0]
+
+
+def with_ray(folder: TokenFolder, dev: Corpus, encoder: str, scratch: Path) -> float:
+    """The same as a study of one trial."""
+    watch = Stopwatch()
+    shared, held = hand_out(folder), share([dev])
+
+    def make_spec(
+        settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
+    ) -> TrialSpec:
+        return spec_of(settings, name, shared, held, encoder, milestones)
+
+    config = StudyConfig(
+        name="overhead", storage=str(scratch), trials=1, finalists=0, max_examples=EXAMPLES
+    )
+    space = SearchSpace(method="gumbel", objective="direction/accuracy", settings={})
+    run_study(config, space, make_spec, train, [watch])
+    return watch.told[-1] - watch.told[0]
+
+
+def main() -> None:
+    """Prints seconds of the best of a few rounds, and their ratio."""
+    logging.disable(logging.WARNING)
+    # as nice as this process, or a busy machine decides; the name is Ray's
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
+    torch.set_num_threads(1)
+    corpus = read("builtin:nli", Kind.TRIPLETS)
+    dev = read("builtin:nli?split=dev", Kind.LABELLED_PAIRS)
+    found: dict[str, list[float]] = {"loop alone": [], "trial on Ray": []}
+    with tempfile.TemporaryDirectory() as name, connected():
+        scratch = Path(name)
+        texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
+        encoder = prepare("builtin:tiny", texts, scratch)
+        batches = corpus.table.to_batches()
+        folder = tokenise_batches(batches, corpus.fingerprint, encoder, 64, scratch / "tokens")
+        for turn in range(ROUNDS):
+            place = (folder, dev, encoder, scratch / str(turn))
+            found["loop alone"].append(without_ray(*place))
+            found["trial on Ray"].append(with_ray(*place))
+    report({way: min(seconds) for way, seconds in found.items()})
+
+
+def report(best: dict[str, float]) -> None:
+    """A row for each, and how much longer the trial takes."""
+    table = Table(
+        title=f"{EXAMPLES * 8 // 9:,} examples of builtin:nli with two validations",
+        caption=machine(1),
+        title_justify="left",
+    )
+    for column in ("", "seconds", "of the loop alone"):
+        table.add_column(column, justify="right" if column else "left")
+    for way, seconds in best.items():
+        table.add_row(way, f"{seconds:.2f}", f"{seconds / best['loop alone']:.3f}x")
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()

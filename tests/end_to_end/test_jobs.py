@@ -1,0 +1,208 @@
+"""The jobs as a user runs them: commands, what they print, what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sentune import Embedder
+from sentune.summary import read_summary
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = [
+    "--corpus=builtin:nli?size=1000",
+    "--dev=builtin:nli?split=dev&size=120",
+    "--test=builtin:nli?split=test&size=120",
+    "--max-examples=576",
+    "--concurrent=1",
+    "--set=batch_size=32,64",
+]
+
+
+def job(name: str, *options: str, storage: Path, small: bool = True) -> subprocess.CompletedProcess:
+    """Runs a job to its end; stdout and stderr are text."""
+    command = [sys.executable, str(ROOT / "jobs" / f"{name}.py"), f"--storage={storage}"]
+    given = {option.partition("=")[0] for option in options}
+    kept = [o for o in SMALL if o.partition("=")[0] not in given or o.startswith("--set")]
+    words = [*command, *(kept if small else []), *options]
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    return subprocess.run(
+        words, cwd=storage, env=environment, capture_output=True, text=True, timeout=550
+    )
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess]:
+    """A small GumbelCSE study that has run to its end."""
+    storage = tmp_path_factory.mktemp("studies")
+    done = job("tune_gumbel", "--trials=3", "--seeds=2", storage=storage)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return storage, done
+
+
+def test_a_study_leaves_what_the_readme_promises(tuned) -> None:
+    storage, done = tuned
+    summary = read_summary(str(storage / "gumbel"))
+    assert summary["state"] == "complete"
+    assert len(summary["trials"]) == 3
+    finalist = summary["finalists"][summary["winner"]]
+    spread = finalist["metrics"]["direction/accuracy"]
+    assert len(spread["values"]) == 2
+    assert spread["mean"] == pytest.approx(sum(spread["values"]) / 2)
+    assert {"corpus", "dev", "test"} == set(summary["corpora"])
+    assert {"direction/accuracy", "rte/auc", "rte/accuracy"} <= set(summary["test"])
+    assert {"direction/length", "direction/bag_of_words"} <= set(summary["baselines"])
+    assert summary["model"] == str(storage / "gumbel" / "model")
+    for shown in ("Finalists", "Best configuration", "±", "dashboard --storage", "about"):
+        assert shown in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_published_point_is_the_first_trial(tuned) -> None:
+    first = read_summary(str(tuned[0] / "gumbel"))["trials"][0]
+    assert first["settings"]["learning_rate"] == 5e-5
+    assert first["settings"]["batch_size"] == 64  # 512 in the paper, the nearest that is allowed
+
+
+def test_the_model_loads_from_its_folder_and_from_the_registry(tuned, monkeypatch) -> None:
+    storage, _ = tuned
+    sentences = ["a poodle runs", "a dog runs"]
+    folder = Embedder.load(storage / "gumbel" / "model")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{storage / 'mlflow.db'}")
+    registered = Embedder.load("models:/gumbel@champion")
+    assert (folder.encode(sentences) == registered.encode(sentences)).all()
+    assert folder.direction(*sentences).entailing in ("first", "second")
+
+
+def test_evaluating_the_model_gives_the_study_s_own_test_figures(tuned, tmp_path: Path) -> None:
+    storage, _ = tuned
+    out = tmp_path / "figures.json"
+    command = [str(Path(sys.executable).parent / "sentune"), "evaluate"]
+    tasks = [f"--task={task}=builtin:nli?split=test&size=120" for task in ("rte", "direction")]
+    words = [*command, str(storage / "gumbel" / "model"), *tasks, f"--json={out}"]
+    subprocess.run(words, check=True, capture_output=True)
+    figures = json.loads(out.read_text())
+    summary = read_summary(str(storage / "gumbel"))
+    for name, value in summary["test"].items():
+        task, metric = name.split("/")
+        assert figures[task][metric] == pytest.approx(value, abs=1e-9), name
+
+
+def test_the_same_command_again_trains_nothing_and_says_the_same(tuned) -> None:
+    storage, done = tuned
+    before = read_summary(str(storage / "gumbel"))
+    again = job("tune_gumbel", "--trials=3", "--seeds=2", storage=storage)
+    assert again.returncode == 0, again.stdout + again.stderr
+    after = read_summary(str(storage / "gumbel"))
+    for name in ("trials", "finalists", "winner", "test", "baselines", "corpora"):
+        assert after[name] == before[name]
+    tables = done.stdout[done.stdout.index("Trials") :]
+    assert tables == again.stdout[again.stdout.index("Trials") :]
+
+
+def test_another_corpus_under_the_same_name_is_refused(tuned) -> None:
+    storage, _ = tuned
+    other = job("tune_gumbel", "--trials=3", "--corpus=builtin:nli?size=900", storage=storage)
+    assert other.returncode == 2
+    assert "corpora.corpus" in other.stderr
+    assert "--study" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "options"),
+    [
+        ("tune_gauss", "direction/accuracy", ("--set=dimension=32",)),
+        ("tune_simcse", "rte/auc", ()),
+        ("tune_simcse_unsupervised", "rte/auc", ()),
+    ],
+)
+def test_the_other_methods_run_to_a_model(name, metric, options, tmp_path: Path) -> None:
+    done = job(name, "--trials=2", "--seeds=1", *options, storage=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (study,) = (p.parent.name for p in tmp_path.glob("*/summary.json"))
+    summary = read_summary(str(tmp_path / study))
+    assert metric in summary["test"]
+    assert Embedder.load(tmp_path / study / "model").encode(["a dog runs"]).shape[0] == 1
+
+
+def test_both_launchers_give_the_same_metrics_for_the_same_seed(tmp_path: Path) -> None:
+    """A Ray Train group of one is bit for bit the same; a group of two sums in another order."""
+    found = {}
+    for launcher, workers in (("inline", 1), ("train", 1), ("train", 2)):
+        options = (
+            f"--launcher={launcher}",
+            f"--workers={workers}",
+            f"--study=w{workers}{launcher}",
+        )
+        fixed = ("--trials=1", "--finalists=0", "--set=learning_rate=1e-3", "--set=dimension=8")
+        done = job("tune_gumbel", *options, *fixed, storage=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        trial = read_summary(str(tmp_path / f"w{workers}{launcher}"))["trials"][0]
+        timed = ("train/seconds", "train/examples_per_second")
+        found[launcher, workers] = {
+            name: value for name, value in trial["metrics"].items() if name not in timed
+        }
+    assert found["inline", 1] == found["train", 1]
+    assert found["train", 2] == pytest.approx(found["inline", 1], abs=0.02)
+    assert found["train", 2]["train/loss"] == pytest.approx(
+        found["inline", 1]["train/loss"], rel=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("--set=batchsize=3", "batch_size"),
+        ("--set=learning_rate=fast", "learning_rate"),
+        ("--set=max_length=16,32", "max_length"),
+        ("--corpus=nli:somewhere", "snli"),
+        ("--dev=snli:/nowhere.jsonl", "/nowhere.jsonl"),
+        ("--encoder=/nowhere", "no such folder"),
+        ("--objective=rte/glory", "rte/glory"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_one_line(option: str, hint: str, tmp_path: Path) -> None:
+    done = job("tune_gumbel", option, storage=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert hint in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_dry_run_prints_the_plan_and_leaves_nothing(tmp_path: Path) -> None:
+    done = job("tune_gumbel", "--dry-run", "--trials=20", storage=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for shown in ("trials", "rungs", "concurrent", "examples"):
+        assert shown in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_on_real_sentences(tmp_path: Path) -> None:
+    """SNLI's own files and a real encoder, a few steps of each."""
+    data = os.environ.get("SENTUNE_DATA")
+    if data is None:
+        pytest.skip("SENTUNE_DATA names no folder of data sets")
+    encoder = Path(os.environ.get("SENTUNE_MODELS", Path(data).parent / "models"))
+    encoder = encoder / "all-MiniLM-L6-v2"
+    if not encoder.is_dir():
+        pytest.skip(f"no encoder at {encoder}")
+    train = f"snli:{data}/snli/snli_1.0_train_first100k.jsonl.gz"
+    done = job(
+        "tune_gumbel",
+        f"--corpus={train}?premises=0:200",
+        f"--dev={train}?premises=-20:",
+        f"--test=sick:{data}/sick/SICK.txt?rows=0:60",
+        f"--encoder={encoder}",
+        "--trials=1",
+        "--max-examples=128",
+        "--seeds=1",
+        storage=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = read_summary(str(tmp_path / "gumbel"))
+    assert summary["corpora"]["corpus"]["counts"]["premises"] == 200
+    assert 0 < summary["test"]["rte/auc"] < 1
