@@ -36,7 +36,6 @@ class StudyConfig:
         retire_after: trials after which an inline worker process is replaced.
         max_failures: deaths of a trial's processes that are forgiven.
         data_cpus: CPUs kept free for Ray Data; 0 where no corpus streams.
-        cluster_file: ``cluster.yaml`` of a cluster that grows; None: what is up is all there is.
     """
 
     name: str
@@ -58,7 +57,6 @@ class StudyConfig:
     retire_after: int = 25
     max_failures: int = 2
     data_cpus: float = 0.0
-    cluster_file: str | None = None
 
     def __post_init__(self) -> None:
         for option, value, least in (
