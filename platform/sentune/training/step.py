@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +34,13 @@ def make_optimizer(method: nn.Module, settings: TrainingSettings) -> torch.optim
     return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 
+class Step(NamedTuple):
+    """What a step found: the global batch's mean loss, and the gradient's norm before clipping."""
+
+    loss: float
+    gradient_norm: float
+
+
 class Stepper:
     """Takes steps on a method.
 
@@ -54,8 +63,8 @@ class Stepper:
 
     def step(
         self, columns: Mapping[str, Rows], *, learning_rate: float, seed: Iterable[int]
-    ) -> float:
-        """One update on a global batch; returns its mean loss over all workers.
+    ) -> Step:
+        """One update on a global batch; every worker gets the same answer.
 
         Args:
             columns: column -> token ids of all the batch's rows; this worker takes its slice.
@@ -68,14 +77,14 @@ class Stepper:
         torch.manual_seed(_mix([*seed, self._group.rank]))
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._backward(columns)
-        norm = self._clip()
-        mean = float(self._group.all_reduce_mean(loss))
-        if not np.isfinite(mean) or not torch.isfinite(norm):
-            raise TrialFailed(f"loss {mean:.4g} with a gradient of norm {float(norm):.4g}")
+        norm = self._clip().item()
+        mean = self._group.all_reduce_mean(loss).item()
+        if not (math.isfinite(mean) and math.isfinite(norm)):
+            raise TrialFailed(f"loss {mean:.4g} with a gradient of norm {norm:.4g}")
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.step()
-        return mean
+        return Step(mean, norm)
 
     def _backward(self, columns: Mapping[str, Rows]) -> Tensor:
         total = len(next(iter(columns.values())))
