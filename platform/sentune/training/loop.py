@@ -26,9 +26,9 @@ from sentune.training.trial import Progress, TrialSpec
 from sentune.training.validation import Validator
 
 # Steps in a row with a collapsed loss and no gradient after which a trial is given up. The loss
-# alone is no sign: large boxes of equal overlap start at the same value, and at T = 1 and a learning
-# rate of 1e-4 stayed there for 77 steps before they learned. Below a norm of 1e-9 a gradient drowns
-# in AdamW's epsilon of 1e-8, so nothing will move again.
+# alone is no sign: large boxes of equal overlap start at the same value, and at T = 1 and a
+# learning rate of 1e-4 stayed there for 77 steps before they learned. Below a norm of 1e-9 a
+# gradient drowns in AdamW's epsilon of 1e-8, so nothing will move again.
 PATIENCE, VANISHED = 100, 1e-9
 
 
