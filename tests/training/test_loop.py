@@ -180,7 +180,7 @@ class TestFailures:
         """At T = 2 a side of 2.6 is lost in the noise: in 64 dimensions every P underflows."""
         monkeypatch.setattr(loop, "PATIENCE", 5)
         spec = make_trial(settings={"dimension": 64, "intersection_temperature": 2.0})
-        with pytest.raises(TrialFailed, match="after 80 examples: .* no two boxes overlap"):
+        with pytest.raises(TrialFailed, match=r"after 80 examples: .* no two boxes overlap"):
             run(spec)
 
     def test_a_healthy_trial_is_not_given_up(

@@ -1,0 +1,108 @@
+"""``python -m sentune train``: from corpus to model folder on one machine, without Ray."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sentune
+from sentune.errors import InvalidValue
+from sentune.training.checkpoints import CheckpointStore
+from sentune.training.local import LocalRun, run_locally
+from sentune.training.model import load_method
+
+RUN = LocalRun(
+    method="gumbel",
+    settings={"batch_size": "16", "dimension": "4"},
+    corpus="builtin:nli?size=96",
+    dev=("builtin:nli?split=dev&size=60",),
+    encoder="builtin:tiny?layers=1&width=16&heads=2&inner=32",
+    max_examples=96,
+    validate_every=3,
+)
+
+WITHOUT_RAY = """
+import sys
+sys.modules.update({name: None for name in ("ray", "mlflow", "optuna")})
+sys.argv = ["sentune", *sys.argv[1:]]
+from sentune.__main__ import main
+main()
+"""
+
+
+def sentune_train(*options: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process in which Ray, MLflow and Optuna cannot be imported."""
+    source = str(Path(sentune.__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", WITHOUT_RAY, "train", *options]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def test_command_line(tmp_path: Path) -> None:
+    options = ["--method", "gumbel", "--corpus", RUN.corpus, "--dev", RUN.dev[0]]
+    options += ["--encoder", RUN.encoder, "--max-examples", "96", "--out", str(tmp_path / "run")]
+    options += ["--set", "batch_size=16", "--set", "dimension=4"]
+    done = sentune_train(*options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("direction/accuracy") == 10
+    assert done.stdout.splitlines()[-1] == f"model: {tmp_path / 'run' / 'model'}"
+    assert load_method(tmp_path / "run" / "model").settings["dimension"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "word2vec"], "--method: 'word2vec'"),
+        (["--method", "gumbel", "--set", "dimension"], "--set: 'dimension'"),
+        (["--method", "gumbel", "--set", "dimension=none"], "dimension: None"),
+        (["--method", "gumbel", "--corpus", "snli:/no/such/file"], "--dev"),
+    ],
+)
+def test_wrong_values_are_one_line(options: list[str], message: str, tmp_path: Path) -> None:
+    done = sentune_train(*options, "--out", str(tmp_path / "run"))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_validates_every_so_many_steps_and_keeps_the_best(tmp_path: Path) -> None:
+    lines: list[str] = []
+    folder = run_locally(RUN, tmp_path / "run", say=lines.append)
+    assert [line.split()[0] for line in lines] == ["48", "96"]
+    best = CheckpointStore(str(tmp_path / "run" / "checkpoints")).best_progress()
+    assert best is not None
+    assert load_method(folder).readouts == best.readouts
+    assert (
+        f"| direction/accuracy | {best.metrics['direction/accuracy']:.4g} |"
+        in (folder / "README.md").read_text()
+    )
+
+
+def test_the_same_run_goes_on_and_another_is_refused(tmp_path: Path) -> None:
+    run_locally(RUN, tmp_path / "run", say=lambda _: None)
+    again: list[str] = []
+    run_locally(RUN, tmp_path / "run", say=again.append)
+    assert len(again) == 1, "only what was said last"
+    other = LocalRun(**{**vars(RUN), "seed": 5})
+    with pytest.raises(InvalidValue, match="a run with another seed"):
+        run_locally(other, tmp_path / "run", say=again.append)
+
+
+def test_two_processes(tmp_path: Path) -> None:
+    folder = run_locally(RUN, tmp_path / "run", workers=2, say=_silent)
+    assert load_method(folder).method.name == "gumbel"
+
+
+def _silent(line: str) -> None:
+    """A spawned process needs something that it can import."""
+
+
+def test_unknown_objective_names_those_there_are(tmp_path: Path) -> None:
+    run = LocalRun(**{**vars(RUN), "objective": "sts/spearman"})
+    with pytest.raises(InvalidValue, match=r"sts/spearman.*direction/accuracy"):
+        run_locally(run, tmp_path / "run", say=lambda _: None)
