@@ -206,3 +206,17 @@ def test_a_job_on_real_sentences(tmp_path: Path) -> None:
     summary = read_summary(str(tmp_path / "gumbel"))
     assert summary["corpora"]["corpus"]["counts"]["premises"] == 200
     assert 0 < summary["test"]["rte/auc"] < 1
+
+
+def test_a_streamed_corpus_gives_the_same_trial_as_a_shared_one(tmp_path: Path) -> None:
+    """Ray Data reads beside the trial: one CPU stays free for it."""
+    found = {}
+    for way, megabytes in (("shared", 1024), ("streamed", 0)):
+        options = (f"--study={way}", f"--share-mb={megabytes}", "--validate-every=192")
+        fixed = ("--trials=1", "--finalists=0", "--set=learning_rate=1e-3")
+        done = job("tune_gumbel", *options, *fixed, storage=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        trial = read_summary(str(tmp_path / way))["trials"][0]
+        found[way] = {k: v for k, v in trial["metrics"].items() if "second" not in k}
+        assert "at 384 examples" in done.stdout
+    assert found["streamed"] == found["shared"]

@@ -40,6 +40,7 @@ METAVARS = {
     "optuna": "URL",
     "tracking": URI,
     "share_mb": COUNT,
+    "validate_every": COUNT,
     "eta": COUNT,
     "seed": COUNT,
     "set": "KEY=VALUE",

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from sentune.corpora.stream import hand_out, share
-from sentune.corpora.tokens import tokenise_batches
+from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.encoders import prepare
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.data import Corpora, read_corpora, test_specs
@@ -58,10 +58,13 @@ def tune(options: JobOptions, space: SearchSpace) -> None:
     corpora = read_corpora(options, space.method)
     check_batch(space, corpora)
     encoder = prepare(options.encoder, corpora.sentences(), cache_folder(config))
+    tokens = tokenised(space, corpora, encoder, cache_folder(config))
+    if tokens.nbytes > options.share_mb << 20:
+        config = replace(config, data_cpus=1.0)
     display = Display(console, varied=tuple(space.settings))
     summary = start_summary(config, space, corpora)
     with connected(), listening(config, options, display) as listeners:
-        study = make_study(config, space, corpora, encoder, options, listeners)
+        study = make_study(config, space, corpora, tokens, encoder, options, listeners)
         for listener in listeners:
             listener.study_started(summary, study.plan.to_dict())
         with display.shown():
@@ -115,6 +118,7 @@ def study_config(options: JobOptions) -> StudyConfig:
         trials=options.trials,
         concurrent=options.concurrent,
         max_examples=options.max_examples,
+        validate_every=options.validate_every,
         eta=options.eta,
         finalists=options.finalists,
         seeds=options.seeds,
@@ -174,6 +178,7 @@ def make_study(
     config: StudyConfig,
     space: SearchSpace,
     corpora: Corpora,
+    tokens: TokenFolder,
     encoder: str,
     options: JobOptions,
     listeners: Sequence[StudyListener],
@@ -187,26 +192,35 @@ def make_study(
     return Study(
         config,
         space,
-        spec_maker(config, space, corpora, encoder, options),
+        spec_maker(config, space, corpora, tokens, encoder, options),
         WithEncoder(train, shipped),
         listeners,
         world,
     )
 
 
-def spec_maker(
-    config: StudyConfig, space: SearchSpace, corpora: Corpora, encoder: str, options: JobOptions
-) -> MakeSpec:
-    """Makes a training run of settings: the corpora go to the object store once, here."""
+def tokenised(space: SearchSpace, corpora: Corpora, encoder: str, cache: Path) -> TokenFolder:
+    """The training corpus as token shards, from the cache where they are there."""
     _, training = split(space.fixed, find(space.method))
-    folder = tokenise_batches(
+    return tokenise_batches(
         corpora.train.table.to_batches(),
         corpora.train.fingerprint,
         encoder,
         training.max_length,
-        cache_folder(config) / "tokens",
+        cache / "tokens",
     )
-    tokens = hand_out(folder, share_up_to=options.share_mb << 20)
+
+
+def spec_maker(
+    config: StudyConfig,
+    space: SearchSpace,
+    corpora: Corpora,
+    tokens: TokenFolder,
+    encoder: str,
+    options: JobOptions,
+) -> MakeSpec:
+    """Makes a training run of settings: the corpora go to the object store once, here."""
+    corpus = hand_out(tokens, share_up_to=options.share_mb << 20)
     dev = share(list(corpora.dev))
 
     def make_spec(
@@ -218,7 +232,7 @@ def spec_maker(
             method=space.method,
             settings={**space.fixed, **settings},
             encoder=encoder,
-            corpus=tokens,
+            corpus=corpus,
             dev=dev,
             max_examples=config.max_examples,
             milestones=milestones,

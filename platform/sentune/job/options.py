@@ -100,6 +100,9 @@ class JobOptions(BaseModel):
         1024, description="MB of tokens up to which a corpus is shared in memory, else it streams"
     )
     seed: int = Field(0, description="seed of the whole study")
+    validate_every: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="examples between validations (default: at the rungs and the end)"
+    )
     eta: Annotated[int, Field(ge=2)] = Field(
         3, description="of the trials at a rung one in eta goes on; rungs are eta times apart"
     )

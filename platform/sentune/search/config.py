@@ -23,6 +23,7 @@ class StudyConfig:
         concurrent: trials at a time; None: as many as the cluster holds.
         max_examples: budget of a full trial, in examples of the training corpus.
         first_rung: examples at which trials are first compared; None: max_examples / eta^2.
+        validate_every: examples between validations beside those at the rungs; None: only there.
         eta: at a rung one trial in eta goes on, and the next rung is eta times as far.
         finalists: best trials that are trained again from fresh seeds.
         seeds: fresh seeds a finalist.
@@ -45,6 +46,7 @@ class StudyConfig:
     trials: int = 8
     concurrent: int | None = None
     first_rung: int | None = None
+    validate_every: int | None = None
     eta: int = 3
     finalists: int = 1
     seeds: int = 2
@@ -70,6 +72,8 @@ class StudyConfig:
                 raise InvalidValue(option, value, f"give {least} or more")
         if self.concurrent is not None and self.concurrent < 1:
             raise InvalidValue("--concurrent", self.concurrent, "give 1 or more, or auto")
+        if self.validate_every is not None and self.validate_every < 1:
+            raise InvalidValue("--validate-every", self.validate_every, "give 1 or more examples")
         if self.launcher not in LAUNCHERS:
             raise InvalidValue("--launcher", self.launcher, f"give one of {', '.join(LAUNCHERS)}")
         low, high = self.worker_range
@@ -100,6 +104,18 @@ class StudyConfig:
     def directory(self, run: str) -> str:
         """Folder or URI of a run's checkpoints."""
         return f"{self.folder}/trials/{run}"
+
+    def milestones(self, mode: str) -> tuple[int, ...]:
+        """Examples after which a trial validates: every so often, at the rungs and at the end.
+
+        The papers validate every 100 steps and keep the best; the rungs alone are cheaper.
+        """
+        more = (
+            range(self.validate_every, self.max_examples, self.validate_every)
+            if (self.validate_every)
+            else ()
+        )
+        return tuple(sorted({*more, *self.halving(mode).milestones}))
 
     def halving(self, mode: str) -> Halving:
         """The rungs of the search; each lets at least as many go on as there are finalists."""

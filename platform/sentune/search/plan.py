@@ -145,6 +145,6 @@ def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
     total = sum(node.cpus for node in nodes)
     fix = (
         f"of {total:g} CPUs {config.data_cpus:g} stay free for Ray Data, which otherwise gets no "
-        "batch; give fewer workers, or a higher --stream so that the corpus is shared"
+        "batch; give fewer workers, or a higher --share-mb so that the corpus is shared"
     )
     return PlanError("--workers", low, fix)

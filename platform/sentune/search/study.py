@@ -191,7 +191,7 @@ class Study:
 
     def _spec_of(self, candidate: Candidate) -> TrialSpec:
         settings = dict(candidate.settings)
-        milestones = self.halving.milestones
+        milestones = self.config.milestones(self.space.mode)
         spec = self.make_spec(settings, candidate.name, candidate.seed, milestones)
         return replace(spec, directory=spec.directory or self.config.directory(candidate.name))
 

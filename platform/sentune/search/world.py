@@ -20,11 +20,11 @@ def world_of(config: StudyConfig, space: SearchSpace, world: Mapping[str, Any]) 
         space: what is searched, and by which objective.
         world: fingerprints of corpora, encoder and code.
     """
-    halving = config.halving(space.mode)
     return {
         **world,
         "space": space.identity(),
         "max_examples": config.max_examples,
-        "rungs": list(halving.rungs),
+        "rungs": list(config.halving(space.mode).rungs),
+        "milestones": list(config.milestones(space.mode)),
         "seed": config.seed,
     }
