@@ -108,7 +108,7 @@ def narrowed(space: SearchSpace, options: JobOptions) -> SearchSpace:
 
 def study_config(options: JobOptions) -> StudyConfig:
     """The study that the options ask for; a local storage becomes an absolute path."""
-    storage = options.storage
+    storage = options.storage.removeprefix("file://")
     if "://" not in storage:
         storage = str(Path(storage).expanduser().resolve())
     return StudyConfig(
