@@ -21,6 +21,9 @@ from sentune.errors import SentuneError
 PACKAGES = ("sentune", "search_spaces")
 """Packages that a trial's result depends on."""
 
+_DECIDES = ("corpora", "encoders", "geometry", "methods", "readouts", "tasks", "training")
+"""Parts of the package between a corpus and a metric."""
+
 _NOT_SHIPPED = ["**/__pycache__", "*.pyc"]
 
 
@@ -61,6 +64,15 @@ def read_code(folders: Sequence[Path]) -> Code:
     }
     listing = "\n".join(f"{name} {files[name]}" for name in sorted(files))
     return Code(_digest(listing.encode()), tuple(map(str, folders)), files)
+
+
+def result_fingerprint() -> str:
+    """Fingerprint of the code that a trial's figures depend on.
+
+    A study is not continued across a change of it; how a job shows or tracks it may change.
+    """
+    (sentune,) = (folder for folder in package_folders() if folder.name == "sentune")
+    return read_code([sentune / name for name in _DECIDES]).fingerprint
 
 
 @cache

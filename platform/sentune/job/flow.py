@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from sentune.code import result_fingerprint
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.encoders import prepare
@@ -188,6 +189,7 @@ def make_study(
     world = {
         "corpora": {role: c["fingerprint"] for role, c in corpora.described().items()},
         "encoder": shipped.digest,
+        "code": result_fingerprint(),
     }
     return Study(
         config,
