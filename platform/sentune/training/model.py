@@ -78,6 +78,8 @@ def save_model(
             write_modules(
                 beside, method.encoder.width, method.settings.pooling, training.max_length
             )
+        for file in beside.rglob("*"):  # safetensors writes for its owner alone
+            file.chmod(0o755 if file.is_dir() else 0o644)
         _swap(beside, folder)
 
 
