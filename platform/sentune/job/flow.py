@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -54,7 +55,8 @@ def tune(options: JobOptions, space: SearchSpace) -> None:
     space = narrowed(space, options)
     config = study_config(options)
     if options.dry_run:
-        console.print(plan_table(make_plan(config, space, available()).to_dict()))
+        with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
+            console.print(plan_table(make_plan(config, space, available()).to_dict()))
         return
     corpora = read_corpora(options, space.method)
     check_batch(space, corpora)
