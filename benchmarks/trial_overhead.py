@@ -23,7 +23,7 @@ from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.encoders import prepare
-from sentune.records import StudySummary, TrialRecord
+from sentune.records import StudyListener, TrialRecord
 from sentune.search import SearchSpace
 from sentune.search.cluster import connected
 from sentune.search.config import StudyConfig
@@ -36,8 +36,8 @@ SETTINGS: dict[str, Any] = {"batch_size": 64, "learning_rate": 5e-4}
 EXAMPLES, ROUNDS = 9_000, 3
 
 
-class Stopwatch:
-    """A ``StudyListener`` that keeps when milestones were told; it has no use for the rest."""
+class Stopwatch(StudyListener):
+    """Keeps when milestones were told; it has no use for the rest."""
 
     def __init__(self) -> None:
         self.told: list[float] = []
@@ -46,26 +46,6 @@ class Stopwatch:
         self, trial: TrialRecord, examples: int, metrics: dict[str, float]
     ) -> None:
         self.told.append(time.perf_counter())
-
-    def study_started(self, summary: StudySummary, plan: dict[str, Any]) -> None: ...
-
-    def trial_started(self, trial: TrialRecord) -> None: ...
-
-    def trial_ended(self, trial: TrialRecord) -> None: ...
-
-    def finalist_started(self, trial: int, seed: int) -> None: ...
-
-    def finalist_progressed(
-        self, trial: int, seed: int, examples: int, metrics: dict[str, float]
-    ) -> None: ...
-
-    def finalist_ended(
-        self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
-    ) -> None: ...
-
-    def artifact(self, path: Path, folder: str) -> None: ...
-
-    def study_ended(self, summary: StudySummary) -> None: ...
 
 
 def spec_of(

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sentune.corpora.formats import read
-from sentune.corpora.schema import Corpus, Kind
+from sentune.corpora.formats import read, read_pairs
+from sentune.corpora.schema import Corpus
 from sentune.errors import InvalidValue
 from sentune.job.options import JobOptions
 from sentune.methods import REGISTRY
@@ -75,14 +75,4 @@ def test_specs(options: JobOptions) -> tuple[str, ...]:
 
 def read_evaluation(specs: Sequence[str]) -> tuple[Corpus, ...]:
     """Labelled pairs where the format has them, else scored pairs."""
-    return tuple(_read_pairs(spec) for spec in specs)
-
-
-def _read_pairs(spec: str) -> Corpus:
-    try:
-        return read(spec, Kind.LABELLED_PAIRS)
-    except InvalidValue as no_labels:
-        try:
-            return read(spec, Kind.SCORED_PAIRS)
-        except InvalidValue:
-            raise no_labels from None
+    return tuple(read_pairs(spec) for spec in specs)

@@ -8,22 +8,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from sentune.code import result_fingerprint
-from sentune.corpora.stream import hand_out, share
-from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.encoders import prepare
-from sentune.errors import InvalidValue, SentuneError
+from sentune.errors import SentuneError
+from sentune.job.assembly import make_study, tokenised
 from sentune.job.data import Corpora, read_corpora, test_specs
 from sentune.job.display import Display
 from sentune.job.exhibits import exhibit, exhibits_folder
 from sentune.job.options import JobOptions
 from sentune.job.product import Product
 from sentune.job.report import plan_table, pointers, report
-from sentune.methods import find
+from sentune.job.request import cache_folder, check_batch, narrowed, study_config
 from sentune.records import (
     FinalistRecord,
     StudyListener,
@@ -35,14 +32,10 @@ from sentune.search.capacity import available
 from sentune.search.cluster import connected
 from sentune.search.config import StudyConfig
 from sentune.search.plan import make_plan
-from sentune.search.shipping import WithEncoder, ship
 from sentune.search.space import SearchSpace
-from sentune.search.study import MakeSpec, Study, StudyOutcome
+from sentune.search.study import StudyOutcome
 from sentune.summary import write_summary
 from sentune.tracking import MlflowListener, lineage
-from sentune.training.loop import train
-from sentune.training.settings import TrainingSettings, split
-from sentune.training.trial import TrialSpec
 
 
 def tune(options: JobOptions, space: SearchSpace) -> None:
@@ -91,65 +84,6 @@ def screen() -> Console:
     return console if console.is_terminal else Console(width=120)
 
 
-def narrowed(space: SearchSpace, options: JobOptions) -> SearchSpace:
-    """The space that ``--set`` and ``--objective`` leave.
-
-    Raises:
-        InvalidValue: a setting that there is not, or a value that it cannot have.
-    """
-    method = find(space.method)
-    others = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
-    left = space.narrow(options.narrowing, others).for_encoder(options.encoder)
-    split(left.fixed, method)
-    if "max_length" in left.settings:
-        fix = "fix one length: a corpus is tokenised once for all trials"
-        raise InvalidValue("--set max_length", options.narrowing["max_length"], fix)
-    if options.objective is None:
-        return left
-    return replace(left, objective=options.objective)
-
-
-def study_config(options: JobOptions) -> StudyConfig:
-    """The study that the options ask for; a local storage becomes an absolute path."""
-    storage = options.storage.removeprefix("file://")
-    if "://" not in storage:
-        storage = str(Path(storage).expanduser().resolve())
-    return StudyConfig(
-        name=options.study,
-        storage=storage,
-        optuna_url=options.optuna,
-        trials=options.trials,
-        concurrent=options.concurrent,
-        max_examples=options.max_examples,
-        validate_every=options.validate_every,
-        eta=options.eta,
-        finalists=options.finalists,
-        seeds=options.seeds,
-        sampler=options.sampler,
-        seed=options.seed,
-        launcher=options.launcher,
-        workers=options.workers,
-        gpus_per_worker=options.gpus_per_worker,
-    )
-
-
-def check_batch(space: SearchSpace, corpora: Corpora) -> None:
-    """Refuses a corpus that is smaller than the largest batch that may be tried."""
-    dimension = space.settings.get("batch_size")
-    sizes = getattr(dimension, "values", ()) or (space.fixed.get("batch_size", 0),)
-    rows = corpora.train.table.num_rows
-    if max(sizes) > rows:
-        fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
-        raise InvalidValue("batch_size", max(sizes), fix)
-
-
-def cache_folder(config: StudyConfig) -> Path:
-    """Where tokens and built-in encoders are kept: beside the studies, or in the home folder."""
-    if "://" in config.storage:
-        return Path.home() / ".cache" / "sentune"
-    return Path(config.storage) / ".cache"
-
-
 def start_summary(config: StudyConfig, space: SearchSpace, corpora: Corpora) -> StudySummary:
     """What is known of the study before its first trial."""
     return StudySummary(
@@ -175,77 +109,6 @@ def listening(
     finally:
         if not tracker.close():
             display.console.print("MLflow has not got everything yet; resuming the study sends it")
-
-
-def make_study(
-    config: StudyConfig,
-    space: SearchSpace,
-    corpora: Corpora,
-    tokens: TokenFolder,
-    encoder: str,
-    options: JobOptions,
-    listeners: Sequence[StudyListener],
-) -> Study:
-    """The study on the cluster that this process has joined; refuses what cannot run."""
-    shipped = ship(encoder)
-    world = {
-        "corpora": {role: c["fingerprint"] for role, c in corpora.described().items()},
-        "encoder": shipped.digest,
-        "code": result_fingerprint(),
-    }
-    return Study(
-        config,
-        space,
-        spec_maker(config, space, corpora, tokens, encoder, options),
-        WithEncoder(train, shipped),
-        listeners,
-        world,
-    )
-
-
-def tokenised(space: SearchSpace, corpora: Corpora, encoder: str, cache: Path) -> TokenFolder:
-    """The training corpus as token shards, from the cache where they are there."""
-    _, training = split(space.fixed, find(space.method))
-    return tokenise_batches(
-        corpora.train.table.to_batches(),
-        corpora.train.fingerprint,
-        encoder,
-        training.max_length,
-        cache / "tokens",
-    )
-
-
-def spec_maker(
-    config: StudyConfig,
-    space: SearchSpace,
-    corpora: Corpora,
-    tokens: TokenFolder,
-    encoder: str,
-    options: JobOptions,
-) -> MakeSpec:
-    """Makes a training run of settings: the corpora go to the object store once, here."""
-    corpus = hand_out(tokens, share_up_to=options.share_mb << 20)
-    dev = share(list(corpora.dev))
-
-    def make_spec(
-        settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-    ) -> TrialSpec:
-        return TrialSpec(
-            study=config.name,
-            trial=name,
-            method=space.method,
-            settings={**space.fixed, **settings},
-            encoder=encoder,
-            corpus=corpus,
-            dev=dev,
-            max_examples=config.max_examples,
-            milestones=milestones,
-            objective=space.objective,
-            mode=space.mode,
-            seed=seed,
-        )
-
-    return make_spec
 
 
 def finish(summary: StudySummary, outcome: StudyOutcome) -> None:

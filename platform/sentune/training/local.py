@@ -15,8 +15,9 @@ import torch
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
 
-from sentune.corpora import Corpus, Kind, read
+from sentune.corpora import Corpus, read
 from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.formats import read_pairs
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.errors import InvalidValue
@@ -100,17 +101,6 @@ def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, s
         directory=str(out / "checkpoints"),
     )
     return spec, tokens.fingerprint
-
-
-def read_pairs(spec: str) -> Corpus:
-    """A corpus to validate on: labelled pairs where the format has them, else scored pairs."""
-    try:
-        return read(spec, Kind.LABELLED_PAIRS)
-    except InvalidValue as no_labels:
-        try:
-            return read(spec, Kind.SCORED_PAIRS)
-        except InvalidValue:
-            raise no_labels from None
 
 
 def follow(spec: TrialSpec, group: Group, say: Say) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentune.corpora.formats.open import Rows, kinds_of, open_rows, read
+from sentune.corpora.formats.open import Rows, kinds_of, open_rows, read, read_pairs
 from sentune.corpora.formats.registry import FORMATS, Format
 
-__all__ = ["FORMATS", "Format", "Rows", "kinds_of", "open_rows", "read"]
+__all__ = ["FORMATS", "Format", "Rows", "kinds_of", "open_rows", "read", "read_pairs"]

@@ -83,6 +83,17 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
     )
 
 
+def read_pairs(spec: str, *, limit: int | None = None) -> Corpus:
+    """A corpus to judge on: labelled pairs where the format has them, else scored pairs.
+
+    Raises:
+        InvalidValue: the format has neither.
+        CorpusError: as ``read``.
+    """
+    scored = Kind.LABELLED_PAIRS not in kinds_of(spec) and Kind.SCORED_PAIRS in kinds_of(spec)
+    return read(spec, Kind.SCORED_PAIRS if scored else Kind.LABELLED_PAIRS, limit=limit)
+
+
 def kinds_of(spec: str) -> tuple[Kind, ...]:
     """All kinds that a corpus can be read as, its own before those made of it.
 
