@@ -10,7 +10,7 @@ SPACE = SearchSpace(
     objective="direction/accuracy",
     settings={
         "batch_size": Choice(16, 32, 64, 128, 256, 512),
-        "learning_rate": Uniform(1e-5, 2e-3, log=True),
+        "learning_rate": Uniform(1e-5, 5e-3, log=True),
         "temperature": Uniform(0.02, 0.2, log=True),
         "dimension": Choice(32, 64, 128, 256, 768),
         "contradiction_weight": Uniform(0.25, 4.0, log=True),
@@ -36,11 +36,13 @@ SPACE = SearchSpace(
     # From scratch: a small encoder needs a larger learning rate, and direction more weight.
     starts={
         "builtin:tiny": {
-            "batch_size": 32,
-            "learning_rate": 1e-3,
+            "batch_size": 64,
+            "learning_rate": 2e-3,
             "dimension": 64,
             "reverse_weight": 4.0,
+            "pooling": "mean",
             "schedule": "linear",
+            "warmup": 0.1,
         }
     },
     # The text of appendix A and Table 3 name different batch sizes.

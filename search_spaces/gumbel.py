@@ -10,7 +10,7 @@ SPACE = SearchSpace(
     objective="direction/accuracy",
     settings={
         "batch_size": Choice(32, 64, 128, 256, 512),
-        "learning_rate": Uniform(1e-5, 2e-3, log=True),
+        "learning_rate": Uniform(1e-5, 5e-3, log=True),
         "temperature": Uniform(0.02, 0.2, log=True),
         # The paper stays at 16 to keep interpretation embeddings affordable.
         "dimension": Choice(8, 16, 32),
@@ -36,6 +36,13 @@ SPACE = SearchSpace(
         "pooling": "cls",
         "warmup": 0.0,
     },
-    # From scratch: a small encoder needs a larger learning rate.
-    starts={"builtin:tiny": {"batch_size": 64, "learning_rate": 5e-4}},
+    # From scratch: a small encoder needs a larger learning rate, and all of its tokens.
+    starts={
+        "builtin:tiny": {
+            "batch_size": 64,
+            "learning_rate": 1e-3,
+            "pooling": "mean",
+            "warmup": 0.1,
+        }
+    },
 )

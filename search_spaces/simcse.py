@@ -11,7 +11,7 @@ SPACE = SearchSpace(
     objective="rte/auc",
     settings={
         "batch_size": Choice(32, 64, 128, 256, 512),
-        "learning_rate": Uniform(1e-5, 2e-3, log=True),
+        "learning_rate": Uniform(1e-5, 5e-3, log=True),
         "temperature": Uniform(0.02, 0.2, log=True),
         "contradiction_weight": Uniform(0.25, 4.0, log=True),
         "pooling": Choice("cls", "mean"),
@@ -27,7 +27,14 @@ SPACE = SearchSpace(
         "warmup": 0.0,
     },
     # From scratch: a small encoder needs a larger learning rate.
-    starts={"builtin:tiny": {"batch_size": 64, "learning_rate": 5e-4}},
+    starts={
+        "builtin:tiny": {
+            "batch_size": 64,
+            "learning_rate": 1e-3,
+            "pooling": "mean",
+            "warmup": 0.1,
+        }
+    },
 )
 
 # Dropout pairs from plain sentences: batch 64, learning rate 3e-5 for bert-base.

@@ -61,7 +61,8 @@ def test_batches_do_not_change_the_embeddings(embedder: Embedder) -> None:
         together = embedder.encode(SENTENCES, batch_size=batch_size)
         assert together.dtype == np.float32
         np.testing.assert_allclose(together, one_by_one, atol=1e-5)
-    np.testing.assert_array_equal(together[0], together[-1])
+    # the same sentence twice: where it stands in a batch moves only the last bits
+    np.testing.assert_allclose(together[0], together[-1], atol=1e-6)
 
 
 def test_encoding_is_without_dropout_and_repeats(embedder: Embedder) -> None:

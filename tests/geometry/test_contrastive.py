@@ -25,27 +25,41 @@ def triplets() -> list[torch.Tensor]:
     return [torch.randn(N, D, dtype=torch.float64, requires_grad=True) for _ in range(3)]
 
 
-def by_loops(anchor, positive, negative, geometry, weights, tau=TAU) -> torch.Tensor:
-    """Sum over i of loss_i, GaussCSE Eq. 4 and GumbelCSE Eq. 8-12, a pair at a time."""
+class ByLoops:
+    """The loss of GaussCSE Eq. 4 and GumbelCSE Eq. 8-12, a pair at a time.
 
-    def e(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return (geometry.entails(x[None], y[None])[0] / tau).exp()
+    A pair's e(x, y) is computed once for all weights; the sums run as the equations have them.
+    """
 
-    total = torch.zeros((), dtype=torch.float64)
-    for i in range(len(anchor)):
-        denominator = torch.zeros((), dtype=torch.float64)
-        for j in range(len(positive)):
-            denominator = denominator + weights.entailment * e(anchor[i], positive[j])
-            if weights.reverse_orientation == "premises":
-                denominator = denominator + weights.reverse * e(positive[i], anchor[j])
-            else:
-                denominator = denominator + weights.reverse * e(positive[j], anchor[i])
-            if negative is not None:
-                denominator = denominator + weights.contradiction * e(anchor[i], negative[j])
-                back = e(negative[j], anchor[i])
-                denominator = denominator + weights.reverse_contradiction * back
-        total = total - (e(anchor[i], positive[i]) / denominator).log()
-    return total
+    def __init__(self, anchor, positive, negative, geometry, tau=TAU) -> None:
+        self.rows = {"s": anchor, "+": positive, "-": negative}
+        self.geometry, self.tau, self.known = geometry, tau, {}
+
+    def e(self, x: str, i: int, y: str, j: int) -> torch.Tensor:
+        """exp(how far row i of x entails row j of y / tau)."""
+        if (x, i, y, j) not in self.known:
+            first, second = self.rows[x][i][None], self.rows[y][j][None]
+            self.known[x, i, y, j] = (self.geometry.entails(first, second)[0] / self.tau).exp()
+        return self.known[x, i, y, j]
+
+    def loss(self, weights: TermWeights) -> torch.Tensor:
+        """Sum over i of loss_i."""
+        count = len(self.rows["s"])
+        total = torch.zeros((), dtype=torch.float64)
+        for i in range(count):
+            denominator = torch.zeros((), dtype=torch.float64)
+            for j in range(count):
+                denominator = denominator + weights.entailment * self.e("s", i, "+", j)
+                if weights.reverse_orientation == "premises":
+                    denominator = denominator + weights.reverse * self.e("+", i, "s", j)
+                else:
+                    denominator = denominator + weights.reverse * self.e("+", j, "s", i)
+                if self.rows["-"] is not None:
+                    denominator = denominator + weights.contradiction * self.e("s", i, "-", j)
+                    back = self.e("-", j, "s", i)
+                    denominator = denominator + weights.reverse_contradiction * back
+            total = total - (self.e("s", i, "+", i) / denominator).log()
+        return total
 
 
 def weights_of(values: tuple[float, ...], orientation: str) -> TermWeights:
@@ -56,12 +70,14 @@ def weights_of(values: tuple[float, ...], orientation: str) -> TermWeights:
 @pytest.mark.parametrize("orientation", ["premises", "hypotheses"])
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_every_combination_of_terms_is_the_equations(name, orientation):
+    columns = triplets()
+    by_loops = ByLoops(*columns, GEOMETRIES[name])
     for values in product((0.0, 1.0, 2.5), (0.0, 1.0), (0.0, 8.0), (0.0, 0.5)):
         if not any(values):
             continue
-        weights, columns = weights_of(values, orientation), triplets()
-        expected = by_loops(*columns, GEOMETRIES[name], weights)
-        wanted = torch.autograd.grad(expected, columns, allow_unused=True)
+        weights = weights_of(values, orientation)
+        expected = by_loops.loss(weights)
+        wanted = torch.autograd.grad(expected, columns, allow_unused=True, retain_graph=True)
         loss = contrastive_loss(
             *columns, geometry=GEOMETRIES[name], weights=weights, temperature=TAU
         )
@@ -80,7 +96,7 @@ def test_pairs_without_hard_negatives(name):
     loss = contrastive_loss(
         anchor, positive, None, geometry=GEOMETRIES[name], weights=weights, temperature=TAU
     )
-    expected = by_loops(anchor, positive, None, GEOMETRIES[name], weights)
+    expected = ByLoops(anchor, positive, None, GEOMETRIES[name]).loss(weights)
     torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
 
 
