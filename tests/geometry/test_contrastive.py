@@ -18,7 +18,7 @@ GEOMETRIES = {
     "boxes": Boxes(0.5),
     "boxes, untied": Boxes(0.5, 0.3),
 }
-N, D, TAU = 5, 8, 0.05
+N, D, TAU = 3, 8, 0.05
 
 
 def triplets() -> list[torch.Tensor]:
@@ -72,7 +72,7 @@ def weights_of(values: tuple[float, ...], orientation: str) -> TermWeights:
 def test_every_combination_of_terms_is_the_equations(name, orientation):
     columns = triplets()
     by_loops = ByLoops(*columns, GEOMETRIES[name])
-    for values in product((0.0, 1.0, 2.5), (0.0, 1.0), (0.0, 8.0), (0.0, 0.5)):
+    for values in product((0.0, 2.5), (0.0, 1.0), (0.0, 8.0), (0.0, 0.5)):
         if not any(values):
             continue
         weights = weights_of(values, orientation)
