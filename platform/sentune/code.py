@@ -18,8 +18,8 @@ from typing import Any
 
 from sentune.errors import SentuneError
 
-PACKAGES = ("sentune", "search_spaces")
-"""Packages that a trial's result depends on."""
+PACKAGES = ("sentune",)
+"""Packages that run on workers. A search space stays on the driver: a trial gets its values."""
 
 _DECIDES = ("corpora", "encoders", "geometry", "methods", "readouts", "tasks", "training")
 """Parts of the package between a corpus and a metric."""
@@ -47,10 +47,7 @@ class Code:
 
 
 def package_folders() -> tuple[Path, ...]:
-    """Folders of the packages that ``import`` finds here; a package that is absent is left out.
-
-    ``search_spaces`` is absent where only the wheel is installed, in a notebook for one.
-    """
+    """Folders of the packages that ``import`` finds here."""
     specs = (importlib.util.find_spec(name) for name in PACKAGES)
     return tuple(Path(next(iter(s.submodule_search_locations or ()))) for s in specs if s)
 
