@@ -166,6 +166,8 @@ def exit_as(summary: StudySummary) -> None:
     if summary.state == "interrupted":
         raise KeyboardInterrupt
     if summary.state != "complete":
+        if any(trial.state is TrialState.COMPLETE for trial in summary.trials):
+            raise StudyFailed("no finalist came to its end; the same command tries them again")
         reasons = sorted({trial.reason for trial in summary.trials if trial.reason})
         raise StudyFailed(f"no trial came to its end: {'; '.join(reasons) or 'no reason given'}")
 

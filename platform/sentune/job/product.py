@@ -75,11 +75,11 @@ class Product:
         for index, corpus in enumerate(test):
             role = "test" if index == 0 else f"test-{index + 1}"
             summary.corpora[role] = describe(corpus)
-        summary.baselines = baselines(corpora.train, test)
         with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
             folder = Path(scratch, MODEL)
             self._export(summary, folder, {})
             result = self._measured(str(folder), test)
+        summary.baselines = _beside(result.metrics, baselines(corpora.train, test))
         summary.test = {k: v for k, v in result.metrics.items() if k not in summary.baselines}
         return result.tables
 
@@ -110,6 +110,12 @@ class Product:
         with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
             self._export(summary, Path(scratch, MODEL), card)
             filesystem.put(f"{scratch}/{MODEL}/", f"{path}/{MODEL}/", recursive=True)
+
+
+def _beside(measured: Mapping[str, float], rules: Mapping[str, float]) -> dict[str, float]:
+    """The rules of the tasks that the model can do: a point has no direction to compare."""
+    tasks = {name.partition("/")[0] for name in measured}
+    return {name: value for name, value in rules.items() if name.partition("/")[0] in tasks}
 
 
 def _read_tables(checkpoint: Path) -> dict[str, Any]:

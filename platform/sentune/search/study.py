@@ -40,6 +40,7 @@ class StudyOutcome:
 
     Attributes:
         state: ``complete``, ``interrupted`` (the same command resumes) or ``failed`` (no trial
+            or no run of the finals
             came to its end).
         trials: all of them, by number.
         finalists: best by mean first.
@@ -153,7 +154,9 @@ class Study:
             return StudyOutcome(state="interrupted", trials=trials)
         records = finals.records()
         return StudyOutcome(
-            state="complete" if finals.best_trials() else "failed",
+            state="complete"
+            if records or (finals.best_trials() and not self.config.finalists)
+            else "failed",
             trials=trials,
             finalists=records,
             winner=0 if records else None,
