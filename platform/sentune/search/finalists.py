@@ -20,7 +20,7 @@ from optuna.trial import TrialState as Stored
 from sentune.records import FinalistRecord, Spread, TrialRecord, TrialState
 from sentune.search.audience import Audience
 from sentune.search.config import StudyConfig
-from sentune.search.ledger import SEED, SETTINGS, Ledger
+from sentune.search.ledger import REPEATS, SEED, SETTINGS, Ledger
 from sentune.search.source import Candidate, settle_orphans
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.launchers.report import Report
@@ -158,7 +158,8 @@ class FinalsSource:
         ]
 
     def _enqueue(self, wanted: list[tuple[TrialRecord, int]]) -> None:
-        known = {_identity(t) for t in self.ledger.study.get_trials(deepcopy=False)}
+        stored = self.ledger.study.get_trials(deepcopy=False)
+        known = {_identity(t) for t in stored if not _worth_another(t)}
         for trial, seed in wanted:
             if (trial.id, seed) not in known:
                 notes = {TRIAL: trial.id, SEED: seed, SETTINGS: trial.settings}
@@ -178,6 +179,11 @@ class FinalsSource:
             settings=run.user_attrs[SETTINGS],
             seed=seed,
         )
+
+
+def _worth_another(run: FrozenTrial) -> bool:
+    """A run that failed for a reason outside of it, a worker that was lost for one."""
+    return run.state == Stored.FAIL and not run.user_attrs.get(REPEATS, False)
 
 
 def run_name(trial: int, seed: int) -> str:

@@ -40,8 +40,7 @@ class StudyOutcome:
 
     Attributes:
         state: ``complete``, ``interrupted`` (the same command resumes) or ``failed`` (no trial
-            or no run of the finals
-            came to its end).
+            or no run of the finals, came to its end).
         trials: all of them, by number.
         finalists: best by mean first.
         winner: index into ``finalists``; None without finalists.
