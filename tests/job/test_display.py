@@ -60,6 +60,19 @@ def test_the_best_is_the_best_in_either_mode(log) -> None:
         assert display.best().id == best
 
 
+def test_what_an_earlier_start_did_is_one_line_and_no_speed(log) -> None:
+    display, text = log
+    display.study_started(summary(), PLAN)
+    done = trial(0, TrialState.COMPLETE, 0.8, 900)
+    display.trial_started(done)
+    for examples in (100, 300, 900):
+        display.trial_progressed(done, examples, {METRIC: 0.8})
+    display.trial_ended(done)
+    assert len(text.getvalue().splitlines()) == 2
+    assert "complete at an earlier start: direction/accuracy 80.0 %" in text.getvalue()
+    assert display.pace.seen == 0
+
+
 def test_what_is_to_come_counts_waiting_running_and_finals(log) -> None:
     display, _ = log
     display.study_started(summary(), PLAN)

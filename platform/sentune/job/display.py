@@ -87,6 +87,7 @@ class Display:
         self.summary: StudySummary | None = None
         self.plan: dict[str, Any] = {}
         self._reached: dict[Any, int] = {}
+        self._earlier: set[int] = set()
         self._live: Live | None = None
 
     @contextmanager
@@ -111,12 +112,17 @@ class Display:
     def trial_started(self, trial: TrialRecord) -> None:
         self.trials[trial.id] = trial
         self._reached.setdefault(trial.id, trial.examples)
+        if trial.state is not TrialState.RUNNING:  # an earlier start ran it; it is told again
+            self._earlier.add(trial.id)
+            return
         self._line(f"trial {trial.id} started: {short(self._varied(trial))}")
 
     def trial_progressed(
         self, trial: TrialRecord, examples: int, metrics: dict[str, float]
     ) -> None:
         self.trials[trial.id] = trial
+        if trial.id in self._earlier:
+            return
         self._advance(trial.id, examples)
         self._line(
             f"trial {trial.id} at {examples:,} examples: {self._score(metrics)}{self._outlook()}"
@@ -125,6 +131,7 @@ class Display:
     def trial_ended(self, trial: TrialRecord) -> None:
         self.trials[trial.id] = trial
         reason = f" ({trial.reason})" if trial.reason else ""
+        reason += " at an earlier start" if trial.id in self._earlier else ""
         self._line(
             f"trial {trial.id} {MARKS[trial.state][0]}{reason}: {self._score(trial.metrics)}"
         )
