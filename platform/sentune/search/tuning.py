@@ -29,6 +29,8 @@ QUIET = {
 LEVELS = {
     "ray.tune": logging.WARNING,
     "ray.tune.tune": logging.CRITICAL,
+    # advice when a milestone took half a second to store
+    "ray.tune.utils.util": logging.ERROR,
     "ray.tune.analysis.experiment_analysis": logging.CRITICAL,
     "ray.tune.execution.experiment_state": logging.CRITICAL,
 }
