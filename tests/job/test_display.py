@@ -99,12 +99,15 @@ def test_pace_counts_from_the_first_milestone(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_live_table_shows_trials_finalists_and_hides_old_ones() -> None:
     text = io.StringIO()
-    console = Console(file=text, force_terminal=True, width=120)
+    console = Console(file=text, force_terminal=True, width=80)
     display = Display(console, varied=("batch_size",))
     with display.shown():
         display.study_started(summary(), {**PLAN, "trials": 30})
         for number in range(25):
             display.trial_ended(trial(number, TrialState.COMPLETE, number / 100, 900))
+        wide = trial(25, TrialState.RUNNING)
+        wide.settings = {"batch_size": "x" * 200}
+        display.trial_started(wide)
         display.finalist_started(24, 1)
         display.finalist_progressed(24, 1, 300, {METRIC: 0.31})
         console.print(display._screen())
@@ -112,6 +115,8 @@ def test_the_live_table_shows_trials_finalists_and_hides_old_ones() -> None:
     assert "24.0 %" in table
     assert "31.0 %" in table
     assert "25 of 30 trials done" in table
+    for column in ("trial", "state", "examples", METRIC, "settings"):
+        assert column in table
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (75, "1:15"), (4000, "1:06:40")])

@@ -224,17 +224,21 @@ class Display:
     def _table(self) -> Table:
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         for name in ("trial", "state", "examples"):
-            table.add_column(name, justify="right" if name == "examples" else "left")
-        table.add_column(self.summary.objective if self.summary else "", justify="right")
-        table.add_column("settings", overflow="ellipsis", no_wrap=True)
+            justify: Any = "right" if name == "examples" else "left"
+            table.add_column(name, justify=justify, no_wrap=True)
+        objective = self.summary.objective if self.summary else ""
+        table.add_column(objective, justify="right", no_wrap=True)
+        # cut here: a column that must not wrap would squeeze the others to nothing
+        room = max(10, self.console.width - len(objective) - 38)
+        table.add_column("settings")
         hidden = max(0, len(self.trials) - 20)
         for trial in list(self.trials.values())[hidden:]:
             word, colour = MARKS[trial.state]
             seen = self._reached.get(trial.id, trial.examples)
             score = percent(self._objective(trial.metrics))
-            table.add_row(
-                str(trial.id), Text(word, colour), f"{seen:,}", score, short(self._varied(trial))
-            )
+            shown = Text(short(self._varied(trial)))
+            shown.truncate(room, overflow="ellipsis")
+            table.add_row(str(trial.id), Text(word, colour), f"{seen:,}", score, shown)
         for (number, seed), (seen, value) in self.finalists.items():
             table.add_row(
                 f"{number}",

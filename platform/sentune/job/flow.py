@@ -53,6 +53,9 @@ def tune(options: JobOptions, space: SearchSpace) -> None:
         return
     corpora = read_corpora(options, space.method)
     check_batch(space, corpora)
+    for role, corpus in corpora.described().items():
+        line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
     encoder = prepare(options.encoder, corpora.sentences(), cache_folder(config))
     tokens = tokenised(space, corpora, encoder, cache_folder(config))
     if tokens.nbytes > options.share_mb << 20:
