@@ -153,15 +153,21 @@ def product(
 def next_commands(
     summary: StudySummary, config: StudyConfig, options: JobOptions
 ) -> dict[str, str]:
-    """What to look at and type next."""
-    here = Path(sys.executable).parent
-    sentune = here / "sentune" if (here / "sentune").exists() else Path("sentune")
-    commands = {"summary": f"{config.folder}/summary.json"}
+    """What to look at and type next; paths below this folder are written from here."""
+    beside = Path(sys.executable).parent / "sentune"
+    sentune = from_here(str(beside)) if beside.exists() else "sentune"
+    commands = {"summary": from_here(f"{config.folder}/summary.json")}
     if summary.model:
-        commands = {"model": summary.model, **commands}
+        commands = {"model": from_here(summary.model), **commands}
     if options.tracking is None and "://" not in config.storage:
-        commands["dashboard"] = f"{sentune} dashboard --storage {config.storage}"
+        commands["dashboard"] = f"{sentune} dashboard --storage {from_here(config.storage)}"
     return commands
+
+
+def from_here(path: str) -> str:
+    """A path relative to the working folder where it lies below it, else as it is."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def exit_as(summary: StudySummary) -> None:
