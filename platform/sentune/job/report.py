@@ -28,8 +28,7 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     """Prints the tables of a study that has ended, best trial first."""
     console.print()
     console.print(_trials(summary, varied))
-    if summary.model is None:
-        console.print("No trial reached the end of its budget; see the reasons above.")
+    if summary.model is None:  # interrupted or failed; the job says which, and what to do
         return
     if summary.finalists:
         console.print()
