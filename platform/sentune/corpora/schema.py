@@ -1,4 +1,4 @@
-"""What a corpus looks like once it is read: four kinds of Arrow tables."""
+"""What a corpus looks like once it is read: six kinds of Arrow tables."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ class Kind(StrEnum):
     TRIPLETS = "triplets"
     LABELLED_PAIRS = "labelled-pairs"
     SCORED_PAIRS = "scored-pairs"
+    SEVERAL_LABELS = "pairs-of-several-labels"
+    CONDITIONED_PAIRS = "conditioned-pairs"
     SENTENCES = "sentences"
 
 
@@ -34,10 +36,28 @@ SCHEMAS: dict[Kind, pa.Schema] = {
             pa.field("reverse_label", pa.string()),
         ]
     ),
+    # subset: the part of a collection that a pair belongs to (MSRpar, ...), where there are parts
     Kind.SCORED_PAIRS: pa.schema(
         [
             pa.field("sentence1", pa.string(), nullable=False),
             pa.field("sentence2", pa.string(), nullable=False),
+            pa.field("score", pa.float64(), nullable=False),
+            pa.field("subset", pa.string()),
+        ]
+    ),
+    # labels: the distinct labels that enough annotators gave, in the order of LABELS; never empty
+    Kind.SEVERAL_LABELS: pa.schema(
+        [
+            pa.field("premise", pa.string(), nullable=False),
+            pa.field("hypothesis", pa.string(), nullable=False),
+            pa.field("labels", pa.list_(pa.string()), nullable=False),
+        ]
+    ),
+    Kind.CONDITIONED_PAIRS: pa.schema(
+        [
+            pa.field("sentence1", pa.string(), nullable=False),
+            pa.field("sentence2", pa.string(), nullable=False),
+            pa.field("condition", pa.string(), nullable=False),
             pa.field("score", pa.float64(), nullable=False),
         ]
     ),

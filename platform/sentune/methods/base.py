@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from sentune.corpora.schema import Kind
 from sentune.encoders import Pooling, TextEncoder
 from sentune.geometry.base import Geometry
+from sentune.readouts.grid import Readout
 
 Gather = Callable[[Tensor], Tensor]
 
@@ -41,6 +42,7 @@ class SentenceMethod(nn.Module, ABC):
         kind: kind of corpus that it trains on.
         roles: role in the loss -> column of the corpus it is embedded from.
         objective: metric that its best checkpoint is chosen by, where nobody says otherwise.
+        readouts: what is swept on the trained model, each with the paper's grid.
     """
 
     name: ClassVar[str]
@@ -48,6 +50,7 @@ class SentenceMethod(nn.Module, ABC):
     settings_type: ClassVar[type[MethodSettings]]
     objective: ClassVar[str] = "direction/accuracy"
     kind: ClassVar[Kind] = Kind.TRIPLETS
+    readouts: ClassVar[tuple[Readout, ...]] = ()
     roles: ClassVar[Mapping[str, str]] = {
         "anchor": "anchor",
         "positive": "positive",

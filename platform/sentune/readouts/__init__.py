@@ -1,5 +1,7 @@
 """Hyperparameters that need no retraining, swept exhaustively on one trained model."""
 
+from sentune.readouts.grid import Grid, Grids, Readout, grid_of
+from sentune.readouts.sweep import SWEEP_FILE, Sweep
 from sentune.readouts.threshold import (
     PrecisionRecall,
     Threshold,
@@ -8,4 +10,16 @@ from sentune.readouts.threshold import (
     precision_recall,
 )
 
-__all__ = ["PrecisionRecall", "Threshold", "accuracy_at", "best_threshold", "precision_recall"]
+__all__ = [
+    "SWEEP_FILE",
+    "Grid",
+    "Grids",
+    "PrecisionRecall",
+    "Readout",
+    "Sweep",
+    "Threshold",
+    "accuracy_at",
+    "best_threshold",
+    "grid_of",
+    "precision_recall",
+]

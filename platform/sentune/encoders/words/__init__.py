@@ -1,0 +1,5 @@
+"""Word vectors and word frequencies: read from their files, cached, looked up."""
+
+from sentune.encoders.words.table import WordRows, WordTable
+
+__all__ = ["WordRows", "WordTable"]

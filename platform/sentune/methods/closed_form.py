@@ -1,0 +1,111 @@
+"""Methods on word vectors that are fitted in closed form: statistics, one decomposition, readouts.
+
+Nothing is trained by gradient. A fit is one pass over the sentences that adds up statistics, so a
+corpus may be of any length and its parts may be added up on different machines; then one
+decomposition holds every value of the method's readout (components removed, units) at once.
+
+Legend: S = distinct sentences, N = pairs, V = values of the readout, D = width of an embedding.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from sentune.corpora.schema import Kind
+from sentune.encoders.words import WordTable
+from sentune.readouts.grid import Grid, Readout
+
+
+class ClosedFormSettings(BaseModel):
+    """Settings that every method on word vectors has; a method adds its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    a: float = Field(1e-3, gt=0.0)
+    """a of the weights a / (a + p(word)); 1e-3 in SIF and LAES, which do not tune it."""
+    max_length: int | None = Field(None, ge=1)
+    """Words of a sentence that are used, known ones, from its beginning; none: all."""
+
+
+class Statistics(Protocol):
+    """What one pass over a corpus adds up. Picklable, and small against the corpus."""
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Adds some sentences."""
+
+    def merge(self, other: Self) -> None:
+        """Adds what another pass has added up; the order does not matter beyond rounding."""
+
+
+class ClosedForm(ABC):
+    """One method: from word vectors and fitted statistics to similarities and embeddings.
+
+    Attributes:
+        name: key in ``sentune.methods.CLOSED_FORM``.
+        title: what the method is called in a text.
+        settings_type: class of its settings.
+        axis: its readout; every value of it comes from one fit.
+        objective: metric that it is selected by, where nobody says otherwise.
+        kind: kind of corpus that it is fitted on.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    settings_type: ClassVar[type[ClosedFormSettings]]
+    axis: ClassVar[Readout]
+    objective: ClassVar[str] = "sts/pearson"
+    kind: ClassVar[Kind] = Kind.SENTENCES
+
+    def __init__(self, words: WordTable, settings: ClosedFormSettings) -> None:
+        self.words = words
+        self.settings = settings
+
+    @abstractmethod
+    def statistics(self) -> Statistics:
+        """Empty statistics, to add sentences to."""
+
+    @abstractmethod
+    def solve(self, statistics: Any, largest: int) -> None:
+        """Fits the method: one decomposition for all values of the readout up to ``largest``.
+
+        Raises:
+            TrialFailed: the statistics hold too little for it.
+        """
+
+    @abstractmethod
+    def grid(self) -> Grid:
+        """The paper's grid of the readout for these settings (LAES-HID has another than RES)."""
+
+    @abstractmethod
+    def similarities(
+        self,
+        sentences: Sequence[str],
+        first: NDArray[np.int64],
+        second: NDArray[np.int64],
+        values: Sequence[int],
+    ) -> NDArray[np.float64]:
+        """[V, N] cosines of pairs, for each value of the readout.
+
+        Args:
+            sentences: S distinct sentences.
+            first, second: [N] rows of ``sentences``.
+            values: of the readout, at most the ``largest`` of the fit.
+        """
+
+    @abstractmethod
+    def embed(self, sentences: Sequence[str], value: int) -> NDArray[np.float32]:
+        """[S, D] embeddings at one value; the cosines of ``similarities`` are theirs."""
+
+    @abstractmethod
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What the fit found, as arrays, without the word vectors."""
+
+    @abstractmethod
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Takes back what ``state`` gave."""

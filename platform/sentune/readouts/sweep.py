@@ -1,0 +1,86 @@
+"""The result of a sweep: a metric for each combination of readouts, and the best of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentune.errors import InvalidValue
+from sentune.readouts.grid import Grid, Value
+
+SWEEP_FILE = "sweep.json"
+"""A task's table is called ``TASK/sweep.json``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """One metric over a grid.
+
+    Attributes:
+        metric: ``task/metric`` that was swept.
+        axes: readout -> its values, in the order of the dimensions of ``values``.
+        values: the metric of each combination; NaN where a combination is not allowed
+            (``alpha_1`` not below ``alpha_2``).
+        exact: readout that was found exactly -> its best value for each combination, shaped as
+            ``values``.
+    """
+
+    metric: str
+    axes: Mapping[str, Grid]
+    values: NDArray[np.float64]
+    exact: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = tuple(len(grid) for grid in self.axes.values())
+        if self.values.shape != shape:
+            fix = f"the axes ask for {shape}"
+            raise InvalidValue(f"sweep of {self.metric}", self.values.shape, fix)
+        if not np.isfinite(self.values).any():
+            fix = "no combination of the readouts is allowed; widen a grid"
+            raise InvalidValue(f"sweep of {self.metric}", dict(self.axes), fix)
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Indices of the best combination; the first of equal ones, in the order of the axes."""
+        flat = int(np.nanargmax(self.values))
+        return tuple(int(i) for i in np.unravel_index(flat, self.values.shape))
+
+    @property
+    def best(self) -> float:
+        """The largest value of the metric."""
+        return float(self.values[self.place])
+
+    @property
+    def chosen(self) -> dict[str, Value]:
+        """Readout -> value at the best combination, exact ones included."""
+        places = zip(self.axes.items(), self.place, strict=True)
+        on_grid = {name: grid[index] for (name, grid), index in places}
+        return {**on_grid, **{name: float(found[self.place]) for name, found in self.exact.items()}}
+
+    @property
+    def evaluations(self) -> int:
+        """How many allowed combinations the table holds; each would be a trial of plain Tune."""
+        return int(np.isfinite(self.values).sum())
+
+    def to_table(self) -> dict[str, Any]:
+        """As JSON types: ``values`` nested as the axes are, null where not allowed."""
+        return {
+            "metric": self.metric,
+            "axes": {name: list(grid) for name, grid in self.axes.items()},
+            "values": _plain(self.values),
+            "exact": {name: _plain(found) for name, found in self.exact.items()},
+            "best": {"value": self.best, **self.chosen},
+        }
+
+
+def _plain(values: NDArray[np.float64]) -> Any:
+    """Nested lists with None for NaN."""
+    if values.ndim == 0:
+        number = float(values)
+        return None if math.isnan(number) else number
+    return [_plain(part) for part in values]
