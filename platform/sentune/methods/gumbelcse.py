@@ -16,6 +16,8 @@ from sentune.encoders import TextEncoder
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.contrastive import TermWeights, contrastive_loss
 from sentune.methods.base import Gather, MethodSettings, SentenceMethod
+from sentune.readouts.grid import Readout
+from sentune.readouts.interpretation import INTERPRETATION
 
 
 class GumbelcseSettings(MethodSettings):
@@ -43,6 +45,7 @@ class Gumbelcse(SentenceMethod):
     name: ClassVar[str] = "gumbel"
     title: ClassVar[str] = "GumbelCSE"
     settings_type: ClassVar[type[MethodSettings]] = GumbelcseSettings
+    readouts: ClassVar[tuple[Readout, ...]] = INTERPRETATION
     settings: GumbelcseSettings
 
     def __init__(self, encoder: TextEncoder, settings: GumbelcseSettings) -> None:
