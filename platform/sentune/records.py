@@ -121,6 +121,12 @@ class StudyListener(Protocol):
         self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
     ) -> None: ...
 
+    def run_tables(self, trial: int, seed: int | None, tables: dict[str, Any]) -> None:
+        """Sweeps of a run that has ended, at its best milestone: file name -> JSON types.
+
+        ``seed`` is None for a trial of the search, and names a finalist's run.
+        """
+
     def artifact(self, path: Path, folder: str) -> None:
         """A file (or folder) that belongs to the study as a whole."""
 

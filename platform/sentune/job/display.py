@@ -157,6 +157,9 @@ class Display:
         self.finalists[trial, seed] = (self.plan["max_examples"], self._objective(metrics))
         self._line(f"finalist: trial {trial}, seed {seed} done: {self._score(metrics)}")
 
+    def run_tables(self, trial: int, seed: int | None, tables: dict[str, Any]) -> None:
+        """Tables are for the tracking server; nothing to show."""
+
     def artifact(self, path: Path, folder: str) -> None:
         """Artifacts are for the tracking server; nothing to show."""
 

@@ -66,6 +66,10 @@ class Audience:
         """A finalist is over; no metrics if it failed."""
         self._tell(lambda one: one.finalist_ended(trial, seed, metrics, readouts), "finalist_ended")
 
+    def run_tables(self, trial: int, seed: int | None, tables: dict[str, Any]) -> None:
+        """What the best milestone of a run swept."""
+        self._tell(lambda one: one.run_tables(trial, seed, tables), "run_tables")
+
     def artifact(self, path: Path, folder: str) -> None:
         """A file that belongs to the study."""
         self._tell(lambda one: one.artifact(path, folder), "artifact")

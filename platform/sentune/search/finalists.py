@@ -22,7 +22,7 @@ from sentune.search.audience import Audience
 from sentune.search.config import StudyConfig
 from sentune.search.ledger import REPEATS, SEED, SETTINGS, Ledger
 from sentune.search.source import Candidate, settle_orphans
-from sentune.training.checkpoints import CheckpointStore
+from sentune.training.checkpoints import CheckpointStore, sweeps_in
 from sentune.training.launchers.report import Report
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,11 @@ class Finals:
             logger.warning("finalist %d with seed %d failed: %s", trial, seed, record.reason)
             self.audience.finalist_ended(trial, seed, {}, {})
         else:
-            self.audience.finalist_ended(*_identity(run), record.metrics, record.readouts)
+            trial, seed = _identity(run)
+            self.audience.finalist_ended(trial, seed, record.metrics, record.readouts)
+            tables = sweeps_in(self.config.directory(run_name(trial, seed)))
+            if tables:
+                self.audience.run_tables(trial, seed, tables)
 
 
 class FinalsSource:

@@ -6,13 +6,14 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 
 from sentune.errors import InvalidValue
+from sentune.readouts.grid import Grid, Readout, grid_of
 from sentune.search.dimensions import (
     Choice,
     Dimension,
@@ -36,7 +37,9 @@ class SearchSpace:
         method: name in ``sentune.methods.REGISTRY``.
         objective: metric by which trials are compared, ``task/metric``.
         settings: name -> values that may be taken; a training run is paid for each draw.
-        readouts: what is swept on the trained model instead, name -> grid; never drawn.
+        readouts: what is swept on the trained model instead, where the grid differs from the
+            method's own: name -> values; none: found exactly.
+        searched_readouts: readouts that are drawn like settings (``--search-readouts``).
         mode: whether more (``max``) or less (``min``) of the objective is better.
         published: the paper's own best values, the first trial where the space still holds them.
         starts: more points to try first, by the encoder that they suit (``builtin:tiny``); what
@@ -49,7 +52,8 @@ class SearchSpace:
     method: str
     objective: str
     settings: Mapping[str, Dimension]
-    readouts: Mapping[str, Any] = field(default_factory=dict)
+    readouts: Mapping[str, Grid] = field(default_factory=dict)
+    searched_readouts: frozenset[str] = frozenset()
     mode: str = "max"
     published: Mapping[str, Value] = field(default_factory=dict)
     starts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
@@ -67,20 +71,30 @@ class SearchSpace:
         sizes = [dimension.size for dimension in self.settings.values()]
         return None if None in sizes else math.prod(size for size in sizes if size is not None)
 
-    def narrow(self, wanted: Mapping[str, str], others: Collection[str] = ()) -> SearchSpace:
+    def narrow(
+        self,
+        wanted: Mapping[str, str],
+        others: Collection[str] = (),
+        readouts: Sequence[Readout] = (),
+    ) -> SearchSpace:
         """The space that ``--set`` leaves.
 
         Args:
-            wanted: setting -> text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows.
+            wanted: setting -> text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows. For
+                a readout the text is its grid, which may be wider than the method's.
             others: settings outside the space that may be fixed; whoever builds the trial checks
                 their values.
+            readouts: of the method.
 
         Raises:
             InvalidValue: an unknown setting, or a value that the space does not hold.
         """
-        settings, fixed = dict(self.settings), dict(self.fixed)
+        settings, fixed, grids = dict(self.settings), dict(self.fixed), dict(self.readouts)
+        own = {readout.name: readout for readout in readouts}
         for name, text in wanted.items():
-            if name in settings:
+            if name in own:
+                grids[name] = own[name].parse(text)
+            elif name in settings:
                 left = _narrow_one(name, settings[name], text)
                 if isinstance(left, tuple):
                     del settings[name]
@@ -90,10 +104,38 @@ class SearchSpace:
             elif name in others or name in fixed:
                 fixed[name] = yaml_scalar(text)
             else:
-                known = ", ".join(sorted({*self.settings, *self.fixed, *others}))
+                known = ", ".join(sorted({*self.settings, *self.fixed, *others, *own}))
                 raise InvalidValue(f"--set {name}", text, f"the settings are {known}")
         names = self.narrowed_names | set(wanted)
-        return replace(self, settings=settings, fixed=fixed, narrowed_names=names)
+        return replace(self, settings=settings, fixed=fixed, readouts=grids, narrowed_names=names)
+
+    def searching(self, readouts: Sequence[Readout]) -> SearchSpace:
+        """With the readouts as ordinary dimensions: each draw of them costs a training run.
+
+        What a sweep finds exactly becomes a range, a grid a choice.
+        """
+        drawn: dict[str, Dimension] = {}
+        for readout in readouts:
+            grid = grid_of(readout, self.readouts)
+            if grid:
+                drawn[readout.name] = Choice(*grid)
+            elif readout.low is not None and readout.high is not None:
+                drawn[readout.name] = Uniform(readout.low, readout.high)
+        return replace(
+            self,
+            settings={**self.settings, **drawn},
+            readouts={name: self.readouts[name] for name in self.readouts if name not in drawn},
+            searched_readouts=frozenset(drawn),
+        )
+
+    def grids_of(
+        self, settings: Mapping[str, Any], readouts: Sequence[Readout]
+    ) -> tuple[dict[str, Any], dict[str, Grid]]:
+        """A trial's settings without drawn readouts, and the grid of each readout in that trial."""
+        grids = {readout.name: grid_of(readout, self.readouts) for readout in readouts}
+        grids |= {name: (settings[name],) for name in self.searched_readouts}
+        kept = {k: v for k, v in settings.items() if k not in self.searched_readouts}
+        return kept, grids
 
     def for_encoder(self, encoder: str) -> SearchSpace:
         """With the starts that suit an encoder, and no others."""
@@ -200,6 +242,7 @@ class SearchSpace:
             "settings": {name: d.to_dict() for name, d in self.settings.items()},
             "fixed": dict(self.fixed),
             "readouts": _plain(self.readouts),
+            "searched_readouts": sorted(self.searched_readouts),
             "published": dict(self.published),
             "starts": _plain(self.starts),
             "grids": _plain(self.grids),
@@ -213,7 +256,17 @@ class SearchSpace:
             name: {setting: tuple(values) for setting, values in grid.items()}
             for name, grid in data["grids"].items()
         }
-        return cls(**{**data, "settings": settings, "grids": grids})
+        readouts = {name: tuple(grid) for name, grid in data["readouts"].items()}
+        searched = frozenset(data["searched_readouts"])
+        return cls(
+            **{
+                **data,
+                "settings": settings,
+                "grids": grids,
+                "readouts": readouts,
+                "searched_readouts": searched,
+            }
+        )
 
     def identity(self) -> dict[str, Any]:
         """What two studies must share to be one; points to try first do not belong to it."""

@@ -23,6 +23,7 @@ from sentune.search.space import SearchSpace
 from sentune.search.store import open_storage, open_study, storage_url
 from sentune.search.tuning import run_trials
 from sentune.search.world import world_of
+from sentune.training.checkpoints import sweeps_in
 from sentune.training.launchers.launch import Launch
 from sentune.training.launchers.report import Report
 from sentune.training.trial import Program, TrialSpec
@@ -164,7 +165,7 @@ class Study:
 
     def _search(self) -> bool:
         settle_orphans(self.ledger)
-        events = _TrialEvents(self.ledger, self.audience)
+        events = _TrialEvents(self.ledger, self.audience, self.config)
         events.replay()
         source = SearchSource(
             self.ledger,
@@ -201,8 +202,8 @@ class Study:
 class _TrialEvents:
     """Tells the audience of a search's trials."""
 
-    def __init__(self, ledger: Ledger, audience: Audience) -> None:
-        self.ledger, self.audience = ledger, audience
+    def __init__(self, ledger: Ledger, audience: Audience, config: StudyConfig) -> None:
+        self.ledger, self.audience, self.config = ledger, audience, config
 
     def replay(self) -> None:
         """Tells what earlier starts have finished; whoever missed it has it now."""
@@ -212,7 +213,7 @@ class _TrialEvents:
             self.audience.trial_started(record)
             for examples, metrics in record.curve.items():
                 self.audience.trial_progressed(record, examples, metrics)
-            self.audience.trial_ended(record)
+            self._ended(record)
 
     def started(self, number: int) -> None:
         self.audience.trial_started(self.ledger.record(number))
@@ -222,4 +223,10 @@ class _TrialEvents:
         self.audience.trial_progressed(record, report.examples, report.metrics)
 
     def ended(self, number: int) -> None:
-        self.audience.trial_ended(self.ledger.record(number))
+        self._ended(self.ledger.record(number))
+
+    def _ended(self, record: TrialRecord) -> None:
+        self.audience.trial_ended(record)
+        tables = sweeps_in(self.config.directory(f"{record.id:04d}"))
+        if tables:
+            self.audience.run_tables(record.id, None, tables)

@@ -15,6 +15,7 @@ from sentune.tracking.entries import RunKey
 from sentune.tracking.environment import artifact_root_in, calm, hasty, tracking_uri_in
 from sentune.tracking.sender import MlflowSender
 from sentune.tracking.spool import Spool
+from sentune.tracking.sweeps import write_sweeps
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class MlflowListener:
             study=study,
             identity=identity or _identity(spool),
         )
+        self._tables = spool / "readouts"
         self._spool = Spool(spool, sender, destination=tracking_uri, first_wait=first_wait)
         self._settings: dict[int, Mapping[str, Any]] = {}
         self._started: set[RunKey] = set()
@@ -182,6 +184,13 @@ class MlflowListener:
         state = TrialState.COMPLETE if metrics else TrialState.FAILED
         tags = {"readout": readouts, "sentune.state": state}
         self._put(entries.end(key, STATUS[state], tags))
+
+    @_harmless
+    def run_tables(self, trial: int, seed: int | None, tables: dict[str, Any]) -> None:
+        key = RunKey(trial, seed)
+        folder = self._tables / key.name("study")
+        write_sweeps(tables, folder)
+        self._put(entries.artifact(key, folder, "readouts"))
 
     @_harmless
     def artifact(self, path: Path, folder: str) -> None:

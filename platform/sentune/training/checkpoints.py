@@ -17,6 +17,7 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from sentune.readouts.sweep import SWEEP_FILE
 from sentune.training.trial import Progress
 
 PROGRESS_FILE = "progress.json"
@@ -155,6 +156,13 @@ class CheckpointStore:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self._files.get_file(path, str(target))
         return Path(self._downloads[name].name)
+
+
+def sweeps_in(directory: str) -> dict[str, Any]:
+    """Tables of the sweeps at a trial's best checkpoint; none where it has no checkpoint."""
+    said = CheckpointStore(directory).best_progress()
+    tables = said.tables if said is not None else {}
+    return {name: table for name, table in tables.items() if name.endswith(f"/{SWEEP_FILE}")}
 
 
 def _to_json(progress: Progress, score: float | None) -> str:

@@ -35,6 +35,8 @@ class TrialSpec:
         objective: metric (``task/metric``) by which the best milestone is chosen.
         mode: ``max`` or ``min``.
         seed: seeds initialisation, data order and dropout.
+        readouts: readout -> grid to sweep at each validation; what is missing has the method's.
+        references: opens to ``sentune.tasks.References``; None where no task needs them.
         directory: absolute path or fsspec URI of the trial's checkpoints.
     """
 
@@ -51,6 +53,8 @@ class TrialSpec:
     mode: str = "max"
     seed: int = 0
     directory: str = ""
+    readouts: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    references: Opens | None = None
 
 
 @dataclass(kw_only=True)
