@@ -1,0 +1,84 @@
+"""Which references cover a sentence, and how far: the condition of GumbelCSE Eq. 13.
+
+The coverage is Vol(b_s and b_t) / Vol(b_s), with b_s intersected once. Eq. 13 read by Eq. 1 would
+intersect b_s a second time, and a Gumbel box is smaller after each intersection, even with itself:
+P(b | b) is 0.07 in 16 dimensions for sides of ten temperatures.
+
+Legend: S = sentences, R = references, D = packed width, d = D/2, m = references that are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sentune.geometry.boxes import Boxes
+from sentune.geometry.chunks import rows_at_once
+from sentune.geometry.corners import Corners
+
+# Pairs looked at together. What a block of sentences keeps is at most as many rows and coverages,
+# 12 bytes a pair: 200 MB.
+PAIRS = 2**24
+# Pairs of one table of overlaps: 4 MB of float32.
+TABLE = 2**20
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The references of one sentence whose coverage is large enough.
+
+    Attributes:
+        rows: [m] int64, rows of the references, increasing.
+        coverage: [m] Vol(b_s and b_t) / Vol(b_s) in [0, 1], in the dtype of the boxes.
+    """
+
+    rows: Tensor
+    coverage: Tensor
+
+
+def covered(
+    boxes: Boxes, sentences: Tensor, references: Tensor, above: float, chunk: int = PAIRS
+) -> Iterator[Kept]:
+    """One ``Kept`` for each sentence, in order: the references with a coverage above ``above``.
+
+    Args:
+        sentences: [S, D] packed embeddings.
+        references: [R, D] packed embeddings.
+        above: strictly; rounded to the dtype of the boxes, as ``Cells`` rounds its edges.
+        chunk: pairs looked at together, which bounds the memory however large S and R are. At
+            least one sentence is looked at with all references.
+
+    Raises:
+        InvalidValue: an odd packed width.
+    """
+    others = boxes.corners(references)
+    for some in sentences.split(rows_at_once(chunk, len(references), 1)):
+        yield from _of_block(boxes, boxes.corners(some), others, above)
+
+
+@torch.no_grad()
+def _of_block(boxes: Boxes, some: Corners, others: Corners, above: float) -> list[Kept]:
+    """What each sentence of a block keeps, the references looked at in blocks."""
+    volumes, step = boxes.log_volume(some)[:, None], rows_at_once(TABLE, len(some.lower), 1)
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    for start in range(0, len(others.lower), step):
+        block = Corners(*(corner[start : start + step] for corner in others))
+        table = (boxes.log_overlap_table(some, block) - volumes).clamp_(max=0).exp_()
+        sentence, row = (table > above).nonzero(as_tuple=True)
+        parts.append((sentence, row + start, table[sentence, row]))
+    return _by_sentence(parts, volumes)
+
+
+def _by_sentence(parts: list[tuple[Tensor, Tensor, Tensor]], volumes: Tensor) -> list[Kept]:
+    """(sentence, row, coverage) of blocks of increasing rows -> by sentence, rows increasing."""
+    if not parts:
+        none = torch.empty(0, dtype=torch.int64, device=volumes.device)
+        return [Kept(none, volumes.new_empty(0))] * len(volumes)
+    sentence, row, coverage = (torch.cat(column) for column in zip(*parts, strict=True))
+    order = sentence.argsort(stable=True)
+    counts = sentence.bincount(minlength=len(volumes)).tolist()
+    both = zip(row[order].split(counts), coverage[order].split(counts), strict=True)
+    return [Kept(rows, values) for rows, values in both]

@@ -1,0 +1,94 @@
+"""The reference sentences of interpretation embeddings, for several n at once.
+
+GumbelCSE sections 4.4 and 5: the sentences of n triplets drawn from the training set, without
+duplicates. Here the n are prefixes of one shuffled list, so that a larger n contains the smaller
+ones and one pass over the references serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sentune.errors import InvalidValue
+
+# Columns of sentences, of every kind of corpus. Not labels, and not the condition of C-STS, which
+# names what to compare two sentences by.
+SENTENCES = (
+    "anchor", "positive", "negative", "premise", "hypothesis", "sentence1", "sentence2", "text",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class References:
+    """Distinct reference sentences.
+
+    Attributes:
+        sentences: of the largest n.
+        sizes: n -> how many of ``sentences``, from the first, the first n rows give; increasing.
+    """
+
+    sentences: tuple[str, ...]
+    sizes: Mapping[int, int]
+
+    @classmethod
+    def sample(cls, table: pa.Table, counts: Sequence[int], seed: int) -> References:
+        """The sentences of the first n rows in a random order, for each n of ``counts``.
+
+        A row gives its sentences in the order of the columns. The order of the rows does not
+        depend on ``counts``. A count above the number of rows becomes that number.
+
+        Args:
+            table: of a corpus of any kind.
+            counts: of rows, in any order.
+            seed: of the order.
+
+        Raises:
+            InvalidValue: no count, a count below 1, a table without rows or without sentences.
+        """
+        columns = [name for name in table.column_names if name in SENTENCES]
+        if not columns or not table.num_rows:
+            found = f"{table.num_rows} rows of {', '.join(table.column_names)}"
+            raise InvalidValue("references", found, f"give rows with one of {', '.join(SENTENCES)}")
+        usable = _usable(counts, table.num_rows)
+        order = np.random.default_rng(seed).permutation(table.num_rows)[: usable[-1]]
+        drawn = table.select(columns).take(pa.array(order)).to_pydict()
+        return cls._of_rows(list(zip(*drawn.values(), strict=True)), usable)
+
+    @classmethod
+    def _of_rows(cls, rows: Sequence[tuple[str, ...]], counts: Sequence[int]) -> References:
+        found: dict[str, None] = {}
+        sizes, start = {}, 0
+        for count in counts:
+            for row in rows[start:count]:
+                found.update(dict.fromkeys(row))
+            sizes[count], start = len(found), count
+        return cls(tuple(found), sizes)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Every n, increasing."""
+        return tuple(sorted(self.sizes))
+
+    def within(self, counts: Sequence[int]) -> tuple[int, ...]:
+        """The n that ``counts`` stand for, increasing; one above the largest n becomes it.
+
+        Raises:
+            InvalidValue: no count, or one that was not drawn.
+        """
+        usable = _usable(counts, self.counts[-1])
+        for count in usable:
+            if count not in self.sizes:
+                fix = f"the references were drawn for {', '.join(map(str, self.counts))}"
+                raise InvalidValue("references", count, fix)
+        return usable
+
+
+def _usable(counts: Sequence[int], most: int) -> tuple[int, ...]:
+    """The distinct counts, increasing, none above ``most``."""
+    if not counts or min(counts) < 1:
+        raise InvalidValue("references", list(counts), "give numbers of rows, each at least 1")
+    return tuple(sorted({min(count, most) for count in counts}))
