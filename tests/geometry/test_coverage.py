@@ -58,12 +58,17 @@ def test_blocks_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_coverage_of_exactly_the_bound_is_left_out() -> None:
+    """Whatever the shape of the tables, a hard box that holds another covers exactly all of it."""
     boxes = Boxes(0.1, intersection="hard")
-    around = torch.tensor([[0.0, 0.0, 3.0, 3.0]])
-    inside = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
-    (kept,) = covered(boxes, inside, around, 0.99)
-    assert kept.coverage.tolist() == [1.0]
-    (kept,) = covered(boxes, inside, around, 1.0)
+    inside = embeddings(50)
+    around = inside.clone()
+    around[:, D // 2 :] += torch.rand(50, D // 2)
+    for row in range(50):
+        for others in (around[row : row + 1], around, around[: row + 1]):
+            (kept,) = covered(boxes, inside[row : row + 1], others, 0.99)
+            place = (kept.rows == min(row, len(others) - 1)).nonzero().flatten()
+            assert kept.coverage[place].tolist() == [1.0]
+    (kept,) = covered(boxes, inside[:1], around[:1], 1.0)
     assert not len(kept.rows)
 
 
@@ -80,8 +85,10 @@ def test_the_bound_is_rounded_as_the_coverages_are() -> None:
 def test_nothing_to_look_at() -> None:
     boxes, rows = Boxes(0.1), embeddings(3)
     assert list(covered(boxes, rows[:0], rows, 0.1)) == []
-    found = list(covered(boxes, rows, rows[:0], 0.1))
-    assert [len(kept.rows) for kept in found] == [0, 0, 0]
+    for some in (boxes, Boxes(0.1, intersection="hard")):
+        found = list(covered(some, rows, rows[:0], 0.1))
+        assert [len(kept.rows) for kept in found] == [0, 0, 0]
+        assert {kept.coverage.dtype for kept in found} == {torch.float32}
 
 
 def test_tables_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
