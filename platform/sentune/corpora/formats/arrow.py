@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentune.corpora.formats.nli import check_label
-from sentune.corpora.formats.reading import BadFieldError, Log, Row, number, sentence
+from sentune.corpora.formats.annotators import in_order
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, check_label, number, sentence
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import SCHEMAS, Kind
 from sentune.errors import CorpusError
@@ -19,7 +19,18 @@ from sentune.errors import CorpusError
 def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
     """The kinds whose columns the file or folder has."""
     names = set(_schema(files(spec.path)[0]).names)
-    return {kind: partial(_read, kind) for kind in Kind if _required(kind) <= names}
+    return {kind: partial(_read, kind) for kind in kinds_with(names)}
+
+
+def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
+    """The kinds whose required columns are among ``names``.
+
+    Pairs with a condition are no scored pairs: without it their scores mean nothing.
+    """
+    kinds = tuple(kind for kind in Kind if _required(kind) <= names)
+    if Kind.CONDITIONED_PAIRS in kinds:
+        return tuple(kind for kind in kinds if kind is not Kind.SCORED_PAIRS)
+    return kinds
 
 
 def files(path: str) -> list[str]:
@@ -40,18 +51,19 @@ def files(path: str) -> list[str]:
 
 def row(kind: Kind, fields: Mapping[str, object]) -> Row:
     """Checks the fields of a row and brings them into the order of the kind's schema."""
-    values: list[object] = []
-    for column in SCHEMAS[kind]:
-        value = fields.get(column.name)
-        if column.name == "label" or (column.name == "reverse_label" and value is not None):
-            values.append(check_label(value))
-        elif column.name == "reverse_label":
-            values.append(None)
-        elif pa.types.is_floating(column.type):
-            values.append(number(value, column.name))
-        else:
-            values.append(sentence(value, column.name))
-    return tuple(values)
+    return tuple(_value(column, fields.get(column.name)) for column in SCHEMAS[kind])
+
+
+def _value(column: pa.Field, value: object) -> object:
+    if value is None and column.nullable:
+        return None
+    if column.name in ("label", "reverse_label"):
+        return check_label(value)
+    if column.name == "labels":
+        return in_order(value)
+    if pa.types.is_floating(column.type):
+        return number(value, column.name)
+    return sentence(value, column.name)
 
 
 def _required(kind: Kind) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from sentune.corpora.formats.arrow import row
+from sentune.corpora.formats.arrow import kinds_with, row
 from sentune.corpora.formats.reading import BadFieldError, Log, Row
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import LABELS, SCHEMAS, Kind
@@ -18,7 +18,7 @@ OPTIONS = {
     "columns": "ours:theirs,... such as premise:sentence1,hypothesis:sentence2",
     "labels": "theirs:ours,... such as 0:entailment,1:neutral,2:contradiction",
 }
-_LABEL_COLUMNS = ("label", "reverse_label")
+_LABEL_COLUMNS = ("label", "reverse_label", "labels")
 
 
 def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
@@ -36,10 +36,7 @@ def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
         fix = f"our labels are {', '.join(LABELS)}"
         raise InvalidValue(f"{FIELD} option labels", ", ".join(sorted(wrong)), fix)
     names = _names(spec, theirs)
-    kinds = {}
-    for kind, schema in SCHEMAS.items():
-        if {column.name for column in schema if not column.nullable} <= names:
-            kinds[kind] = partial(_read, kind)
+    kinds = {kind: partial(_read, kind) for kind in kinds_with(names)}
     if not kinds:
         fix = "map its columns with columns=ours:theirs,..."
         raise InvalidValue(FIELD, spec.text, fix)
@@ -83,7 +80,7 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
         try:
             for name in _LABEL_COLUMNS:
                 if fields.get(name) is not None:
-                    fields[name] = _label(fields[name], labels[name])
+                    fields[name] = _labels(fields[name], labels[name])
             if fields.get("label") == "-":
                 log.counts["unlabelled"] += 1
             else:
@@ -98,9 +95,14 @@ def _label_names(spec: Spec, dataset: Any, theirs: Mapping[str, str]) -> dict[st
     tables: dict[str, dict[str, str]] = {}
     for column in _LABEL_COLUMNS:
         feature = (dataset.features or {}).get(theirs.get(column, column))
-        names = getattr(feature, "names", None) or ()
+        names = getattr(getattr(feature, "feature", feature), "names", None) or ()
         tables[column] = {str(i): given.get(n, n.lower()) for i, n in enumerate(names)} | given
     return tables
+
+
+def _labels(value: object, names: Mapping[str, str]) -> str | list[str]:
+    """Our label of a value, or our labels of a list of values."""
+    return [_label(v, names) for v in value] if isinstance(value, list) else _label(value, names)
 
 
 def _label(value: object, names: Mapping[str, str]) -> str:

@@ -1,13 +1,21 @@
-"""SNLI, MultiNLI and SICK: pairs of sentences with a label of inference."""
+"""SNLI, MultiNLI and SICK: pairs of sentences with one label of inference."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
-from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
+from sentune.corpora.formats.annotators import annotated_premises, leaves_annotated_out
+from sentune.corpora.formats.objects import objects
+from sentune.corpora.formats.reading import (
+    BadFieldError,
+    Log,
+    Row,
+    check_label,
+    lines,
+    number,
+    sentence,
+)
 from sentune.corpora.formats.spec import Spec
-from sentune.corpora.schema import LABELS
 from sentune.errors import CorpusError
 
 _SPLITS = ("TRAIN", "TRIAL", "TEST")
@@ -17,18 +25,27 @@ _RELATIONS = {"entails": "entailment", "neutral": "neutral", "contradicts": "con
 def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
     """Labelled pairs of SNLI's and MultiNLI's official ``.jsonl`` files, compressed or not.
 
-    Rows whose annotators did not agree (gold label ``-``) are dropped and counted.
+    Rows whose annotators did not agree (gold label ``-``) are dropped and counted. With
+    ``annotators=none`` so are the rows that share a premise with a row that several people
+    annotated: the file is then read twice, and the premises of those rows are held in memory.
     """
-    for line, text in lines(spec.path, log):
+    annotated = annotated_premises(spec, log)
+    needed = ("annotator_labels",) if leaves_annotated_out(spec) else ()
+    for line, fields in objects(spec.path, log, "gold_label", "sentence1", "sentence2", *needed):
+        if fields["gold_label"] == "-":
+            log.counts["unlabelled"] += 1
+            continue
         try:
-            row = _json_pair(text)
+            label = check_label(fields["gold_label"])
+            premise = sentence(fields["sentence1"], "sentence1")
+            hypothesis = sentence(fields["sentence2"], "sentence2")
         except BadFieldError as error:
             log.quarantine(spec.path, line, str(error))
             continue
-        if row is None:
-            log.counts["unlabelled"] += 1
+        if premise in annotated:
+            log.counts["of_annotated_premises"] += 1
         else:
-            yield row
+            yield premise, hypothesis, label, None
 
 
 def sick_pairs(spec: Spec, log: Log) -> Iterator[Row]:
@@ -53,31 +70,7 @@ def sick_scores(spec: Spec, log: Log) -> Iterator[Row]:
         except BadFieldError as error:
             log.quarantine(spec.path, line, str(error))
         else:
-            yield *pair, score
-
-
-def check_label(value: object) -> str:
-    """One of the three labels of inference; refuses anything else."""
-    if value not in LABELS:
-        raise BadFieldError(f"unknown label {value!r}")
-    return str(value)
-
-
-def _json_pair(text: str) -> Row | None:
-    try:
-        fields = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadFieldError(f"no JSON: {error.msg} at column {error.colno}") from None
-    if not isinstance(fields, dict):
-        raise BadFieldError("no JSON object")
-    for key in ("gold_label", "sentence1", "sentence2"):
-        if key not in fields:
-            raise BadFieldError(f"the key {key} is missing")
-    if fields["gold_label"] == "-":
-        return None
-    label = check_label(fields["gold_label"])
-    premise, hypothesis = sentence(fields["sentence1"], "sentence1"), fields["sentence2"]
-    return premise, sentence(hypothesis, "sentence2"), label, None
+            yield *pair, score, None
 
 
 def _sick(spec: Spec, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:

@@ -17,10 +17,17 @@ from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 
 BATCH_ROWS = 16_384
+PAIRS = (
+    Kind.LABELLED_PAIRS, Kind.SEVERAL_LABELS, Kind.CONDITIONED_PAIRS, Kind.SCORED_PAIRS,
+)  # fmt: skip
+"""The kinds that a task can be made of, in the order in which ``read_pairs`` prefers them."""
+
 SENTENCE_COLUMNS = {
     Kind.TRIPLETS: (0, 1, 2),
     Kind.LABELLED_PAIRS: (0, 1),
     Kind.SCORED_PAIRS: (0, 1),
+    Kind.SEVERAL_LABELS: (0, 1),
+    Kind.CONDITIONED_PAIRS: (0, 1),  # a condition is what to compare by, not a sentence of its own
     Kind.SENTENCES: (0,),
 }
 
@@ -83,15 +90,22 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
     )
 
 
-def read_pairs(spec: str, *, limit: int | None = None) -> Corpus:
-    """A corpus to judge on: labelled pairs where the format has them, else scored pairs.
+def read_pairs(spec: str, *, prefer: Kind | None = None, limit: int | None = None) -> Corpus:
+    """A corpus to judge on, read as the first kind of pairs that the format has.
+
+    Args:
+        spec: ``FORMAT:PATH?key=value&...``.
+        prefer: the kind to try before the others of ``PAIRS`` (SICK as scored pairs, say).
+        limit: at most this many rows.
 
     Raises:
-        InvalidValue: the format has neither.
+        InvalidValue: the format has no pairs.
         CorpusError: as ``read``.
     """
-    scored = Kind.LABELLED_PAIRS not in kinds_of(spec) and Kind.SCORED_PAIRS in kinds_of(spec)
-    return read(spec, Kind.SCORED_PAIRS if scored else Kind.LABELLED_PAIRS, limit=limit)
+    given = kinds_of(spec)
+    wanted = (*PAIRS, PAIRS[0]) if prefer is None else (prefer, *PAIRS, prefer)
+    kind = next((kind for kind in wanted if kind in given), wanted[-1])
+    return read(spec, kind, limit=limit)
 
 
 def kinds_of(spec: str) -> tuple[Kind, ...]:

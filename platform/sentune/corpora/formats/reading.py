@@ -11,7 +11,7 @@ from typing import Any
 
 import fsspec
 
-from sentune.corpora.schema import BadRow
+from sentune.corpora.schema import LABELS, BadRow
 from sentune.errors import CorpusError
 
 Row = tuple[Any, ...]
@@ -88,6 +88,13 @@ def sentence(value: object, name: str) -> str:
     if not text:
         raise BadFieldError(f"{name} is empty")
     return text
+
+
+def check_label(value: object) -> str:
+    """One of the three labels of inference; refuses anything else."""
+    if value not in LABELS:
+        raise BadFieldError(f"unknown label {value!r}")
+    return str(value)
 
 
 def number(value: object, name: str) -> float:

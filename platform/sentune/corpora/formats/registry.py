@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sentune.corpora.formats import arrow, builtin, hub, nli, tables
+from sentune.corpora.formats import annotators, arrow, builtin, csts, hub, nli, sts, tables
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import Kind
@@ -37,18 +37,43 @@ COMMON = {
 }
 
 
+_VOTES = "labels that so many annotators gave, of rows that several annotated; 2 in GumbelCSE"
+_NLI_OPTIONS = {
+    "votes": _VOTES,
+    "annotators": "any or none: without the premises of rows that several people annotated",
+}
+
+
+def _nli(spec: Spec) -> Readers:
+    """One label a row, or with ``votes`` those of its annotators."""
+    if "votes" in spec.options:
+        return {Kind.SEVERAL_LABELS: annotators.several}
+    return {Kind.LABELLED_PAIRS: nli.jsonl}
+
+
 def _always(readers: Readers) -> Callable[[Spec], Readers]:
     return lambda spec: readers
 
 
 FORMATS: dict[str, Format] = {
     "snli": Format(
-        readers=_always({Kind.LABELLED_PAIRS: nli.jsonl}),
+        readers=_nli,
+        options=_NLI_OPTIONS,
         what="official SNLI .jsonl, plain or .gz",
     ),
     "multinli": Format(
-        readers=_always({Kind.LABELLED_PAIRS: nli.jsonl}),
+        readers=_nli,
+        options=_NLI_OPTIONS,
         what="official MultiNLI .jsonl, plain or .gz",
+    ),
+    "ambient": Format(
+        readers=_always({Kind.SEVERAL_LABELS: annotators.ambient}),
+        what="official AmbiEnt .jsonl",
+    ),
+    "chaosnli": Format(
+        readers=_always({Kind.SEVERAL_LABELS: annotators.chaosnli}),
+        options={"votes": "labels that so many of 100 annotators gave; default 20"},
+        what="official ChaosNLI .jsonl",
     ),
     "simcse-csv": Format(
         readers=_always({Kind.TRIPLETS: tables.simcse}),
@@ -62,6 +87,16 @@ FORMATS: dict[str, Format] = {
     "stsb": Format(
         readers=_always({Kind.SCORED_PAIRS: tables.stsb}),
         what="official STS Benchmark .csv",
+    ),
+    "sts": Format(
+        readers=_always({Kind.SCORED_PAIRS: sts.folder}),
+        options={"subsets": "A+B or all; default: all but SMT of 2013"},
+        what="official folder of a year of STS, 2012 to 2016",
+    ),
+    "csts": Format(
+        readers=_always({Kind.CONDITIONED_PAIRS: csts.pairs}),
+        options={"labels": "LC-STS's .tsv, whose labels replace those of the same rows"},
+        what="official C-STS .csv",
     ),
     "parquet": Format(
         readers=arrow.readers,

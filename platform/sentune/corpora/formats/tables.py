@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 
+from sentune.corpora.formats.delimited import records
 from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
 from sentune.corpora.formats.spec import Spec
 from sentune.errors import CorpusError
@@ -17,31 +17,18 @@ def simcse(spec: Spec, log: Log) -> Iterator[Row]:
 
     The line of a bad row is the last one that it covers.
     """
-    position = 1
-    source = lines(spec.path, log)
-
-    def rows() -> Iterator[str]:
-        nonlocal position
-        for line, content in source:
-            position = line
-            yield content + "\n"
-
-    reader = csv.reader(rows())
-    header = next(reader, [])
-    log.counts["read"] -= 1
+    source = records(spec.path, log)
+    _, header = next(source, (1, []))
     if tuple(header) != _TRIPLET:
         reason = f"the header is {','.join(header)} where {','.join(_TRIPLET)} is expected"
         raise CorpusError(spec.path, reason, line=1)
-    while True:
+    for line, fields in source:
         try:
-            fields = next(reader)
             if len(fields) != len(_TRIPLET):
                 raise BadFieldError(f"{len(fields)} columns where there should be {len(_TRIPLET)}")
             row = tuple(sentence(value, name) for value, name in zip(fields, _TRIPLET, strict=True))
-        except StopIteration:
-            return
-        except (BadFieldError, csv.Error) as error:
-            log.quarantine(spec.path, position, str(error))
+        except BadFieldError as error:
+            log.quarantine(spec.path, line, str(error))
         else:
             yield row
 
@@ -49,7 +36,8 @@ def simcse(spec: Spec, log: Log) -> Iterator[Row]:
 def stsb(spec: Spec, log: Log) -> Iterator[Row]:
     """Scored pairs of an STS Benchmark file: genre, file, year, id, score, and two sentences.
 
-    Tab-separated without header; quotes are literal; columns after the seventh are sources.
+    Tab-separated without header; quotes are literal; columns after the seventh are sources. The
+    genre (main-captions, main-news, ...) is the subset.
     """
     for line, text in lines(spec.path, log):
         fields = text.split("\t")
@@ -57,7 +45,7 @@ def stsb(spec: Spec, log: Log) -> Iterator[Row]:
             if len(fields) < 7:
                 raise BadFieldError(f"{len(fields)} columns where there should be at least 7")
             first, second = sentence(fields[5], "sentence1"), sentence(fields[6], "sentence2")
-            yield first, second, number(fields[4], "score")
+            yield first, second, number(fields[4], "score"), fields[0].strip() or None
         except BadFieldError as error:
             log.quarantine(spec.path, line, str(error))
 

@@ -1,0 +1,98 @@
+"""C-STS: similarity of two sentences under a condition, and its re-annotation LC-STS.
+
+C-STS (Deshpande et al. 2023, princeton-nlp/c-sts): CSV files with the columns ``sentence1``,
+``sentence2``, ``condition`` and ``label``, 1 to 5; the labels of its test file are hidden (-1).
+
+LC-STS (Tu et al. 2024, brandeis-llc/L-CSTS): labels alone, a TSV file with the columns ``uid`` and
+``reannotated-label``. Its rows stand in the order of the development file of C-STS and ``uid`` is
+their number from 0. A pair whose condition does not fit has the label -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sentune.corpora.formats.delimited import records
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
+from sentune.corpora.formats.spec import Spec
+from sentune.errors import CorpusError
+
+_COLUMNS = ("sentence1", "sentence2", "condition", "label")
+_LC_COLUMNS = ["uid", "reannotated-label"]
+_NO_SCORE = -1.0
+_LOWEST, _HIGHEST = 1, 5
+
+
+def pairs(spec: Spec, log: Log) -> Iterator[Row]:
+    """Conditioned pairs of a C-STS file; with ``labels=FILE`` scored by LC-STS.
+
+    Dropped and counted: ``unscored`` rows (-1) and, with ``labels``, rows ``not_reannotated``. The
+    line of a bad row is the last one that it covers.
+
+    Raises:
+        CorpusError: a file is missing or lacks a column, or ``labels`` is damaged or has rows that
+            the C-STS file lacks.
+    """
+    again = _labels(spec.options["labels"]) if "labels" in spec.options else None
+    source = records(spec.path, log)
+    line, header = next(source, (1, []))
+    if missing := [name for name in _COLUMNS if name not in header]:
+        raise CorpusError(spec.path, f"the header lacks {', '.join(missing)}", line=line)
+    rows = 0
+    for place, (line, values) in enumerate(source):
+        rows += 1
+        try:
+            *texts, score = _pair(header, values, again, place)
+        except BadFieldError as error:
+            log.quarantine(spec.path, line, str(error))
+            continue
+        if score is None:
+            log.counts["not_reannotated"] += 1
+        elif score == _NO_SCORE:
+            log.counts["unscored"] += 1
+        else:
+            yield *texts, score
+    if again and max(again) >= rows:
+        reason = f"it labels row {max(again)}, but {spec.path} has {rows} rows, numbered from 0"
+        raise CorpusError(spec.options["labels"], reason)
+
+
+def _pair(
+    header: list[str], values: list[str], again: dict[int, float] | None, place: int
+) -> tuple[str, str, str, float | None]:
+    """Texts and score of a row; no score where LC-STS does not have the row."""
+    if len(values) != len(header):
+        raise BadFieldError(f"{len(values)} columns where the header has {len(header)}")
+    fields = dict(zip(header, values, strict=True))
+    first, second, condition = (sentence(fields[name], name) for name in _COLUMNS[:3])
+    score = _score(fields["label"]) if again is None else again.get(place)
+    return first, second, condition, score
+
+
+def _score(value: object) -> float:
+    score = number(value, "label")
+    if score != _NO_SCORE and not _LOWEST <= score <= _HIGHEST:
+        raise BadFieldError(f"label is {value!r}, neither from {_LOWEST} to {_HIGHEST} nor -1")
+    return score
+
+
+def _labels(path: str) -> dict[int, float]:
+    """Row number -> label of LC-STS. Strict: a label of another row would go unnoticed."""
+    found: dict[int, float] = {}
+    for line, text in lines(path, Log(0)):
+        fields = text.split("\t")
+        if line == 1 and fields != _LC_COLUMNS:
+            reason = f"the header is {text!r}, not uid and reannotated-label with a tab between"
+            raise CorpusError(path, reason, line=1)
+        if line == 1:
+            continue
+        try:
+            uid, label = fields
+            place, score = int(uid), _score(label)
+        except ValueError as error:
+            raise CorpusError(path, f"no number and label: {error}", line=line) from None
+        if place < 0 or place in found:
+            reason = "comes twice" if place in found else "is negative"
+            raise CorpusError(path, f"uid {place} {reason}", line=line)
+        found[place] = score
+    return found
