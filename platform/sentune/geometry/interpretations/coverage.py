@@ -54,34 +54,40 @@ def covered(
     Raises:
         InvalidValue: an odd packed width.
     """
-    others = boxes.corners(references.detach())
-    for some in sentences.split(rows_at_once(chunk, len(references), 1)):
-        yield from _of_block(boxes, boxes.corners(some.detach()), others, above)
+    some, others = (_corners(boxes, rows) for rows in (sentences, references))
+    dtype = torch.promote_types(sentences.dtype, torch.float32)
+    step = rows_at_once(chunk, len(references), 1)
+    for start in range(0, len(sentences), step):
+        yield from _of_block(boxes, _part(some, start, step), others, above, dtype)
 
 
 @torch.no_grad()
-def _of_block(boxes: Boxes, some: Corners, others: Corners, above: float) -> list[Kept]:
+def _corners(boxes: Boxes, embeddings: Tensor) -> Corners:
+    """Of hard boxes in float64, so that a box inside another is covered by exactly 1 once rounded.
+
+    In float32 it is 1 - 6e-8 or 1, as a table happens to be cut into vectors, and alpha_2 = 1.0 is
+    a strict bound. It takes twice the time; the Gumbel intersection has no such value.
+    """
+    return boxes.corners(embeddings if boxes.intersection == "gumbel" else embeddings.double())
+
+
+@torch.no_grad()
+def _of_block(
+    boxes: Boxes, some: Corners, others: Corners, above: float, dtype: torch.dtype
+) -> list[Kept]:
     """What each sentence of a block keeps, the references looked at in blocks."""
-    dtype, some = some.lower.dtype, _exact(boxes, some)
     volumes, step = boxes.log_volume(some)[:, None], rows_at_once(TABLE, len(some.lower), 1)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, max(1, len(others.lower)), step):
-        block = _exact(boxes, Corners(*(corner[start : start + step] for corner in others)))
-        table = (boxes.log_overlap_table(some, block) - volumes).clamp_(max=0).exp_().to(dtype)
+        overlaps = boxes.log_overlap_table(some, _part(others, start, step))
+        table = (overlaps - volumes).clamp_(max=0).exp_().to(dtype)
         sentence, row = (table > above).nonzero(as_tuple=True)
         parts.append((sentence, row + start, table[sentence, row]))
     return _by_sentence(parts, len(volumes))
 
 
-def _exact(boxes: Boxes, box: Corners) -> Corners:
-    """Hard boxes in float64, so that a box inside another is covered by exactly 1 once rounded.
-
-    In float32 it is 1 - 6e-8 or 1, as a table happens to be cut into vectors, and alpha_2 = 1.0 is
-    a strict bound. It takes twice the time; the Gumbel intersection has no such value.
-    """
-    if boxes.intersection == "gumbel":
-        return box
-    return Corners(box.lower.double(), box.upper.double())
+def _part(box: Corners, start: int, step: int) -> Corners:
+    return Corners(*(corner[start : start + step] for corner in box))
 
 
 def _by_sentence(parts: list[tuple[Tensor, Tensor, Tensor]], count: int) -> list[Kept]:
