@@ -1,0 +1,137 @@
+"""The exact beta of ambiguous RTE against every candidate by hand, scored by scikit-learn."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+
+from sentune.errors import InvalidValue
+from sentune.readouts import three_way
+from sentune.readouts.three_way import BOTH, best_beta, best_split, decide, macro_f1
+
+EXAMPLES = settings(max_examples=40, deadline=None)
+
+
+def by_sklearn(predicted: list[int], gold: list[int]) -> float:
+    return f1_score(gold, predicted, labels=[0, 1, 2], average="macro", zero_division=0)
+
+
+def by_eq_14(low: list[float], high: list[float], beta: float) -> list[int]:
+    rule = [0 if x > beta else 1 if y < beta else 2 for x, y in zip(low, high, strict=True)]
+    assert decide(low, high, beta).tolist() == rule
+    return rule
+
+
+def every_beta(values: list[float]) -> list[float]:
+    """The values, one beta in each gap, and one at either end."""
+    known = sorted(set(values))
+    gaps = [(a + b) / 2 for a, b in pairwise(known)]
+    ends = (np.nextafter(known[0], -1), np.nextafter(known[-1], 2))
+    return sorted({*known, *gaps, *map(float, ends)})
+
+
+@st.composite
+def ranges(draw):
+    """Few distinct values, so that ties within and between the sides are common."""
+    count = draw(st.integers(1, 12))
+    value = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5, 0.9, 1.0])
+    pairs = draw(st.lists(st.tuples(value, value), min_size=count, max_size=count))
+    gold = draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
+    return [min(p) for p in pairs], [max(p) for p in pairs], gold
+
+
+@EXAMPLES
+@given(ranges())
+def test_no_beta_is_better(scene):
+    low, high, gold = scene
+    found = best_beta(low, high, gold)
+    betas = every_beta(low + high)
+    scores = [by_sklearn(by_eq_14(low, high, beta), gold) for beta in betas]
+    assert found.macro_f1 == pytest.approx(max(scores), abs=1e-12)
+    assert by_sklearn(by_eq_14(low, high, float(found.beta)), gold) == pytest.approx(max(scores))
+    np.testing.assert_allclose(macro_f1(low, high, gold, betas), scores, atol=1e-12)
+
+
+@EXAMPLES
+@given(ranges(), st.sampled_from([(0.0, 1.0), (0.1, 0.5), (0.5, 0.5)]))
+def test_limits_are_kept(scene, limits):
+    low, high, gold = scene
+    allowed = [b for b in every_beta(low + high) if limits[0] <= b <= limits[1]]
+    if not allowed:
+        with pytest.raises(InvalidValue, match="limits"):
+            best_beta(low, high, gold, limits)
+        return
+    found = best_beta(low, high, gold, limits)
+    assert limits[0] <= found.beta <= limits[1]
+    best = max(by_sklearn(by_eq_14(low, high, beta), gold) for beta in allowed)
+    assert found.macro_f1 == pytest.approx(best, abs=1e-12)
+
+
+@EXAMPLES
+@given(ranges())
+def test_two_classes(scene):
+    scores, _, gold = scene
+    found = best_split(scores, gold)
+
+    def score(beta: float) -> float:
+        return by_sklearn([0 if s > beta else 1 for s in scores], gold)
+
+    assert found.macro_f1 == pytest.approx(max(map(score, every_beta(scores))), abs=1e-12)
+    assert score(float(found.beta)) == pytest.approx(float(found.macro_f1), abs=1e-12)
+
+
+def test_a_value_itself_can_be_the_best_beta():
+    low, high, gold = [0.2, 0.5, 0.6, 0.1], [0.4, 0.5, 0.9, 0.7], [1, 2, 0, 2]
+    found = best_beta(low, high, gold)
+    assert (found.beta, found.macro_f1) == (0.5, 1.0)
+    assert decide(low, high, 0.5).tolist() == gold
+
+
+def test_neighbouring_floats_have_no_beta_in_between():
+    low = high = [0.5, float(np.nextafter(0.5, 1))]
+    found = best_beta(low, high, [1, 0])
+    # at either value one pair is "both": F1 of 1 for the other class, 0 for the rest
+    assert found.macro_f1 == pytest.approx(1 / 3)
+
+
+def test_many_combinations_at_once(monkeypatch):
+    monkeypatch.setattr(three_way, "CHUNK", 200)
+    random = np.random.default_rng(0)
+    sides = np.sort(random.random((2, 3, 40, 2)).round(2), axis=-1)
+    low, high, gold = sides[..., 0], sides[..., 1], random.integers(0, 3, 40)
+    found = best_beta(low, high, gold)
+    assert found.beta.shape == found.macro_f1.shape == (2, 3)
+    for place in np.ndindex(2, 3):
+        alone = best_beta(low[place], high[place], gold)
+        assert (alone.beta, alone.macro_f1) == (found.beta[place], found.macro_f1[place])
+    table = macro_f1(low, high, gold, [0.3, 0.5])
+    assert table.shape == (2, 3, 2)
+    assert table[1, 2, 0] == macro_f1(low[1, 2], high[1, 2], gold, [0.3])[0]
+
+
+def test_everything_ambiguous():
+    found = best_beta([0.1, 0.2], [0.8, 0.9], [BOTH, BOTH])
+    assert found.macro_f1 == pytest.approx(1 / 3)
+    assert 0.2 <= found.beta <= 0.8
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "gold", "message"),
+    [
+        ([0.1], [0.1, 0.2], [0], "a low, a high"),
+        ([], [], [], "a low, a high"),
+        ([0.2], [0.1], [0], "low <= high"),
+        ([np.nan], [0.1], [0], "finite"),
+        ([0.1], [0.1], [3], "classes"),
+    ],
+)
+def test_what_cannot_be_used(low, high, gold, message):
+    with pytest.raises(InvalidValue, match=message):
+        best_beta(low, high, gold)
+    with pytest.raises(InvalidValue, match="limits"):
+        best_beta([0.5], [0.5], [0], (2.0, 3.0))
