@@ -1,15 +1,26 @@
-"""The words that a method knows: their vectors and their probabilities."""
+"""The words that a method knows: their vectors and their probabilities.
+
+Legend: W = words, n = width of a vector, F = words of the frequency list, S = sentences.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentune.encoders.words.tokenizing import tokenise
+from sentune.errors import InvalidValue
+
+META = "table.json"
+VERSION = 1
+"""Of the cache's format; another one is written anew."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class WordRows:
         return np.diff(self.offsets)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WordTable:
     """W words with vectors of n dimensions and their probabilities.
 
@@ -45,6 +56,10 @@ class WordTable:
         spec: ``glove:FILE`` as the user wrote it.
         fingerprint: of vectors and probabilities.
         folder: of the cache; pickling the table sends this path, not the vectors.
+        listed: [F] float64, relative frequencies of all words of the frequency list, whether they
+            have a vector or not; empty where there is no list.
+        counts: what reading found: ``read``, ``bad`` and ``duplicates`` (lines of the vectors),
+            ``listed_bad`` (lines of the list), ``without_count`` (words that the list lacks).
     """
 
     words: tuple[str, ...]
@@ -53,6 +68,40 @@ class WordTable:
     spec: str = ""
     fingerprint: str = ""
     folder: str = ""
+    listed: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, folder: str) -> WordTable:
+        """The table in a folder of the cache; its vectors stay on disk until they are read.
+
+        Raises:
+            InvalidValue: this machine has no such folder, or one of another version.
+        """
+        path = Path(folder)
+        if not (path / META).is_file():
+            fix = "this machine has no such folder; use a cache on a file system that all share"
+            raise InvalidValue("word vectors", folder, fix)
+        meta = json.loads((path / META).read_text())
+        if meta["version"] != VERSION:
+            raise InvalidValue("word vectors", folder, f"delete it, version {VERSION} is needed")
+        source = path.parent / meta["vectors"]
+        words = (source / "words.txt").read_bytes().decode().split("\n")
+        return cls(
+            words=tuple(words),
+            vectors=np.load(source / "vectors.npy", mmap_mode="r"),
+            probabilities=np.load(path / "probabilities.npy"),
+            spec=meta["spec"],
+            fingerprint=meta["fingerprint"],
+            folder=folder,
+            listed=np.load(path / "listed.npy"),
+            counts=meta["counts"],
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.folder:
+            return WordTable.load, (self.folder,)
+        return WordTable, tuple(getattr(self, part.name) for part in fields(self))
 
     @cached_property
     def row(self) -> dict[str, int]:
@@ -68,7 +117,21 @@ class WordTable:
         found: list[int] = []
         offsets = [0]
         for sentence in sentences:
-            rows = [self.row[word] for word in tokenise(sentence) if word in self.row]
-            found.extend(rows[:max_length])
+            found.extend(self._rows(tokenise(sentence))[:max_length])
             offsets.append(len(found))
         return WordRows(np.array(found, dtype=np.int32), np.array(offsets, dtype=np.int64))
+
+    def known_share(self, sentences: Sequence[str]) -> float:
+        """Share of the sentences' words that have a vector, from 0 to 1; 1 where there is none."""
+        tokens = [tokenise(sentence) for sentence in sentences]
+        every = sum(map(len, tokens))
+        return sum(len(self._rows(words)) for words in tokens) / every if every else 1.0
+
+    def _rows(self, tokens: Sequence[str]) -> list[int]:
+        """Rows of the known words, lower-cased as in SIF's and uSIF's code.
+
+        A word that only exists as it was written (``NASDAQ`` in cased vectors) has that row.
+        """
+        row = self.row
+        rows = (row.get(token.lower(), row.get(token)) for token in tokens)
+        return [found for found in rows if found is not None]

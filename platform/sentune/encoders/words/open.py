@@ -1,0 +1,163 @@
+"""From ``--vectors`` and ``--frequencies`` to a word table, read once and cached."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+import fsspec
+import numpy as np
+
+from sentune.encoders.words.frequencies import PACKAGE, package_version, probabilities
+from sentune.encoders.words.lines import Quarantine
+from sentune.encoders.words.table import META, VERSION, WordTable
+from sentune.encoders.words.vectors import VectorFile
+from sentune.errors import CorpusError
+
+BAD_LINES = 100
+"""Lines of a file that may be bad; they are counted and stand in ``quarantine.jsonl``."""
+
+
+def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
+    """The words of a file with their vectors and probabilities.
+
+    The first call reads the files as a stream, in blocks of 16 MiB, and writes the table to a
+    folder below ``cache/words``; the next one finds it by path, size and time of the files and maps
+    it into memory. Where a word occurs twice, the first stays. Several processes may do it at once.
+
+    Args:
+        vectors: ``glove:FILE`` or ``fasttext:FILE``, local or fsspec, plain or ``.gz``.
+        frequencies: a file of lines ``word count``, or ``wordfreq:LANGUAGE``. A word's probability
+            is its count over the sum of the list, looked up in lower case, 0 where the list does
+            not have it. None: 0 for every word, so that all words weigh the same.
+        cache: folder of the cache.
+
+    Raises:
+        InvalidValue: no such format, language or package.
+        CorpusError: a file that cannot be read, or with more than 100 bad lines.
+    """
+    source = VectorFile.parse(vectors)
+    root = cache.expanduser().resolve() / "words"
+    read = root / _key(vectors, _identity(source.path))
+    _written(read, partial(_write_vectors, source))
+    known_by = "" if frequencies is None else _frequencies_identity(frequencies)
+    table = root / f"{read.name}-{_key(frequencies or '', known_by)}"
+    _written(table, partial(_write_table, source, frequencies, read))
+    return WordTable.load(str(table))
+
+
+def _identity(path: str) -> str:
+    """Path, size and time of a file, as far as its file system knows them."""
+    system, name = fsspec.core.url_to_fs(path)
+    try:
+        info = system.info(name)
+    except FileNotFoundError as error:
+        raise CorpusError(path, "there is no such file") from error
+    times = [str(info.get(key)) for key in ("mtime", "LastModified", "updated", "ETag")]
+    return "\n".join((info["name"], str(info["size"]), *times))
+
+
+def _frequencies_identity(spec: str) -> str:
+    return package_version(spec) if spec.startswith(PACKAGE) else _identity(spec)
+
+
+def _key(spec: str, identity: str) -> str:
+    return sha256(f"{VERSION}\n{spec}\n{identity}".encode()).hexdigest()[:16]
+
+
+def _written(folder: Path, write: Callable[[Path], None]) -> None:
+    """Writes beside the folder, then renames: a reader sees all of it or nothing."""
+    if (folder / META).exists():
+        return
+    draft = folder.with_name(f".{folder.name}-{uuid4().hex}")
+    draft.mkdir(parents=True)
+    try:
+        write(draft)
+        draft.rename(folder)
+    except OSError:
+        if not (folder / META).exists():  # else another process was first with the same content
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_vectors(source: VectorFile, draft: Path) -> None:
+    """vectors.npy and words.txt, block by block; only the words themselves stay in memory."""
+    quarantine = Quarantine(source.path, BAD_LINES)
+    words: dict[str, None] = {}
+    content = sha256()
+    width = 0
+    with (draft / "vectors.npy").open("wb") as stream:
+        for block, values in source.read(quarantine):
+            if not width:
+                width = values.shape[1]
+                _write_header(stream, 0, width)
+            new = [row for row, word in enumerate(block) if _is_new(word, words)]
+            quarantine.counts["duplicates"] += len(block) - len(new)
+            kept = np.ascontiguousarray(values[new], dtype="<f4").tobytes()
+            stream.write(kept)
+            content.update(kept)
+        if not words:
+            raise CorpusError(source.path, "no line is left that can be used")
+        stream.seek(0)
+        _write_header(stream, len(words), width)
+    text = "\n".join(words).encode()
+    content.update(text)
+    (draft / "words.txt").write_bytes(text)
+    _write_quarantine(draft, quarantine)
+    counts = {name: quarantine.counts[name] for name in ("read", "bad", "duplicates")}
+    meta = {"version": VERSION, "fingerprint": content.hexdigest(), "counts": counts}
+    (draft / META).write_text(json.dumps(meta, indent=1))
+
+
+def _write_header(stream: BinaryIO, count: int, width: int) -> None:
+    """Header of a .npy file; numpy keeps room in it for any count, so it can be written again."""
+    shape = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
+    np.lib.format.write_array_header_1_0(stream, shape)
+
+
+def _is_new(word: str, words: dict[str, None]) -> bool:
+    """Whether the word is there for the first time; it is noted."""
+    before = len(words)
+    words.setdefault(word)
+    return len(words) > before
+
+
+def _write_table(source: VectorFile, frequencies: str | None, read: Path, draft: Path) -> None:
+    """Probabilities of the words, in a folder that names the folder of the vectors."""
+    words = (read / "words.txt").read_bytes().decode().split("\n")
+    known = json.loads((read / META).read_text())
+    quarantine = Quarantine(frequencies or "", BAD_LINES)
+    listed = probabilities(frequencies, quarantine) if frequencies is not None else {}
+    found = np.array([listed.get(word.lower(), 0.0) for word in words], dtype=np.float64)
+    every = np.array(list(listed.values()), dtype=np.float64)
+    np.save(draft / "probabilities.npy", found)
+    np.save(draft / "listed.npy", every)
+    _write_quarantine(draft, quarantine)
+    meta = {
+        "version": VERSION,
+        "spec": source.spec,
+        "frequencies": frequencies,
+        "vectors": read.name,
+        "fingerprint": sha256(
+            known["fingerprint"].encode() + found.tobytes() + every.tobytes()
+        ).hexdigest()[:32],
+        "counts": {
+            **known["counts"],
+            "listed_bad": quarantine.counts["bad"],
+            "without_count": int((found == 0).sum()),
+        },
+    }
+    (draft / META).write_text(json.dumps(meta, indent=1))
+
+
+def _write_quarantine(draft: Path, quarantine: Quarantine) -> None:
+    rows = (json.dumps({"line": line, "reason": why}) for line, why in quarantine.lines)
+    text = "".join(f"{row}\n" for row in rows)
+    (draft / "quarantine.jsonl").write_text(text)
