@@ -1,0 +1,65 @@
+"""The reference sentences that are stored with a model, and their embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from sentune.errors import InvalidValue
+
+REFERENCES_FILE = "references.parquet"
+
+
+@dataclass(frozen=True)
+class StoredReferences:
+    """What interpretations of a sentence are taken against.
+
+    Attributes:
+        sentences: R distinct sentences.
+        embeddings: [R, D] packed embeddings of the model that they are stored with.
+    """
+
+    sentences: Sequence[str]
+    embeddings: Tensor
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sentences", tuple(self.sentences))
+        if len(self.sentences) != len(self.embeddings):
+            sizes = f"{len(self.sentences)} sentences and {len(self.embeddings)} embeddings"
+            raise InvalidValue("references", sizes, "give one embedding for each sentence")
+
+    def save(self, folder: Path) -> None:
+        """Writes ``references.parquet``: ``text``, and ``embedding``, a list of D float32."""
+        numbers = self.embeddings.detach().float().cpu().contiguous()
+        vectors = pa.FixedSizeListArray.from_arrays(
+            pa.array(numbers.flatten().numpy()), numbers.shape[1]
+        )
+        texts = pa.array(self.sentences, pa.string())
+        pq.write_table(pa.table({"text": texts, "embedding": vectors}), folder / REFERENCES_FILE)
+
+    @classmethod
+    def load(cls, folder: Path) -> StoredReferences | None:
+        """What ``save`` wrote; None where a model has no references.
+
+        Raises:
+            InvalidValue: the file is damaged.
+        """
+        path = folder / REFERENCES_FILE
+        if not path.is_file():
+            return None
+        try:
+            table = pq.read_table(path, columns=["text", "embedding"]).combine_chunks()
+            width = table.schema.field("embedding").type.list_size
+            numbers = table["embedding"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            texts = table["text"].to_pylist()
+        except (pa.ArrowException, AttributeError, OSError) as error:
+            raise InvalidValue(
+                "model", str(folder), f"{REFERENCES_FILE} is damaged: {error}"
+            ) from error
+        return cls(texts, torch.tensor(numbers, dtype=torch.float32).reshape(len(texts), width))
