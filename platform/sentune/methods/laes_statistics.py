@@ -1,0 +1,201 @@
+"""What a pass over sentences adds up for LAES: the Gram matrix of the data matrix, without it.
+
+Row t of a sentence's data matrix Xi (LAES section IV) is its reversed beginning x_t, ..., x_1, so
+the Gram matrix of all rows has blocks G_ij = sum_k M_{i+k,j+k}, where M = Z^T Z and row s of Z is
+the whole reversed sentence s. M is added up sentence by sentence, and becomes G once, in the end.
+
+Legend: n = width of a word vector, l = words of the longest sentence, D = l n, T = words in all,
+S = sentences, k = vectors multiplied at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentune.encoders.words import WordRows, WordTable
+from sentune.errors import InvalidValue
+
+Floats = NDArray[np.float64]
+
+_CHUNK = 1024
+"""Sentences whose vectors are in memory at once: 61 MB for 25 words of 300 dimensions."""
+
+_WIDEST = 1 << 30
+"""Bytes of the largest data matrix that is written down for the direct SVD."""
+
+
+class Gram:
+    """The Gram matrix G of the data matrix, as the block rows of its lower triangle.
+
+    Block row j is [n, (j + 1) n]; there are as many as the longest sentence so far has words. That
+    is half of D x D, and nothing else grows with the corpus.
+
+    Args:
+        backward: sentences are not reversed, for the backward model of LAES-BRES (section V-D).
+    """
+
+    def __init__(self, width: int, *, backward: bool = False) -> None:
+        self.width = width
+        self.backward = backward
+        self.panels: list[Floats] = []
+        self._summed = False
+
+    @property
+    def size(self) -> int:
+        """D, rows of the matrix."""
+        return self.width * len(self.panels)
+
+    def add(self, vectors: Floats, rows: WordRows) -> None:
+        """Adds sentences: rows of ``vectors`` [W, n], which are weighted already.
+
+        Block (i, j) sees only sentences with more than max(i, j) words: no padding is multiplied.
+        """
+        self._open()
+        order = np.argsort(-rows.lengths, kind="stable")
+        for start in range(0, len(order), _CHUNK):
+            chosen = order[start : start + _CHUNK]
+            first, lengths = rows.offsets[:-1][chosen], rows.lengths[chosen]
+            self._add(_lagged(vectors, rows.ids, first, lengths, backward=self.backward), lengths)
+
+    def _add(self, z: Floats, lengths: NDArray[np.int64]) -> None:
+        n = self.width
+        self._grow(z.shape[1] // n)
+        for j in range(z.shape[1] // n):
+            longer = z[: np.count_nonzero(lengths > j), : (j + 1) * n]
+            self.panels[j] += longer[:, j * n :].T @ longer
+
+    def _grow(self, blocks: int) -> None:
+        n = self.width
+        self.panels += [np.zeros((n, (j + 1) * n)) for j in range(len(self.panels), blocks)]
+
+    def merge(self, other: Gram) -> None:
+        """Adds what another pass has added up."""
+        self._open()
+        other._open()
+        self._grow(len(other.panels))
+        for mine, theirs in zip(self.panels, other.panels, strict=False):
+            mine += theirs
+
+    def _open(self) -> None:
+        if self._summed:
+            fix = "they were solved; add sentences to them before"
+            raise InvalidValue("statistics", "solved", fix)
+
+    def sum_diagonals(self) -> None:
+        """M becomes G, in place: every block row takes in the one below it, one block further on.
+
+        Nothing can be added afterwards.
+        """
+        if not self._summed:
+            for j in range(len(self.panels) - 2, -1, -1):
+                self.panels[j] += self.panels[j + 1][:, self.width :]
+        self._summed = True
+
+    def __matmul__(self, x: Floats) -> Floats:
+        """[D] or [D, k], G x."""
+        n, product = self.width, np.zeros_like(x)
+        for j, panel in enumerate(self.panels):
+            rows = slice(j * n, (j + 1) * n)
+            product[rows] += panel @ x[: (j + 1) * n]
+            product[: j * n] += panel[:, : j * n].T @ x[rows]
+        return product
+
+    def lower(self) -> Floats:
+        """[D, D] its lower triangle, in Fortran's order as LAPACK overwrites it."""
+        full = np.zeros((self.size, self.size), order="F")
+        for j, panel in enumerate(self.panels):
+            full[j * self.width : (j + 1) * self.width, : panel.shape[1]] = panel
+        return full
+
+
+class GramStatistics:
+    """Statistics of LAES: one Gram matrix, and another one where a backward model is asked for."""
+
+    def __init__(self, words: WordTable, a: float, max_length: int | None, *, both: bool) -> None:
+        self.words, self.a, self.max_length = words, a, max_length
+        directions = (False, True) if both else (False,)
+        self.grams = [Gram(words.vectors.shape[1], backward=way) for way in directions]
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Adds sentences; the words that occur are weighted, not the whole table."""
+        vectors, rows = occurring(self.words, self.a, self.words.ids(texts, self.max_length))
+        for gram in self.grams:
+            gram.add(vectors, rows)
+
+    def merge(self, other: Self) -> None:
+        """Adds what another pass has added up."""
+        for mine, theirs in zip(self.grams, other.grams, strict=True):
+            mine.merge(theirs)
+
+
+class KeptSentences:
+    """Statistics of the direct SVD: the sentences themselves, for small data."""
+
+    def __init__(self, words: WordTable, a: float, max_length: int | None) -> None:
+        self.words, self.a, self.max_length = words, a, max_length
+        self.rows = WordRows(np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64))
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Keeps sentences."""
+        self.rows = _joined(self.rows, self.words.ids(texts, self.max_length))
+
+    def merge(self, other: Self) -> None:
+        """Keeps the sentences of another pass."""
+        self.rows = _joined(self.rows, other.rows)
+
+    def data_matrix(self, *, backward: bool = False) -> Floats:
+        """[T, D] the matrix Xi (LAES section IV-A).
+
+        Raises:
+            InvalidValue: it is too large for this way to fit.
+        """
+        rows, width = self.rows, self.words.vectors.shape[1]
+        longest = int(rows.lengths.max(initial=0))
+        nbytes = len(rows.ids) * longest * width * 8
+        if nbytes > _WIDEST:
+            fix = f"its data matrix would take {nbytes / 2**30:.1f} GiB; use auto"
+            raise InvalidValue("solver", "svd", fix)
+        vectors, rows = occurring(self.words, self.a, rows)
+        xi, at = np.zeros((len(rows.ids), longest * width)), 0
+        for start, end in pairwise(rows.offsets):
+            ids = rows.ids[start:end][:: -1 if backward else 1]
+            for t in range(1, len(ids) + 1):
+                xi[at, : t * width] = vectors[ids[:t][::-1]].ravel()
+                at += 1
+        return xi
+
+
+def occurring(words: WordTable, a: float, rows: WordRows) -> tuple[Floats, WordRows]:
+    """Weighted vectors of the distinct words that occur, and the sentences as rows of those."""
+    known, ids = np.unique(rows.ids, return_inverse=True)
+    weights = a / (a + words.probabilities[known])
+    vectors = weights[:, None] * words.vectors[known]
+    return vectors, WordRows(ids.astype(np.int32), rows.offsets)
+
+
+def _lagged(
+    vectors: Floats,
+    ids: NDArray[np.int32],
+    first: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    *,
+    backward: bool,
+) -> Floats:
+    """[S, D] Z of sentences that are sorted by length, the longest first; zero where they end."""
+    n, longest = vectors.shape[1], int(lengths.max(initial=0))
+    z = np.zeros((len(lengths), longest * n))
+    for i in range(longest):
+        count = np.count_nonzero(lengths > i)
+        place = first[:count] + (i if backward else lengths[:count] - 1 - i)
+        z[:count, i * n : (i + 1) * n] = vectors[ids[place]]
+    return z
+
+
+def _joined(first: WordRows, second: WordRows) -> WordRows:
+    offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
+    return WordRows(np.concatenate([first.ids, second.ids]), offsets)
