@@ -22,7 +22,9 @@ from sentune.answers import Direction, Entailment
 from sentune.encoders import Tokenizer, length_sorted_chunks
 from sentune.errors import InvalidValue
 from sentune.geometry.base import Geometry
+from sentune.interpretations import Interpretation, interpretations
 from sentune.methods.base import SentenceMethod
+from sentune.stored_references import StoredReferences
 from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Embedder:
         settings: what it was trained with.
         readouts: ``task/readout`` -> value chosen on the development set.
         card: the model card's text; empty if there is none.
+        references: sentences that interpretations are taken against; None if it has none.
     """
 
     def __init__(
@@ -59,8 +62,10 @@ class Embedder:
         settings: Mapping[str, Any],
         readouts: Mapping[str, Any],
         card: str = "",
+        references: StoredReferences | None = None,
         device: str | torch.device | None = None,
     ) -> None:
+        self.references = references
         self.device = _device(device)
         self.method = method.to(self.device).eval()
         self.tokenizer = tokenizer
@@ -80,17 +85,25 @@ class Embedder:
             InvalidValue: there is no model; the message says what is missing.
         """
         folder = _folder(source)
-        model = _load(folder)
         card = folder / "README.md"
         text = card.read_text(encoding="utf-8") if card.is_file() else ""
+        if _is_closed_form(folder):
+            return _word_embedder(folder, text)
+        model = _load(folder)
         return cls(
             model.method,
             model.tokenizer,
             settings=model.settings,
             readouts=model.readouts,
             card=text,
+            references=StoredReferences.load(folder),
             device=device,
         )
+
+    @property
+    def name(self) -> str:
+        """Key of the method in ``sentune.methods``."""
+        return self.method.name
 
     @property
     def geometry(self) -> Geometry:
@@ -208,11 +221,36 @@ class Embedder:
         """
         if self.geometry.symmetric:
             fix = "its similarity is the same both ways; use a model of Gaussians or boxes"
-            raise InvalidValue("method", self.method.name, fix)
+            raise InvalidValue("method", self.name, fix)
         by_extent = self.readouts.get("direction/by") == "extent"
         compare = extent_direction(self.geometry) if by_extent else self.geometry.direction
         found = [Direction.of(float(margin)) for margin in self._compare(a, b, compare).double()]
         return found if _many(a, b) else found[0]
+
+    def interpretations(
+        self,
+        sentence: str,
+        k: int = 5,
+        *,
+        references: Sequence[str] | None = None,
+        alpha_1: float | None = None,
+        alpha_2: float | None = None,
+    ) -> list[Interpretation]:
+        """The reference sentences whose overlaps make the most distinct interpretations.
+
+        GumbelCSE section 3.2, Eq. 13: the overlap of two boxes is an interpretation of a sentence
+        where its coverage lies between alpha_1 and alpha_2.
+
+        Args:
+            sentence: to interpret.
+            k: how many at most.
+            references: instead of those that are stored with the model.
+            alpha_1, alpha_2: instead of the model's own.
+
+        Raises:
+            InvalidValue: the model has no boxes, or there are no references.
+        """
+        return interpretations(self, sentence, k, references, alpha_1, alpha_2)
 
     def _compare(self, a: Sentences, b: Sentences, compare: Compare) -> Tensor:
         """[N] comparisons of paired rows; one row is paired with all of the other side."""
@@ -280,6 +318,23 @@ def _folder(source: str | Path) -> Path:
     from sentune.tracking.registry import resolve_model
 
     return Path(resolve_model(str(source)))
+
+
+def _is_closed_form(folder: Path) -> bool:
+    from sentune.methods import CLOSED_FORM
+    from sentune.training.model import SETTINGS_FILE, read_settings
+
+    return (folder / SETTINGS_FILE).is_file() and read_settings(folder)["method"] in CLOSED_FORM
+
+
+def _word_embedder(folder: Path, card: str) -> Embedder:
+    from sentune.training.closed_form_model import load_closed_form
+    from sentune.word_embedder import WordEmbedder
+
+    model = load_closed_form(folder)
+    return WordEmbedder(
+        model.method, model.value, settings=model.settings, readouts=model.readouts, card=card
+    )
 
 
 def _load(folder: Path) -> LoadedModel:

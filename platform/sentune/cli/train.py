@@ -29,7 +29,18 @@ def train(
     limit: Annotated[int | None, typer.Option(min=1, help="Rows of the corpus at most.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting's value. Repeatable."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting's value, or a readout's grid (alpha_1=0.3,0.5). Repeatable.",
+        ),
+    ] = None,
+    references: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT:PATH",
+            help="Corpus of the reference sentences of interpretations; default: the training one.",
+        ),
     ] = None,
     validate_every: Annotated[
         int | None,
@@ -58,6 +69,7 @@ def train(
         validate_every=validate_every,
         objective=objective,
         seed=seed,
+        references=references,
     )
     folder = run_locally(run, out, workers=workers, say=typer.echo)
     typer.echo(f"model: {folder}")

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentune.code import result_fingerprint
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
-from sentune.job.data import Corpora
-from sentune.job.options import JobOptions
+from sentune.job.data import Corpora, needs_references
 from sentune.methods import find
 from sentune.records import StudyListener
-from sentune.search.config import StudyConfig
 from sentune.search.shipping import WithEncoder, ship
 from sentune.search.space import SearchSpace
 from sentune.search.study import MakeSpec, Study
 from sentune.training.loop import train
 from sentune.training.settings import split
 from sentune.training.trial import TrialSpec
+
+if TYPE_CHECKING:
+    from sentune.job.gradient import GradientJob
 
 
 def tokenised(space: SearchSpace, corpora: Corpora, encoder: str, cache: Path) -> TokenFolder:
@@ -34,53 +35,37 @@ def tokenised(space: SearchSpace, corpora: Corpora, encoder: str, cache: Path) -
     )
 
 
-def make_study(
-    config: StudyConfig,
-    space: SearchSpace,
-    corpora: Corpora,
-    tokens: TokenFolder,
-    encoder: str,
-    options: JobOptions,
-    listeners: Sequence[StudyListener],
-) -> Study:
+def make_study(job: GradientJob, listeners: Sequence[StudyListener]) -> Study:
     """The study on the cluster that this process has joined; refuses what cannot run."""
-    shipped = ship(encoder)
+    shipped = ship(job.encoder)
     world = {
-        "corpora": {role: c["fingerprint"] for role, c in corpora.described().items()},
+        "corpora": {role: c["fingerprint"] for role, c in job.corpora().items()},
         "encoder": shipped.digest,
         "code": result_fingerprint(),
     }
-    return Study(
-        config,
-        space,
-        spec_maker(config, space, corpora, tokens, encoder, options),
-        WithEncoder(train, shipped),
-        listeners,
-        world,
-    )
+    program = WithEncoder(train, shipped)
+    return Study(job.config, job.space, spec_maker(job), program, listeners, world)
 
 
-def spec_maker(
-    config: StudyConfig,
-    space: SearchSpace,
-    corpora: Corpora,
-    tokens: TokenFolder,
-    encoder: str,
-    options: JobOptions,
-) -> MakeSpec:
+def spec_maker(job: GradientJob) -> MakeSpec:
     """Makes a training run of settings: the corpora go to the object store once, here."""
-    corpus = hand_out(tokens, share_up_to=options.share_mb << 20)
-    dev = share(list(corpora.dev))
+    config, space = job.config, job.space
+    assert job.data is not None
+    corpus = hand_out(job.tokens, share_up_to=job.options.share_mb << 20)
+    dev = share(list(job.data.dev))
+    wanted = needs_references(job.data.dev)
+    references = share(job.references) if wanted and job.references is not None else None
 
     def make_spec(
         settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
     ) -> TrialSpec:
+        kept, grids = space.apart({**space.fixed, **settings})
         return TrialSpec(
             study=config.name,
             trial=name,
             method=space.method,
-            settings={**space.fixed, **settings},
-            encoder=encoder,
+            settings=kept,
+            encoder=job.encoder,
             corpus=corpus,
             dev=dev,
             max_examples=config.max_examples,
@@ -88,6 +73,8 @@ def spec_maker(
             objective=space.objective,
             mode=space.mode,
             seed=seed,
+            readouts=grids,
+            references=references,
         )
 
     return make_spec

@@ -8,7 +8,7 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.tasks import Direction, Rte, bag_of_words_direction, entailment_pairs, tasks_for
 
 
-def baselines(train: Corpus, judged: Sequence[Corpus]) -> dict[str, float]:
+def baselines(train: Corpus | None, judged: Sequence[Corpus]) -> dict[str, float]:
     """``task/metric`` -> fraction on the corpora that a model is judged on.
 
     The larger class on every RTE task, LENGTH on every direction task; where there are entailments
@@ -22,7 +22,7 @@ def baselines(train: Corpus, judged: Sequence[Corpus]) -> dict[str, float]:
         if not isinstance(task, Direction):
             continue
         found |= task.baselines()
-        if train.kind is Kind.TRIPLETS:
+        if train is not None and train.kind is Kind.TRIPLETS:
             pairs = list(zip(task.pairs.first, task.pairs.second, strict=True))
             found[f"{task.name}/bag_of_words"] = bag_of_words_direction(
                 entailment_pairs(train), pairs

@@ -1,4 +1,4 @@
-"""The command line of a job, made from ``JobOptions``."""
+"""The command line of a job, made from the fields of its options."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from pydantic.fields import FieldInfo
 from rich.console import Console
 
 from sentune.errors import SentuneError
-from sentune.job.options import JobOptions, option_name, parse
+from sentune.job.options import StudyOptions, option_name, parse
 
 if TYPE_CHECKING:
     from sentune.search.space import SearchSpace
 
-REPEATED = ("dev", "test", "set")
+REPEATED = ("dev", "test", "set", "vectors")
+FLAGS = ("dry_run", "search_readouts")
 CORPUS, COUNT, URI = "FORMAT:PATH", "N", "URI"
 METAVARS = {
     "corpus": CORPUS,
     "dev": CORPUS,
     "test": CORPUS,
     "encoder": "NAME|PATH",
+    "references": CORPUS,
+    "vectors": "glove:FILE|fasttext:FILE",
+    "frequencies": "FILE|wordfreq:LANG",
     "limit": COUNT,
     "trials": COUNT,
     "concurrent": "N|auto",
@@ -47,7 +51,7 @@ METAVARS = {
 }
 
 
-def run(space: SearchSpace, defaults: JobOptions) -> None:
+def run(space: SearchSpace, defaults: StudyOptions) -> None:
     """Runs a job from the command line: parses, checks, tunes, reports.
 
     Exit codes: 0 the study is complete, 2 a wrong value or an impossible plan, 1 the study
@@ -56,7 +60,7 @@ def run(space: SearchSpace, defaults: JobOptions) -> None:
     typer.run(_command(space, defaults))
 
 
-def _command(space: SearchSpace, defaults: JobOptions) -> Callable[..., None]:
+def _command(space: SearchSpace, defaults: StudyOptions) -> Callable[..., None]:
     def main(**given: Any) -> None:
         errors = Console(stderr=True)
         try:
@@ -73,18 +77,18 @@ def _command(space: SearchSpace, defaults: JobOptions) -> Callable[..., None]:
 
     main.__doc__ = f"Tune {space.method} and leave one model with an error bar on its number."
     parameters = [
-        _parameter(name, field, defaults) for name, field in JobOptions.model_fields.items()
+        _parameter(name, field, defaults) for name, field in type(defaults).model_fields.items()
     ]
     main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     main.__annotations__ = {p.name: p.annotation for p in parameters}
     return main
 
 
-def _parameter(name: str, field: FieldInfo, defaults: JobOptions) -> inspect.Parameter:
+def _parameter(name: str, field: FieldInfo, defaults: StudyOptions) -> inspect.Parameter:
     """Values travel as text: ``parse`` alone decides what is allowed, so errors read alike."""
     value = getattr(defaults, name)
     shown = _shown(name, value)
-    written: Any = bool if name == "dry_run" else list[str] if name in REPEATED else str
+    written: Any = bool if name in FLAGS else list[str] if name in REPEATED else str
     option = typer.Option(
         option_name(name),
         help=f"{field.description}{f' (default: {shown})' if shown else ''}",

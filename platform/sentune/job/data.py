@@ -6,13 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sentune.corpora.formats import read, read_pairs
-from sentune.corpora.schema import Corpus
+from sentune.corpora.formats import kinds_of, read, read_pairs
+from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import InvalidValue
 from sentune.job.options import JobOptions
 from sentune.methods import REGISTRY
+from sentune.readouts.grid import grid_of
+from sentune.readouts.interpretation import REFERENCES
+from sentune.search.dimensions import Choice
+from sentune.search.space import SearchSpace
+from sentune.tasks.references import References
 
 BUILTIN = "builtin:nli"
+STORED = 1_000
+"""n of the references that go with a model where no task has chosen one: 3,000 sentences, half a
+minute for a BERT of 6 layers on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +29,14 @@ class Corpora:
 
     train: Corpus
     dev: tuple[Corpus, ...]
+    references: Corpus | None = None
 
     def described(self) -> dict[str, dict[str, Any]]:
         """Role -> what was read, as it stands in the summary."""
         roles = {"corpus": self.train}
-        roles |= {_numbered("dev", i): corpus for i, corpus in enumerate(self.dev)}
+        roles |= {numbered("dev", i): corpus for i, corpus in enumerate(self.dev)}
+        if self.references is not None:
+            roles["references"] = self.references
         return {role: describe(corpus) for role, corpus in roles.items()}
 
     def sentences(self) -> Iterator[str]:
@@ -45,12 +56,32 @@ def describe(corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _numbered(role: str, index: int) -> str:
+def sample_references(space: SearchSpace, corpora: Corpora, seed: int) -> References | None:
+    """The reference sentences of interpretations; None where the method has none.
+
+    A sample of the training corpus, or of ``--references``, for each n of the grid.
+    """
+    if REFERENCES not in REGISTRY[space.method].readouts:
+        return None
+    corpus = corpora.references or corpora.train
+    drawn = space.settings.get(REFERENCES.name)
+    grid = drawn.values if isinstance(drawn, Choice) else grid_of(REFERENCES, space.readouts)
+    counts = {STORED, *(int(n) for n in grid if n is not None)}
+    return References.sample(corpus.table, sorted(counts), seed)
+
+
+def needs_references(corpora: Sequence[Corpus]) -> bool:
+    """Whether a task of these corpora asks for interpretations."""
+    return any(c.kind in (Kind.SEVERAL_LABELS, Kind.CONDITIONED_PAIRS) for c in corpora)
+
+
+def numbered(role: str, index: int) -> str:
+    """``dev``, ``dev-2``, ``dev-3``."""
     return role if index == 0 else f"{role}-{index + 1}"
 
 
 def read_corpora(options: JobOptions, method: str) -> Corpora:
-    """Reads ``--corpus`` and ``--dev``.
+    """Reads ``--corpus``, ``--dev`` and ``--references``.
 
     Raises:
         CorpusError, InvalidValue: what cannot be read, with file and line or option.
@@ -58,7 +89,14 @@ def read_corpora(options: JobOptions, method: str) -> Corpora:
     train = read(options.corpus, REGISTRY[method].kind, limit=options.limit)
     if not train.table.num_rows:
         raise InvalidValue("--corpus", options.corpus, "it has no row to train on")
-    return Corpora(train=train, dev=read_evaluation(options.dev or default_specs("dev")))
+    references = None
+    if options.references is not None:
+        if REFERENCES not in REGISTRY[method].readouts:
+            fix = f"{method} has no interpretations; leave it out"
+            raise InvalidValue("--references", options.references, fix)
+        references = read(options.references, kinds_of(options.references)[0])
+    dev = read_evaluation(options.dev or default_specs("dev"))
+    return Corpora(train=train, dev=dev, references=references)
 
 
 def default_specs(role: str) -> tuple[str, ...]:

@@ -103,11 +103,12 @@ class Display:
 
     def study_started(self, summary: StudySummary, plan: dict[str, Any]) -> None:
         self.summary, self.plan = summary, plan
-        self._line(
-            f"Study {summary.study}: {plan['trials']} trials of up to "
-            f"{plan['max_examples']:,} examples, rungs at "
-            + ", ".join(f"{rung:,}" for rung in plan["rungs"])
-        )
+        trials = f"{plan['trials']} trial" + ("s" if plan["trials"] > 1 else "")
+        rungs = ", ".join(f"{rung:,}" for rung in plan["rungs"])
+        budget = f"up to {plan['max_examples']:,} examples, rungs at {rungs}"
+        if not rungs:
+            budget = f"{plan['max_examples']:,} examples each"
+        self._line(f"Study {summary.study}: {trials} of {budget}")
 
     def trial_started(self, trial: TrialRecord) -> None:
         self.trials[trial.id] = trial

@@ -6,28 +6,19 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from sentune.encoders import prepare
 from sentune.errors import SentuneError
-from sentune.job.assembly import make_study, tokenised
-from sentune.job.data import Corpora, read_corpora, test_specs
+from sentune.job.closed_form import ClosedFormJob
 from sentune.job.display import Display
 from sentune.job.exhibits import exhibit, exhibits_folder
-from sentune.job.options import JobOptions
-from sentune.job.product import Product
+from sentune.job.gradient import GradientJob
+from sentune.job.kinds import Job
+from sentune.job.options import ClosedFormOptions, JobOptions, StudyOptions
 from sentune.job.report import plan_table, pointers, report
-from sentune.job.request import cache_folder, check_batch, narrowed, study_config
-from sentune.records import (
-    FinalistRecord,
-    StudyListener,
-    StudySummary,
-    TrialRecord,
-    TrialState,
-)
+from sentune.records import StudyListener, StudySummary, TrialState
 from sentune.search.capacity import available
 from sentune.search.cluster import connected
 from sentune.search.config import StudyConfig
@@ -38,47 +29,51 @@ from sentune.summary import write_summary
 from sentune.tracking import MlflowListener, lineage
 
 
-def tune(options: JobOptions, space: SearchSpace) -> None:
+def tune(options: StudyOptions, space: SearchSpace) -> None:
     """Searches, trains the best again from fresh seeds, tests the winner, leaves the product.
 
     Raises:
         SentuneError: what cannot be done, said before anything is trained where that can be known.
     """
     console = screen()
-    space = narrowed(space, options)
-    config = study_config(options)
+    job = make_job(options, space)
     if options.dry_run:
+        if job.reads_before_plan:
+            job.prepare(console)
         with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
-            console.print(plan_table(make_plan(config, space, available()).to_dict()))
+            console.print(plan_table(make_plan(job.config, job.space, available()).to_dict()))
         return
-    corpora = read_corpora(options, space.method)
-    check_batch(space, corpora)
-    for role, corpus in corpora.described().items():
+    job.prepare(console)
+    for role, corpus in job.corpora().items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
         console.print(line, soft_wrap=True, markup=False, highlight=False)
-    encoder = prepare(options.encoder, corpora.sentences(), cache_folder(config))
-    tokens = tokenised(space, corpora, encoder, cache_folder(config))
-    if tokens.nbytes > options.share_mb << 20:
-        config = replace(config, data_cpus=1.0)
-    display = Display(console, varied=tuple(space.settings))
-    summary = start_summary(config, space, corpora)
-    with connected(), listening(config, options, display) as listeners:
-        study = make_study(config, space, corpora, tokens, encoder, options, listeners)
+    display = Display(console, varied=tuple(job.space.settings))
+    summary = start_summary(job)
+    with connected(), listening(job.config, options, display) as listeners:
+        study = job.study(listeners)
         for listener in listeners:
             listener.study_started(summary, study.plan.to_dict())
         with display.shown():
             outcome = study.run()
         finish(summary, outcome)
         if outcome.state == "complete":
-            tables = product(outcome, config, space, options, encoder).publish(summary, corpora)
-            folder = exhibits_folder(config.storage, config.name)
+            tables = job.product(outcome).publish(summary)
+            folder = exhibits_folder(job.config.storage, job.config.name)
             exhibit(summary, tables, folder, listeners)
-        write_summary(summary, config.folder)
+        write_summary(summary, job.config.folder)
         for listener in listeners:
             listener.study_ended(summary)
-    report(summary, console, varied=tuple(space.settings))
-    pointers(summary, console, commands=next_commands(summary, config, options))
+    report(summary, console, varied=tuple(job.space.settings))
+    pointers(summary, console, commands=next_commands(summary, job.config, options))
     exit_as(summary)
+
+
+def make_job(options: StudyOptions, space: SearchSpace) -> Job:
+    """The kind of job that the options are of."""
+    if isinstance(options, ClosedFormOptions):
+        return ClosedFormJob(options.complete(), space)
+    assert isinstance(options, JobOptions)
+    return GradientJob(options, space)
 
 
 def screen() -> Console:
@@ -87,23 +82,23 @@ def screen() -> Console:
     return console if console.is_terminal else Console(width=120)
 
 
-def start_summary(config: StudyConfig, space: SearchSpace, corpora: Corpora) -> StudySummary:
+def start_summary(job: Job) -> StudySummary:
     """What is known of the study before its first trial."""
     return StudySummary(
-        study=config.name,
-        method=space.method,
+        study=job.config.name,
+        method=job.space.method,
         state="running",
-        objective=space.objective,
-        mode=space.mode,
-        corpora=corpora.described(),
-        space=space.to_dict(),
+        objective=job.space.objective,
+        mode=job.space.mode,
+        corpora={role: dict(corpus) for role, corpus in job.corpora().items()},
+        space=job.space.to_dict(),
         lineage=lineage(),
     )
 
 
 @contextlib.contextmanager
 def listening(
-    config: StudyConfig, options: JobOptions, display: Display
+    config: StudyConfig, options: StudyOptions, display: Display
 ) -> Iterator[Sequence[StudyListener]]:
     """Who is told of the study: the display, and MLflow until all is sent."""
     tracker = MlflowListener.in_storage(config.name, config.storage, tracking_uri=options.tracking)
@@ -121,37 +116,8 @@ def finish(summary: StudySummary, outcome: StudyOutcome) -> None:
     summary.winner = outcome.winner
 
 
-def best_run(outcome: StudyOutcome, space: SearchSpace) -> FinalistRecord | TrialRecord:
-    """The winning finalist, or the best complete trial where no finals were asked for."""
-    if outcome.winner is not None:
-        return outcome.finalists[outcome.winner]
-    sign = 1 if space.mode == "max" else -1
-    complete = [trial for trial in outcome.trials if trial.state is TrialState.COMPLETE]
-    return max(complete, key=lambda trial: (sign * trial.metrics[space.objective], -trial.id))
-
-
-def product(
-    outcome: StudyOutcome,
-    config: StudyConfig,
-    space: SearchSpace,
-    options: JobOptions,
-    encoder: str,
-) -> Product:
-    """How the winner becomes a model folder; without finalists the best trial is the winner."""
-    best = best_run(outcome, space)
-    return Product(
-        settings={**space.fixed, **best.settings},
-        readouts=best.readouts,
-        checkpoint=Path(outcome.best_checkpoint or ""),
-        encoder=encoder,
-        storage=config.folder,
-        test=test_specs(options),
-        gpus=options.gpus_per_worker,
-    )
-
-
 def next_commands(
-    summary: StudySummary, config: StudyConfig, options: JobOptions
+    summary: StudySummary, config: StudyConfig, options: StudyOptions
 ) -> dict[str, str]:
     """What to look at and type next; paths below this folder are written from here."""
     beside = Path(sys.executable).parent / "sentune"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -50,20 +50,15 @@ Concurrent = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_conc
 Count = Annotated[int, Field(ge=1)]
 
 
-class JobOptions(BaseModel):
-    """What a user can ask of a job; the field's description is the option's help."""
+class StudyOptions(BaseModel):
+    """What a user can ask of any job; the field's description is the option's help."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    corpus: str = Field("builtin:nli", description="training corpus, FORMAT:PATH[?rows=A:B]")
-    dev: tuple[str, ...] = Field(
-        (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
-    )
+    corpus: str = Field("", description="training corpus, FORMAT:PATH[?rows=A:B]")
+    dev: tuple[str, ...] = Field((), description="corpus to select on; repeat it for several")
     test: tuple[str, ...] = Field(
         (), description="corpus read once, at the end, for the winner; repeat it for several"
-    )
-    encoder: str = Field(
-        "builtin:tiny", description="Hugging Face encoder by name or path, or builtin:tiny"
     )
     limit: Annotated[int, Field(ge=1)] | None = Field(
         None, description="rows of the training corpus to use at most"
@@ -71,18 +66,6 @@ class JobOptions(BaseModel):
     trials: Count = Field(8, description="configurations to try")
     concurrent: Concurrent = Field(
         None, description="trials at a time, or 'auto': as many as the cluster holds"
-    )
-    max_examples: Count = Field(27_000, description="budget of a full trial, in examples")
-    finalists: Annotated[int, Field(ge=0)] = Field(
-        1, description="best trials that are trained again from fresh seeds"
-    )
-    seeds: Count = Field(2, description="fresh seeds a finalist")
-    workers: Workers = Field(1, description="workers a trial: N, or MIN-MAX for an elastic group")
-    gpus_per_worker: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="GPUs a worker; fractions share one"
-    )
-    launcher: Literal["auto", "inline", "train"] = Field(
-        "auto", description="inline: in the trial's own process; train: a Ray Train group"
     )
     sampler: Annotated[str, BeforeValidator(_sampler)] = Field(
         "tpe", description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid"
@@ -97,31 +80,18 @@ class JobOptions(BaseModel):
     )
     tracking: str | None = Field(None, description="MLflow URI (default: SQLite in the storage)")
     share_mb: Annotated[int, Field(ge=0)] = Field(
-        1024, description="MB of tokens up to which a corpus is shared in memory, else it streams"
+        1024, description="MB of a corpus up to which it is shared in memory, else it streams"
     )
     seed: int = Field(0, description="seed of the whole study")
-    validate_every: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="examples between validations (default: at the rungs and the end)"
-    )
-    eta: Annotated[int, Field(ge=2)] = Field(
-        3, description="of the trials at a rung one in eta goes on; rungs are eta times apart"
-    )
     set: tuple[str, ...] = Field(
-        (), description="key=value: fix a setting; key=a,b or key=low..high: narrow its search"
+        (),
+        description="key=value: fix a setting; key=a,b or key=low..high: narrow its search, or "
+        "give a readout its grid",
+    )
+    search_readouts: bool = Field(
+        False, description="draw readouts like settings instead of sweeping them"
     )
     dry_run: bool = Field(False, description="print the plan and stop")
-
-    @model_validator(mode="after")
-    def _dev_belongs_to_the_corpus(self) -> JobOptions:
-        if isinstance(self.workers, tuple) and not 1 <= self.workers[0] <= self.workers[1]:
-            raise InvalidValue(
-                "--workers", f"{self.workers[0]}-{self.workers[1]}", "give MIN-MAX, 1 <= MIN <= MAX"
-            )
-        if not self.corpus.startswith("builtin:") and not self.dev:
-            raise InvalidValue(
-                "--dev", "", f"say on which corpus to select, as --corpus is {self.corpus}"
-            )
-        return self
 
     @property
     def narrowing(self) -> dict[str, str]:
@@ -141,12 +111,91 @@ class JobOptions(BaseModel):
         return pairs
 
 
+class JobOptions(StudyOptions):
+    """What a user can ask of a method that is trained by gradient."""
+
+    corpus: str = Field("builtin:nli", description="training corpus, FORMAT:PATH[?rows=A:B]")
+    dev: tuple[str, ...] = Field(
+        (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
+    )
+    encoder: str = Field(
+        "builtin:tiny", description="Hugging Face encoder by name or path, or builtin:tiny"
+    )
+    references: str | None = Field(
+        None,
+        description="corpus of the reference sentences of interpretations (default: the training "
+        "corpus)",
+    )
+    max_examples: Count = Field(27_000, description="budget of a full trial, in examples")
+    finalists: Annotated[int, Field(ge=0)] = Field(
+        1, description="best trials that are trained again from fresh seeds"
+    )
+    seeds: Count = Field(2, description="fresh seeds a finalist")
+    workers: Workers = Field(1, description="workers a trial: N, or MIN-MAX for an elastic group")
+    gpus_per_worker: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="GPUs a worker; fractions share one"
+    )
+    launcher: Literal["auto", "inline", "train"] = Field(
+        "auto", description="inline: in the trial's own process; train: a Ray Train group"
+    )
+    validate_every: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="examples between validations (default: at the rungs and the end)"
+    )
+    eta: Annotated[int, Field(ge=2)] = Field(
+        3, description="of the trials at a rung one in eta goes on; rungs are eta times apart"
+    )
+
+    @model_validator(mode="after")
+    def _dev_belongs_to_the_corpus(self) -> JobOptions:
+        if isinstance(self.workers, tuple) and not 1 <= self.workers[0] <= self.workers[1]:
+            raise InvalidValue(
+                "--workers", f"{self.workers[0]}-{self.workers[1]}", "give MIN-MAX, 1 <= MIN <= MAX"
+            )
+        if not self.corpus.startswith("builtin:") and not self.dev:
+            raise InvalidValue(
+                "--dev", "", f"say on which corpus to select, as --corpus is {self.corpus}"
+            )
+        return self
+
+
+class ClosedFormOptions(StudyOptions):
+    """What a user can ask of a method on word vectors, which is fitted in closed form."""
+
+    vectors: tuple[str, ...] = Field(
+        (),
+        description="word vectors, glove:FILE or fasttext:FILE, .gz too; several are searched",
+    )
+    frequencies: str | None = Field(
+        None,
+        description="counts of words, a FILE of 'word count' or wordfreq:en (default: none, all "
+        "words weigh the same)",
+    )
+    workers: Count = Field(1, description="processes that read a corpus too large to share")
+
+    def complete(self) -> ClosedFormOptions:
+        """These options, if nothing is missing.
+
+        Raises:
+            InvalidValue: naming the option.
+        """
+        if not self.corpus:
+            raise InvalidValue("--corpus", "", "say what to fit on, such as stsb:sts-train.csv")
+        if not self.dev:
+            raise InvalidValue("--dev", "", "give scored pairs to select on: stsb:sts-dev.csv")
+        if not self.vectors:
+            raise InvalidValue("--vectors", "", "give word vectors, such as glove:glove.840B.txt")
+        return self
+
+
+AnyOptions = TypeVar("AnyOptions", bound=StudyOptions)
+
+
 def option_name(field: str) -> str:
     """``max_examples`` -> ``--max-examples``."""
     return "--" + field.replace("_", "-")
 
 
-def parse(given: dict[str, Any], defaults: JobOptions) -> JobOptions:
+def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
     """``defaults`` with what was given on the command line.
 
     Raises:
@@ -154,7 +203,7 @@ def parse(given: dict[str, Any], defaults: JobOptions) -> JobOptions:
     """
     chosen = {**defaults.model_dump(), **given}
     try:
-        return JobOptions.model_validate(chosen)
+        return type(defaults).model_validate(chosen)
     except ValidationError as error:
         first = error.errors()[0]
         cause = first.get("ctx", {}).get("error")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,15 @@ import fsspec
 from sentune.corpora.schema import Corpus
 from sentune.embedder import Embedder
 from sentune.job.baselines import baselines
-from sentune.job.data import Corpora, describe, read_evaluation
+from sentune.job.data import STORED, describe, needs_references, read_evaluation
+from sentune.readouts.sweep import SWEEP_FILE
 from sentune.records import StudySummary
 from sentune.search.cluster import run_on_worker
 from sentune.search.shipping import ShippedFolder, ship
+from sentune.stored_references import StoredReferences
 from sentune.summary import read_summary
 from sentune.tasks import Result, evaluate, tasks_for
+from sentune.tasks.references import References
 from sentune.training.checkpoints import PROGRESS_FILE
 from sentune.training.model import export_checkpoint
 
@@ -34,64 +37,119 @@ class Product:
         settings: of the winner, fixed ones included.
         readouts: found on the model that is shipped.
         checkpoint: of the winner's best seed.
-        encoder: folder that the trials' encoder came from.
         storage: the study's own folder or URI.
         test: ``FORMAT:PATH`` of the test corpora.
+        dev: what was selected on.
         gpus: GPUs that judging may use; without any it happens in this process.
     """
 
     settings: Mapping[str, Any]
     readouts: Mapping[str, Any]
     checkpoint: Path
-    encoder: str
     storage: str
     test: tuple[str, ...]
+    dev: tuple[Corpus, ...]
     gpus: float = 0.0
 
-    def publish(self, summary: StudySummary, corpora: Corpora) -> dict[str, Any]:
+    def export(
+        self, summary: StudySummary, folder: Path, card: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Writes the model into a local folder."""
+        raise NotImplementedError
+
+    def read_test(self) -> tuple[Corpus, ...]:
+        """The test corpora, as the method is judged on them."""
+        return read_evaluation(self.test)
+
+    def rules(self, judged: Sequence[Corpus]) -> dict[str, float]:
+        """What rules without a model reach on the corpora."""
+        return baselines(None, judged)
+
+    def references_for(self, judged: Sequence[Corpus]) -> References | None:
+        """The reference sentences that judging on these corpora needs."""
+        del judged
+        return None
+
+    def publish(self, summary: StudySummary) -> dict[str, Any]:
         """Writes ``model/``; test metrics, baselines and the model's place go into ``summary``.
 
         The test corpora are read here for the first time, and only once: a study that was complete
         before keeps the figures that it had, as long as winner and test corpora are the same.
 
         Returns:
-            file name -> content of the tables (curves, counts) of the test, without one of dev.
+            file name -> content of the tables: the sweeps of dev, and curves and counts of the
+            test, without one of dev.
         """
-        tables = {} if self.test else _read_tables(self.checkpoint)
+        tables = _read_tables(self.checkpoint)
         known = _published(self.storage, summary, self.test)
         if known is not None:
             summary.corpora, summary.test = known["corpora"], known["test"]
             summary.baselines = known["baselines"]
         elif self.test:
-            tables = self._judge(summary, corpora)
+            tables = {**_sweeps(tables), **self._judge(summary)}
         else:
-            summary.baselines = baselines(corpora.train, corpora.dev)
+            summary.baselines = self.rules(self.dev)
         summary.model = f"{self.storage}/{MODEL}"
         self._write(summary, _card(summary))
         return tables
 
-    def _judge(self, summary: StudySummary, corpora: Corpora) -> dict[str, Any]:
-        test = read_evaluation(self.test)
+    def _judge(self, summary: StudySummary) -> dict[str, Any]:
+        test = self.read_test()
         for index, corpus in enumerate(test):
             role = "test" if index == 0 else f"test-{index + 1}"
             summary.corpora[role] = describe(corpus)
         with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
             folder = Path(scratch, MODEL)
-            self._export(summary, folder, {})
+            self.export(summary, folder, {})
             result = self._measured(str(folder), test)
-        summary.baselines = _beside(result.metrics, baselines(corpora.train, test))
+        summary.baselines = _beside(result.metrics, self.rules(test))
         summary.test = {k: v for k, v in result.metrics.items() if k not in summary.baselines}
         return result.tables
 
     def _measured(self, folder: str, test: tuple[Corpus, ...]) -> Result:
+        references = self.references_for(test)
         if not self.gpus:
-            return _measure(folder, test)
-        result: Result = run_on_worker(_measure_shipped, ship(folder), test, gpus=self.gpus)
+            return _measure(folder, test, references)
+        shipped = ship(folder)
+        result: Result = run_on_worker(_measure_shipped, shipped, test, references, gpus=self.gpus)
         return result
 
-    def _export(
+    def _write(self, summary: StudySummary, card: Mapping[str, Mapping[str, Any]]) -> None:
+        if "://" not in self.storage:
+            self.export(summary, Path(self.storage, MODEL), card)
+            return
+        filesystem, path = fsspec.core.url_to_fs(self.storage)
+        with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
+            self.export(summary, Path(scratch, MODEL), card)
+            filesystem.put(f"{scratch}/{MODEL}/", f"{path}/{MODEL}/", recursive=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedProduct(Product):
+    """The product of a method that was trained by gradient.
+
+    Attributes:
+        encoder: folder that the trials' encoder came from.
+        train: the training corpus.
+        references: of interpretations; None where the method has none.
+    """
+
+    encoder: str
+    train: Corpus
+    references: References | None
+
+    def rules(self, judged: Sequence[Corpus]) -> dict[str, float]:
+        """Also what a bag of words learns from the training corpus."""
+        return baselines(self.train, judged)
+
+    def references_for(self, judged: Sequence[Corpus]) -> References | None:
+        """All that were drawn, where a task compares interpretations."""
+        return self.references if needs_references(judged) else None
+
+    def export(
         self, summary: StudySummary, folder: Path, card: Mapping[str, Mapping[str, Any]]
     ) -> None:
+        """Weights, tokenizer, settings, readouts, card, and the references."""
         export_checkpoint(
             self.checkpoint,
             folder,
@@ -101,15 +159,12 @@ class Product:
             readouts=self.readouts,
             card=card,
         )
-
-    def _write(self, summary: StudySummary, card: Mapping[str, Mapping[str, Any]]) -> None:
-        if "://" not in self.storage:
-            self._export(summary, Path(self.storage, MODEL), card)
-            return
-        filesystem, path = fsspec.core.url_to_fs(self.storage)
-        with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
-            self._export(summary, Path(scratch, MODEL), card)
-            filesystem.put(f"{scratch}/{MODEL}/", f"{path}/{MODEL}/", recursive=True)
+        if card and self.references is not None:  # without a card it is only judged
+            chosen = self.readouts.get("ambiguous-rte/references", STORED)
+            count = self.references.within([int(chosen)])[0]
+            kept = self.references.sentences[: self.references.sizes[count]]
+            embeddings = Embedder.load(folder).embed(kept, show_progress=False)
+            StoredReferences(kept, embeddings.cpu()).save(folder)
 
 
 def _beside(measured: Mapping[str, float], rules: Mapping[str, float]) -> dict[str, float]:
@@ -124,18 +179,24 @@ def _read_tables(checkpoint: Path) -> dict[str, Any]:
     return tables
 
 
-def _measure(folder: str, test: tuple[Corpus, ...]) -> Result:
+def _sweeps(tables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: table for name, table in tables.items() if name.endswith(f"/{SWEEP_FILE}")}
+
+
+def _measure(folder: str, test: tuple[Corpus, ...], references: References | None) -> Result:
     embedder = Embedder.load(folder)
     return evaluate(
-        tasks_for(*test),
+        tasks_for(*test, references=references),
         lambda sentences: embedder.embed(sentences, show_progress=False),
         embedder.geometry,
         embedder.readouts,
     )
 
 
-def _measure_shipped(folder: ShippedFolder, test: tuple[Corpus, ...]) -> Result:
-    return _measure(folder.open(), test)
+def _measure_shipped(
+    folder: ShippedFolder, test: tuple[Corpus, ...], references: References | None
+) -> Result:
+    return _measure(folder.open(), test, references)
 
 
 def _published(storage: str, summary: StudySummary, test: tuple[str, ...]) -> dict[str, Any] | None:

@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from sentune.errors import InvalidValue
 from sentune.job.data import Corpora
-from sentune.job.options import JobOptions
+from sentune.job.options import JobOptions, StudyOptions
 from sentune.methods import find
+from sentune.readouts.grid import Readout
 from sentune.search.config import StudyConfig
 from sentune.search.space import SearchSpace
 from sentune.training.settings import TrainingSettings, split
 
 
 def narrowed(space: SearchSpace, options: JobOptions) -> SearchSpace:
-    """The space that ``--set`` and ``--objective`` leave.
+    """The space that ``--set``, ``--objective`` and ``--search-readouts`` leave.
 
     Raises:
         InvalidValue: a setting that there is not, or a value that it cannot have.
     """
     method = find(space.method)
     others = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
-    left = space.narrow(options.narrowing, others).for_encoder(options.encoder)
+    left = space.narrow(options.narrowing, others, method.readouts).for_encoder(options.encoder)
     split(left.fixed, method)
     if "max_length" in left.settings:
         fix = "fix one length: a corpus is tokenised once for all trials"
         raise InvalidValue("--set max_length", options.narrowing["max_length"], fix)
-    if options.objective is None:
-        return left
-    return replace(left, objective=options.objective)
+    return with_readouts(left, options, method.readouts)
+
+
+def with_readouts(
+    space: SearchSpace, options: StudyOptions, readouts: Sequence[Readout]
+) -> SearchSpace:
+    """The space with the objective that was asked for, its readouts drawn where that was asked."""
+    if options.search_readouts:
+        if not readouts:
+            fix = f"{space.method} has none that are swept over a grid"
+            raise InvalidValue("--search-readouts", True, fix)
+        space = space.searching(readouts)
+    return space if options.objective is None else replace(space, objective=options.objective)
 
 
 def study_config(options: JobOptions) -> StudyConfig:
-    """The study that the options ask for; a local storage becomes an absolute path."""
-    storage = options.storage.removeprefix("file://")
-    if "://" not in storage:
-        storage = str(Path(storage).expanduser().resolve())
+    """The study that the options ask for."""
     return StudyConfig(
         name=options.study,
-        storage=storage,
+        storage=absolute(options.storage),
         optuna_url=options.optuna,
         trials=options.trials,
         concurrent=options.concurrent,
@@ -54,6 +63,12 @@ def study_config(options: JobOptions) -> StudyConfig:
         workers=options.workers,
         gpus_per_worker=options.gpus_per_worker,
     )
+
+
+def absolute(storage: str) -> str:
+    """A local storage as an absolute path; a URI as it is."""
+    storage = storage.removeprefix("file://")
+    return storage if "://" in storage else str(Path(storage).expanduser().resolve())
 
 
 def check_batch(space: SearchSpace, corpora: Corpora) -> None:

@@ -21,17 +21,19 @@ from sentune.training.trial import Program, Progress, TrialSpec
 class ShippedFolder:
     """A folder's files in the object store; ``open()`` gives a local path with them.
 
-    On the driver's own machine that is the folder itself. Elsewhere it is a copy in the machine's
-    temporary folder, named by its content and written once for all processes.
+    Where names, sizes and times of the files are those that the driver saw, that is the folder
+    itself: on the driver's machine and on a file system that all share. Elsewhere it is a copy in
+    the machine's temporary folder, named by its content and written once for all processes.
     """
 
     path: str
     digest: str
+    stamp: str
     files: list[Any]
 
     def open(self) -> str:
         """Path of the folder on this machine."""
-        if Path(self.path).is_dir() and _digest(_contents(Path(self.path))) == self.digest:
+        if _stamp(Path(self.path)) == self.stamp:
             return self.path
         folder = Path(tempfile.gettempdir(), "sentune", self.digest)
         if not folder.is_dir():
@@ -52,9 +54,16 @@ class WithEncoder:
 
 def ship(folder: str) -> ShippedFolder:
     """Puts a folder's files into the object store, once for all trials."""
+    stamp = _stamp(Path(folder))
     contents = _contents(Path(folder))
     # the reference lies in a list, or Ray would resolve it in an argument
-    return ShippedFolder(folder, _digest(contents), [ray.put(contents)])
+    return ShippedFolder(folder, _digest(contents), stamp, [ray.put(contents)])
+
+
+def _stamp(folder: Path) -> str:
+    """Names, sizes and times: telling that nothing changed does not need the content."""
+    files = [(p.relative_to(folder).as_posix(), p.stat()) for p in sorted(folder.rglob("*"))]
+    return "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

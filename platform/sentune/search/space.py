@@ -128,14 +128,14 @@ class SearchSpace:
             searched_readouts=frozenset(drawn),
         )
 
-    def grids_of(
-        self, settings: Mapping[str, Any], readouts: Sequence[Readout]
-    ) -> tuple[dict[str, Any], dict[str, Grid]]:
-        """A trial's settings without drawn readouts, and the grid of each readout in that trial."""
-        grids = {readout.name: grid_of(readout, self.readouts) for readout in readouts}
-        grids |= {name: (settings[name],) for name in self.searched_readouts}
+    def apart(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Grid]]:
+        """A trial's settings without drawn readouts, and the grids that differ from the method's.
+
+        A drawn readout's grid is its one value.
+        """
         kept = {k: v for k, v in settings.items() if k not in self.searched_readouts}
-        return kept, grids
+        drawn = {name: (settings[name],) for name in self.searched_readouts}
+        return kept, {**self.readouts, **drawn}
 
     def for_encoder(self, encoder: str) -> SearchSpace:
         """With the starts that suit an encoder, and no others."""

@@ -40,6 +40,12 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
+    @property
+    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """[N] twice: the rows of ``sentences`` that the pairs' sides are."""
+        first, second = self._rows
+        return first.numpy(), second.numpy()
+
     def compare(self, embeddings: Tensor, compare: Compare) -> NDArray[np.float64]:
         """[S, D] embeddings of the distinct sentences -> [N] ``compare(first, second)``."""
         first, second = (rows.to(embeddings.device) for rows in self._rows)

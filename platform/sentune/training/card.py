@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-from sentune.methods import SentenceMethod
+from typing import Any, Protocol
 
 _USE = """```python
 from sentune import Embedder
@@ -16,8 +14,20 @@ embedder.entails("A poodle runs.", "A dog runs.")
 """
 
 
+class Named(Protocol):
+    """A method by its names."""
+
+    @property
+    def name(self) -> str:
+        """Key among the methods."""
+
+    @property
+    def title(self) -> str:
+        """What it is called in a text."""
+
+
 def render_card(
-    method: SentenceMethod,
+    method: Named,
     settings: Mapping[str, Any],
     readouts: Mapping[str, Any],
     sections: Mapping[str, Mapping[str, Any]],

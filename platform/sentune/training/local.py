@@ -17,11 +17,14 @@ from torch.multiprocessing.spawn import spawn
 
 from sentune.corpora import Corpus, read
 from sentune.corpora.batches import Held, SharedSource
-from sentune.corpora.formats import read_pairs
+from sentune.corpora.formats import kinds_of, read_pairs
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.errors import InvalidValue
 from sentune.methods import find
+from sentune.readouts.grid import Grid, Grids, Readout, grid_of
+from sentune.readouts.interpretation import REFERENCES
+from sentune.tasks.references import References
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
 from sentune.training.loop import train
@@ -47,6 +50,7 @@ class LocalRun:
     validate_every: int | None = None
     objective: str | None = None
     seed: int = 0
+    references: str | None = None
 
 
 def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path:
@@ -79,7 +83,8 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
 def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, str]:
     """The run as a trial, and its tokens' fingerprint; what it needs lies in ``out/cache``."""
     kind = find(run.method)
-    _, training = split(run.settings, kind)
+    settings, grids = _apart(run.settings, kind.readouts)
+    _, training = split(settings, kind)
     corpus = read(run.corpus, kind.kind, limit=run.limit)
     texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
     encoder = prepare(run.encoder, texts, out / "cache")
@@ -90,7 +95,7 @@ def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, s
         study=out.name,
         trial="local",
         method=run.method,
-        settings=run.settings,
+        settings=settings,
         encoder=encoder,
         corpus=Held(SharedSource(tokens)),
         dev=Held(dev),
@@ -99,8 +104,30 @@ def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, s
         objective=run.objective or kind.objective,
         seed=run.seed,
         directory=str(out / "checkpoints"),
+        readouts=grids,
+        references=_references(run, corpus, grids),
     )
     return spec, tokens.fingerprint
+
+
+def _apart(
+    settings: dict[str, Any], readouts: tuple[Readout, ...]
+) -> tuple[dict[str, Any], dict[str, Grid]]:
+    """What training depends on, and the grids of readouts that were given among it."""
+    own = {readout.name: readout for readout in readouts}
+    grids = {name: own[name].parse(str(settings[name])) for name in settings if name in own}
+    return {k: v for k, v in settings.items() if k not in own}, grids
+
+
+def _references(run: LocalRun, corpus: Corpus, grids: Grids) -> Held | None:
+    """A sample of ``references``, or of the corpus; None for a method without interpretations."""
+    if REFERENCES not in find(run.method).readouts:
+        return None
+    source = corpus
+    if run.references is not None:
+        source = read(run.references, kinds_of(run.references)[0])
+    counts = [int(count) for count in grid_of(REFERENCES, grids)]
+    return Held(References.sample(source.table, counts, run.seed))
 
 
 def follow(spec: TrialSpec, group: Group, say: Say) -> None:
@@ -171,7 +198,7 @@ def _export(run: LocalRun, spec: TrialSpec, out: Path, dev: list[Corpus]) -> Pat
         checkpoint,
         out / "model",
         method=run.method,
-        settings=run.settings,
+        settings=spec.settings,
         encoder=spec.encoder,
         readouts=best.readouts,
         card=_card(run, best, dev),

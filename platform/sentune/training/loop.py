@@ -153,8 +153,14 @@ class _Trial:
 
     def _validate(self) -> Result:
         if self._validator is None:
+            spec = self.spec
             self._validator = Validator(
-                self.spec.dev.open(), self.tokenizer, self.settings, self.group.device
+                spec.dev.open(),
+                self.tokenizer,
+                self.settings,
+                self.group.device,
+                spec.references.open() if spec.references is not None else None,
+                spec.readouts,
             )
         return self._validator.validate(self.method)
 

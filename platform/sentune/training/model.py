@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +23,7 @@ from sentune.errors import InvalidValue
 from sentune.methods import SentenceMethod, find
 from sentune.training.build import build_method
 from sentune.training.card import render_card
+from sentune.training.folders import whole_folder, write_json
 from sentune.training.sentence_transformers import write_modules
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights
@@ -61,26 +60,19 @@ def save_model(
         readouts: ``task/readout`` -> value found on the development set.
         card: section of the model card -> name -> value, such as metrics and lineage.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
-        beside = Path(scratch, "model")
-        beside.mkdir()
-        beside.chmod(0o755)
+    with whole_folder(folder) as beside:
         _write_weights(method, beside)
         load_tokenizer(tokenizer).save(beside)
         settings = {**training.model_dump(), **method.settings.model_dump()}
         described = {"format": FORMAT, "method": method.name, "settings": settings}
-        _write_json(beside / SETTINGS_FILE, described)
-        _write_json(beside / READOUTS_FILE, dict(readouts))
+        write_json(beside / SETTINGS_FILE, described)
+        write_json(beside / READOUTS_FILE, dict(readouts))
         text = render_card(method, settings, readouts, card)
         (beside / CARD_FILE).write_text(text, encoding="utf-8")
         if method.name.startswith("simcse"):
             write_modules(
                 beside, method.encoder.width, method.settings.pooling, training.max_length
             )
-        for file in beside.rglob("*"):  # safetensors writes for its owner alone
-            file.chmod(0o755 if file.is_dir() else 0o644)
-        _swap(beside, folder)
 
 
 def load_method(folder: str | Path) -> LoadedModel:
@@ -90,7 +82,7 @@ def load_method(folder: str | Path) -> LoadedModel:
         InvalidValue: it is no model folder, or one of a newer version.
     """
     folder = Path(folder)
-    described = _read_settings(folder)
+    described = read_settings(folder)
     kind = find(described["method"])
     method_settings, training = split(described["settings"], kind)
     method = kind(load(str(folder)), method_settings)
@@ -141,7 +133,12 @@ def _head_state(method: SentenceMethod) -> dict[str, Tensor]:
     return {k: v.contiguous() for k, v in state.items() if not k.startswith(_ENCODER_PREFIX)}
 
 
-def _read_settings(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Format, method and settings of a model folder.
+
+    Raises:
+        InvalidValue: it is no model folder, or one of a newer version.
+    """
     file = folder / SETTINGS_FILE
     if not file.is_file():
         raise InvalidValue("model", str(folder), f"name a model folder, with a {SETTINGS_FILE}")
@@ -150,17 +147,3 @@ def _read_settings(folder: Path) -> dict[str, Any]:
         fix = f"it has format {described.get('format')}; this version reads format {FORMAT}"
         raise InvalidValue("model", str(folder), fix)
     return described
-
-
-def _write_json(file: Path, content: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def _swap(new: Path, folder: Path) -> None:
-    if folder.exists():
-        old = new.parent / "old"
-        folder.rename(old)
-        new.rename(folder)
-        shutil.rmtree(old)
-    else:
-        new.rename(folder)

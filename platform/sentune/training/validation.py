@@ -11,7 +11,9 @@ from torch import Tensor
 from sentune.corpora.schema import Corpus
 from sentune.encoders import Tokenizer, length_sorted_chunks
 from sentune.methods import SentenceMethod
+from sentune.readouts.grid import Grids
 from sentune.tasks import Result, evaluate, tasks_for
+from sentune.tasks.references import References
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.settings import TrainingSettings
 
@@ -20,6 +22,10 @@ class Validator:
     """Embeds the sentences of the development corpora and runs their tasks.
 
     The sentences are tokenised once, at the first validation.
+
+    Args:
+        references: sentences that interpretations are taken against.
+        grids: of readouts, where they differ from the method's.
     """
 
     def __init__(
@@ -28,8 +34,10 @@ class Validator:
         tokenizer: Tokenizer,
         settings: TrainingSettings,
         device: torch.device,
+        references: References | None = None,
+        grids: Grids | None = None,
     ) -> None:
-        self._tasks = tasks_for(*corpora)
+        self._tasks = tasks_for(*corpora, references=references, grids=grids)
         self._tokenizer, self._settings, self._device = tokenizer, settings, device
         self._tokens: tuple[list[str], list[np.ndarray]] = ([], [])
 

@@ -144,7 +144,7 @@ def _write_table(source: VectorFile, frequencies: str | None, read: Path, draft:
         "version": VERSION,
         "spec": source.spec,
         "frequencies": frequencies,
-        "vectors": read.name,
+        "vectors": f"../{read.name}",
         "fingerprint": sha256(
             known["fingerprint"].encode() + found.tobytes() + every.tobytes()
         ).hexdigest()[:32],

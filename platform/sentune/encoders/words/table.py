@@ -85,7 +85,7 @@ class WordTable:
         meta = json.loads((path / META).read_text())
         if meta["version"] != VERSION:
             raise InvalidValue("word vectors", folder, f"delete it, version {VERSION} is needed")
-        source = path.parent / meta["vectors"]
+        source = path / meta["vectors"]
         words = (source / "words.txt").read_bytes().decode().split("\n")
         return cls(
             words=tuple(words),

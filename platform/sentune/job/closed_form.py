@@ -1,0 +1,266 @@
+"""A job of a method on word vectors: sentences, word tables, one fit a trial, every readout swept.
+
+The fit is deterministic, so there are no finals: the best trial is the winner.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from sentune.code import result_fingerprint
+from sentune.corpora.formats import read_pairs
+from sentune.corpora.prepare import prepare
+from sentune.corpora.schema import Corpus, Kind
+from sentune.corpora.stream import share
+from sentune.encoders.words import WordTable, open_words
+from sentune.encoders.words.whole import save_whole
+from sentune.job.data import describe, numbered
+from sentune.job.gradient import best_run
+from sentune.job.kinds import Publishes
+from sentune.job.options import ClosedFormOptions
+from sentune.job.product import Product
+from sentune.job.request import absolute, cache_folder, with_readouts
+from sentune.methods import find_closed_form
+from sentune.records import StudyListener, StudySummary
+from sentune.search.config import StudyConfig
+from sentune.search.dimensions import Choice
+from sentune.search.shipping import ShippedFolder, ship
+from sentune.search.space import SearchSpace
+from sentune.search.study import MakeSpec, Study, StudyOutcome
+from sentune.training.closed_form import FitAndSweep, Shards
+from sentune.training.closed_form_model import export_closed_form
+from sentune.training.fits import VECTORS, closed_form_settings
+from sentune.training.folders import whole_folder
+from sentune.training.trial import TrialSpec
+
+
+@dataclass(frozen=True)
+class ShippedWords:
+    """A word table in the object store; on the driver's machine it stays where it is cached."""
+
+    folder: ShippedFolder
+
+    def open(self) -> WordTable:
+        """The table, memory-mapped."""
+        return WordTable.load(self.folder.open())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """The prepared training corpus: distinct sentences in Parquet shards."""
+
+    manifest: Mapping[str, Any]
+    paths: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Sentences."""
+        return sum(self.manifest["shards"])
+
+    @property
+    def nbytes(self) -> int:
+        """What they take in memory."""
+        files = [pq.ParquetFile(path).metadata for path in self.paths]
+        return sum(f.row_group(i).total_byte_size for f in files for i in range(f.num_row_groups))
+
+    def load(self) -> pa.Table:
+        """All of them in memory."""
+        return pa.concat_tables([pq.read_table(path) for path in self.paths])
+
+
+class ClosedFormJob:
+    """See ``sentune.job.kinds.Job``."""
+
+    reads_before_plan: ClassVar[bool] = True
+
+    def __init__(self, options: ClosedFormOptions, space: SearchSpace) -> None:
+        self.options = options
+        self.method = find_closed_form(space.method)
+        self.space = self._narrowed(space)
+        self.config = self._config(1)
+
+    def _narrowed(self, space: SearchSpace) -> SearchSpace:
+        """With the word vectors among the settings: searched where several are given."""
+        if len(self.options.vectors) > 1:
+            sources = {VECTORS: Choice(*self.options.vectors), **space.settings}
+            published = {VECTORS: self.options.vectors[0], **space.published}
+            space = replace(space, settings=sources, published=published)
+        else:
+            space = replace(space, fixed={VECTORS: self.options.vectors[0], **space.fixed})
+        others = self.method.settings_type.model_fields
+        left = space.narrow(self.options.narrowing, others, (self.method.axis,))
+        closed_form_settings(space.method, left.fixed)
+        return with_readouts(left, self.options, (self.method.axis,))
+
+    def _config(self, rows: int) -> StudyConfig:
+        """One milestone: the whole corpus; nothing to compare before it, nothing to seed."""
+        o = self.options
+        return StudyConfig(
+            name=o.study,
+            storage=absolute(o.storage),
+            optuna_url=o.optuna,
+            trials=o.trials,
+            concurrent=o.concurrent,
+            max_examples=rows,
+            first_rung=rows,
+            finalists=0,
+            sampler=o.sampler,
+            seed=o.seed,
+            launcher="inline",
+        )
+
+    def prepare(self, console: Console) -> None:
+        """Reads corpora and word vectors; says how many of the words are known."""
+        cache = cache_folder(self.config)
+        self.sentences = _prepared(self.options, cache / "sentences")
+        self.dev = tuple(read_scored(spec) for spec in self.options.dev)
+        self.config = self._config(self.sentences.rows)
+        if self._streams:
+            self.config = replace(self.config, data_cpus=1.0)
+        self.words = {
+            source: open_words(source, self.options.frequencies, cache)
+            for source in self.options.vectors
+        }
+        judged = [text for corpus in self.dev for text in corpus.table["sentence1"].to_pylist()]
+        for source, table in self.words.items():
+            known = table.known_share(judged)
+            line = f"vectors {source}: {len(table.words):,} words, {known:.1%} of dev's"
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+    @property
+    def _streams(self) -> bool:
+        return self.sentences.nbytes > self.options.share_mb << 20
+
+    def corpora(self) -> Mapping[str, Mapping[str, Any]]:
+        """Role -> what was read."""
+        manifest = self.sentences.manifest
+        train = {
+            "spec": self.options.corpus,
+            "fingerprint": manifest["fingerprint"],
+            "rows": self.sentences.rows,
+            "kind": Kind.SENTENCES.value,
+            "counts": manifest["counts"],
+        }
+        dev = {numbered("dev", i): describe(corpus) for i, corpus in enumerate(self.dev)}
+        return {"corpus": train, **dev}
+
+    def study(self, listeners: Sequence[StudyListener]) -> Study:
+        """The study on the cluster; word tables go to the object store once, here."""
+        cache = cache_folder(self.config) / "whole-words"
+        program = FitAndSweep(
+            words={source: _shipped(table, cache) for source, table in self.words.items()},
+            workers=self.options.workers,
+        )
+        world = {
+            "corpora": {role: c["fingerprint"] for role, c in self.corpora().items()},
+            "words": {source: table.fingerprint for source, table in self.words.items()},
+            "code": result_fingerprint(),
+        }
+        return Study(self.config, self.space, self._spec_maker(), program, listeners, world)
+
+    def _spec_maker(self) -> MakeSpec:
+        corpus = Shards(self.sentences.paths) if self._streams else share(self.sentences.load())
+        dev = share(list(self.dev))
+        space = self.space
+
+        def make_spec(
+            settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
+        ) -> TrialSpec:
+            kept, grids = space.apart({**space.fixed, **settings})
+            return TrialSpec(
+                study=self.config.name,
+                trial=name,
+                method=space.method,
+                settings=kept,
+                encoder="",
+                corpus=corpus,
+                dev=dev,
+                max_examples=self.config.max_examples,
+                milestones=milestones,
+                objective=space.objective,
+                mode=space.mode,
+                seed=seed,
+                readouts=grids,
+            )
+
+        return make_spec
+
+    def product(self, outcome: StudyOutcome) -> Publishes:
+        """The best trial's fit, at the readout that was best by the objective."""
+        best = best_run(outcome, self.space)
+        settings, _ = self.space.apart({**self.space.fixed, **best.settings})
+        axis, task = self.method.axis.name, self.space.objective.rpartition("/")[0]
+        return ClosedFormProduct(
+            settings=settings,
+            readouts={**best.readouts, axis: best.readouts[f"{task}/{axis}"]},
+            checkpoint=Path(outcome.best_checkpoint or ""),
+            storage=self.config.folder,
+            test=self.options.test,
+            dev=self.dev,
+            words=self.words[str(settings[VECTORS])],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedFormProduct(Product):
+    """The product of a fit.
+
+    Attributes:
+        words: that it was fitted with.
+    """
+
+    words: WordTable
+
+    def read_test(self) -> tuple[Corpus, ...]:
+        """Scored pairs."""
+        return tuple(read_scored(spec) for spec in self.test)
+
+    def export(
+        self, summary: StudySummary, folder: Path, card: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """The fit, its words, settings, readouts and card."""
+        del summary
+        export_closed_form(
+            self.checkpoint,
+            folder,
+            words=self.words,
+            settings=self.settings,
+            readouts=self.readouts,
+            card=card,
+        )
+
+
+def _shipped(table: WordTable, cache: Path) -> ShippedWords:
+    """The table in the object store, from a folder that holds all of it."""
+    folder = cache / table.fingerprint
+    if not folder.is_dir():
+        with whole_folder(folder) as beside:
+            save_whole(table, beside)
+    return ShippedWords(ship(str(folder)))
+
+
+def read_scored(spec: str) -> Corpus:
+    """A corpus of scored pairs, also where the format has labels as well."""
+    return read_pairs(spec, prefer=Kind.SCORED_PAIRS)
+
+
+def _prepared(options: ClosedFormOptions, cache: Path) -> Sentences:
+    """The training sentences as shards in the cache, under their fingerprint."""
+    cache.mkdir(parents=True, exist_ok=True)
+    draft = cache / f".{uuid4().hex}"
+    manifest = prepare(options.corpus, str(draft), kind=Kind.SENTENCES, limit=options.limit)
+    folder = cache / manifest["fingerprint"]
+    prepared = folder if folder.is_dir() else draft.rename(folder)
+    if draft.is_dir():
+        shutil.rmtree(draft)
+    shards = sorted(prepared.glob("*.parquet"))
+    return Sentences(manifest=manifest, paths=tuple(str(path) for path in shards))

@@ -1,0 +1,19 @@
+"""SIF and its kin: what is searched, what is read out, and the papers' own values.
+
+Papers: SIF (Arora et al. 2017), uSIF (Ethayarajh 2018), both as baselines of LAES, section VI. The
+number of components removed is a readout: 0 to 150.
+"""
+
+from sentune.search import Choice, SearchSpace, Uniform
+
+SPACE = SearchSpace(
+    method="sif",
+    objective="sts/pearson",
+    settings={
+        "variant": Choice("average", "sif", "usif"),
+        # SIF's; uSIF derives its own from the vocabulary, and an average has none.
+        "a": Uniform(1e-4, 1e-2, log=True),
+    },
+    published={"variant": "sif", "a": 1e-3},
+    grids={"baselines": {"variant": ("average", "sif", "usif"), "a": (1e-3,)}},
+)

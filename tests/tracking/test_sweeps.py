@@ -1,0 +1,53 @@
+"""Sweeps become tables and pictures: a heat map of the alphas, a curve of every number."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from sentune.readouts import Sweep
+from sentune.tracking.sweeps import draw_sweep, heat, write_sweeps
+
+ALPHAS = (0.1, 0.3, 0.5, 0.7)
+
+
+def interpretations() -> dict:
+    rng = np.random.default_rng(0)
+    values = rng.uniform(0.3, 0.6, (2, 3, 4, 4))
+    below = np.array(ALPHAS)[:, None] < np.array(ALPHAS)[None]
+    values[..., ~below] = np.nan
+    axes = {
+        "intersection": ("gumbel", "hard"),
+        "references": (10, 1000, 20_000),
+        "alpha_1": ALPHAS,
+        "alpha_2": ALPHAS,
+    }
+    return Sweep(metric="ambiguous-rte/macro_f1", axes=axes, values=values).to_table()
+
+
+def test_alphas_make_a_heat_map_and_references_a_curve(tmp_path: Path) -> None:
+    files = write_sweeps({"ambiguous-rte/sweep.json": interpretations()}, tmp_path)
+    assert [file.name for file in files] == ["heat.png", "curve_references.png"]
+    assert json.loads((tmp_path / "ambiguous-rte" / "sweep.json").read_text()) == interpretations()
+    for file in files:
+        with Image.open(file) as picture:
+            assert len(set(picture.convert("L").getdata())) > 20, "the picture is blank"
+
+
+def test_the_heat_map_shows_the_best_plane_in_percent() -> None:
+    table = interpretations()
+    figure = heat(table, np.array(table["values"], dtype=float))
+    shown = {text.get_text() for text in figure.axes[0].texts}
+    best = table["best"]
+    assert f"{100 * best['value']:.1f}" in shown
+    (note,) = [text for text in shown if "intersection" in text]
+    assert f"intersection {best['intersection']}" in note
+
+
+def test_components_make_a_curve_and_one_value_none(tmp_path: Path) -> None:
+    curve = Sweep(metric="sts/pearson", axes={"components": tuple(range(151))},
+                  values=np.sin(np.arange(151) / 50)).to_table()  # fmt: skip
+    single = Sweep(metric="sts/pearson", axes={"components": (3,)}, values=np.array([0.5]))
+    assert [file.name for file in draw_sweep(curve, tmp_path)] == ["curve_components.png"]
+    assert draw_sweep(single.to_table(), tmp_path) == []
