@@ -28,7 +28,7 @@ def test_prepare_says_what_it_wrote(tmp_path: Path) -> None:
     args = ["prepare", "builtin:nli?size=50", out, "--kind", "triplets", "--shard-rows", "20"]
     result = RUN.invoke(app, [*args, "--limit", "45"])
     assert result.exit_code == 0, result.output
-    assert "triplets in 3 shards" in result.output.replace("\n", " ")
+    assert "triplets in 3 shards" in " ".join(result.output.split())
     assert "rows 45" in result.output
     again = RUN.invoke(app, ["show", f"parquet:{out}", "--rows", "2"])
     assert "rows 45" in again.output

@@ -161,9 +161,11 @@ def test_sick_labels_both_directions_scores_and_splits(tmp_path: Path) -> None:
     assert [b.line for b in pairs.quarantine] == [4, 5]
     assert pairs.counts["read"] == 4
     scored = read(f"sick:{path}", Kind.SCORED_PAIRS)
-    assert rows(scored) == [("A a", "B b", 4.5), ("C c", "D d", 2.0)]
+    assert rows(scored) == [("A a", "B b", 4.5, None), ("C c", "D d", 2.0, None)]
     assert scored.quarantine[0].reason == "relatedness_score is no number: 'high'"
-    assert rows(read(f"sick:{path}?split=TEST", Kind.SCORED_PAIRS)) == [("C c", "D d", 2.0)]
+    assert rows(read(f"sick:{path}?split=TEST", Kind.SCORED_PAIRS)) == [
+        ("C c", "D d", 2.0, None)
+    ]
 
 
 def test_sick_without_its_columns_is_refused(tmp_path: Path) -> None:
@@ -176,13 +178,13 @@ def test_sick_without_its_columns_is_refused(tmp_path: Path) -> None:
 def test_stsb_quotes_are_literal_and_trailing_columns_vary(tmp_path: Path) -> None:
     path = tmp_path / "sts-dev.csv"
     path.write_text(
-        'main\tfile\t2012\t0001\t5.000\tA "plane.\tAn air plane.\n'
-        "main\tfile\t2012\t0002\t0.5\ta\tb\tsource1\tsource2\n"
+        'main-news\tfile\t2012\t0001\t5.000\tA "plane.\tAn air plane.\n'
+        " \tfile\t2012\t0002\t0.5\ta\tb\tsource1\tsource2\n"
         "main\tfile\t2012\t0003\tnan\ta\tb\n"
         "main\tfile\t2012\t0004\t1.0\ta\n"
     )
     corpus = read(f"stsb:{path}", Kind.SCORED_PAIRS)
-    assert rows(corpus) == [('A "plane.', "An air plane.", 5.0), ("a", "b", 0.5)]
+    assert rows(corpus) == [('A "plane.', "An air plane.", 5.0, "main-news"), ("a", "b", 0.5, None)]
     assert [(b.line, b.reason) for b in corpus.quarantine] == [
         (3, "score is not finite: 'nan'"),
         (4, "6 columns where there should be at least 7"),

@@ -27,7 +27,7 @@ def test_a_specification_is_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("spec", "names"),
     [
-        ("snil:x", "snli, multinli, simcse-csv, sick, stsb, parquet, text, hf, builtin"),
+        ("snil:x", "snli, multinli, ambient, chaosnli, simcse-csv, sick, stsb, sts, csts, parquet, text"),
         ("no colon", "FORMAT:PATH"),
         ("snli:", "give the path"),
         ("snli:x?limit=3", "rows .A:B"),

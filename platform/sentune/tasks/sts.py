@@ -1,4 +1,7 @@
-"""Semantic textual similarity: correlation of similarities with human scores."""
+"""Semantic textual similarity: correlation of similarities with human scores.
+
+Legend: V = variants of a model, N = pairs.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,32 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.stats import pearsonr, spearmanr
+from numpy.typing import NDArray
+from scipy.stats import rankdata
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus, Kind
-from sentune.errors import CorpusError
+from sentune.errors import CorpusError, InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.tasks.base import Result
 from sentune.tasks.pairs import Pairs, symmetric_similarity
 
+Floats = NDArray[np.float64]
+METRICS = ("spearman", "pearson")
+
 
 class Sts:
-    """Scored pairs, all in one ranking; the similarity is the mean of both directions.
+    """Scored pairs; the similarity of a geometry is the mean of both directions.
 
-    Metrics: ``spearman`` and ``pearson``. Similarities that are all the same (disjoint boxes whose
-    overlap underflows) rank nothing: their correlation is undefined, counts as 0, and the reason
-    is among the skipped.
+    Metrics: ``spearman`` and ``pearson`` over all pairs in one ranking, and where the corpus has
+    subsets (MSRpar, ...) each also as ``SUBSET/...``, ``..._mean``, the plain mean over the
+    subsets, and ``..._weighted_mean``, by their numbers of pairs.
+
+    Papers differ in which one they report: SimCSE Spearman over all pairs of a year, SentEval and
+    what was measured with it one of the means, the methods of word averages (SIF, LAES) Pearson.
+
+    A correlation is undefined where similarities or scores are all the same (disjoint boxes whose
+    overlap underflows) or not finite: it counts as 0, and the reason is among the skipped.
 
     Raises:
         CorpusError: the corpus has no scored pairs, or they all have the same score.
@@ -38,6 +51,14 @@ class Sts:
         self.scores = np.asarray(columns["score"], dtype=np.float64)
         if len(set(columns["score"])) < 2:
             raise CorpusError(corpus.spec, f"{name} needs pairs with different scores")
+        self.subsets = _places(columns["subset"])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all metrics."""
+        parts = [f"{subset}/{metric}" for subset in self.subsets for metric in METRICS]
+        means = [f"{metric}_{mean}" for metric in METRICS for mean in ("mean", "weighted_mean")]
+        return tuple(f"{self.name}/{m}" for m in (*METRICS, *parts, *(means if parts else ())))
 
     def sentences(self) -> list[str]:
         """Distinct sentences of both sides."""
@@ -50,14 +71,85 @@ class Sts:
         readouts: Mapping[str, Any] | None = None,
     ) -> Result:
         """Correlates; there is no readout."""
-        similarities = self.pairs.compare(embeddings, symmetric_similarity(geometry))
-        counts = {f"{self.name}/counts.json": {"pairs": len(self.pairs)}}
-        if np.ptp(similarities) == 0:
-            zero = {f"{self.name}/spearman": 0.0, f"{self.name}/pearson": 0.0}
-            reason = "all similarities are the same, so nothing is ranked: counted as 0"
-            return Result(metrics=zero, tables=counts, skipped={self.name: reason})
-        metrics = {
-            f"{self.name}/spearman": float(spearmanr(similarities, self.scores).statistic),
-            f"{self.name}/pearson": float(pearsonr(similarities, self.scores).statistic),
-        }
-        return Result(metrics=metrics, tables=counts)
+        return self.metrics_of(self.pairs.compare(embeddings, symmetric_similarity(geometry)))
+
+    def metrics_of(self, similarities: Floats) -> Result:
+        """[N] similarities -> all metrics."""
+        found = Result(tables={f"{self.name}/counts.json": self._counts()})
+        self._correlate(found, self.name, similarities, self.scores)
+        for subset, places in self.subsets.items():
+            name = f"{self.name}/{subset}"
+            self._correlate(found, name, similarities[places], self.scores[places])
+        sizes = [len(places) for places in self.subsets.values()]
+        for metric in METRICS if sizes else ():
+            parts = [found.metrics[f"{self.name}/{subset}/{metric}"] for subset in self.subsets]
+            found.metrics[f"{self.name}/{metric}_mean"] = float(np.mean(parts))
+            weighted = float(np.average(parts, weights=sizes))
+            found.metrics[f"{self.name}/{metric}_weighted_mean"] = weighted
+        return found
+
+    def sweep(self, similarities: Floats, metric: str = "pearson") -> Floats:
+        """[V, N] similarities -> [V] correlations over all pairs; undefined ones are 0.
+
+        Raises:
+            InvalidValue: another metric than ``spearman`` and ``pearson``, or another number of
+                pairs.
+        """
+        if metric not in METRICS:
+            raise InvalidValue("metric", metric, f"choose one of {', '.join(METRICS)}")
+        if similarities.ndim != 2 or similarities.shape[1] != len(self.pairs):
+            fix = f"give [V, {len(self.pairs)}], a row for each variant"
+            raise InvalidValue("similarities", similarities.shape, fix)
+        return np.nan_to_num(correlations(similarities, self.scores, metric), nan=0.0)
+
+    def _correlate(self, found: Result, name: str, similarities: Floats, scores: Floats) -> None:
+        for metric in METRICS:
+            value = correlations(similarities[None], scores, metric)[0]
+            found.metrics[f"{name}/{metric}"] = 0.0 if np.isnan(value) else float(value)
+            if np.isnan(value):
+                found.skipped[name] = _undefined(similarities, scores)
+
+    def _counts(self) -> dict[str, int]:
+        """Pairs of the whole, and of what every metric of a subset was measured on."""
+        parts = {f"{s}/{m}": len(places) for s, places in self.subsets.items() for m in METRICS}
+        return {"pairs": len(self.pairs), **parts}
+
+
+def correlations(similarities: Floats, scores: Floats, metric: str) -> Floats:
+    """[V, N], [N] -> [V] correlations of each row with the scores; NaN where undefined.
+
+    ``spearman`` gives equal values the mean of their ranks.
+    """
+    rows = np.asarray(similarities, dtype=np.float64)
+    if metric == "spearman":
+        rows, scores = rankdata(rows, axis=1), rankdata(scores)
+    return np.clip(_unit(rows) @ _unit(scores[None])[0], -1, 1)
+
+
+def _unit(rows: Floats) -> Floats:
+    """[V, N] -> rows of mean 0 and length 1; NaN where a row is constant or not finite.
+
+    Divided by the largest value first: squares of similarities below 1e-154 underflow.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        constant = np.ptp(rows, axis=1, keepdims=True) == 0
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        scaled = centred / np.abs(centred).max(axis=1, keepdims=True)
+        scaled = scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
+    return np.where(constant, np.nan, scaled)
+
+
+def _undefined(similarities: Floats, scores: Floats) -> str:
+    if not np.isfinite(similarities).all():
+        return "some similarities are not finite: what is undefined for it counts as 0"
+    what = "scores" if np.ptp(scores) == 0 else "similarities"
+    return f"all {what} are the same, so nothing is ranked: counted as 0"
+
+
+def _places(subsets: list[str | None]) -> dict[str, NDArray[np.int64]]:
+    """Subset -> its pairs, in order of first appearance."""
+    places: dict[str, list[int]] = {}
+    for place, subset in enumerate(subsets):
+        if subset is not None:
+            places.setdefault(subset, []).append(place)
+    return {subset: np.array(found) for subset, found in places.items()}

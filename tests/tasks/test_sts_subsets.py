@@ -1,0 +1,149 @@
+"""STS by subset, and many variants at once, against scipy row by row."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import pearsonr, spearmanr
+
+from sentune.corpora import SCHEMAS, Corpus, Kind, read
+from sentune.errors import InvalidValue
+from sentune.tasks.sts import METRICS, Sts, correlations
+
+SCIPY = {"spearman": spearmanr, "pearson": pearsonr}
+DATA = Path(os.environ.get("SENTUNE_DATA", "no-data"))
+SCORES = [0.0, 5.0, 2.5, 1.0, 4.0, 3.0, 3.5]
+SUBSETS = ["news", "news", "MSRpar", None, "MSRpar", "MSRpar", "news"]
+
+
+def sts(scores: list[float], subsets: list[str | None] | None = None) -> Sts:
+    rows = {
+        "sentence1": [f"a {n}" for n in range(len(scores))],
+        "sentence2": [f"b {n}" for n in range(len(scores))],
+        "score": scores,
+        "subset": subsets or [None] * len(scores),
+    }
+    table = pa.table(rows, schema=SCHEMAS[Kind.SCORED_PAIRS])
+    return Sts(Corpus(spec="sts:x", kind=Kind.SCORED_PAIRS, table=table, fingerprint=""))
+
+
+def scipy_of(metric: str, similarities: np.ndarray, scores: np.ndarray) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        value = float(SCIPY[metric](similarities, scores).statistic)
+    return 0.0 if np.isnan(value) else value
+
+
+@given(
+    st.lists(st.lists(st.integers(-4, 4), min_size=7, max_size=7), min_size=1, max_size=5),
+    st.sampled_from([1.0, 0.1, 1e-200]),
+    st.sampled_from(METRICS),
+)
+def test_a_sweep_is_scipy_row_by_row(rows: list, unit: float, metric: str) -> None:
+    similarities = np.array(rows) * unit
+    found = sts(SCORES).sweep(similarities, metric)
+    # scipy's own squares underflow at 1e-200; a correlation does not depend on the unit
+    expected = [scipy_of(metric, np.array(row, float), np.array(SCORES)) for row in rows]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_every_subset_and_both_means() -> None:
+    similarities, scores = np.array([0.1, 0.3, 0.2, 0.9, 0.8, 0.3, 0.7]), np.array(SCORES)
+    task = sts(SCORES, SUBSETS)
+    found = task.metrics_of(similarities)
+    for metric in METRICS:
+        parts = {}
+        for subset in ("news", "MSRpar"):
+            mask = np.array([name == subset for name in SUBSETS])
+            parts[subset] = scipy_of(metric, similarities[mask], scores[mask])
+            assert found.metrics[f"sts/{subset}/{metric}"] == pytest.approx(parts[subset])
+        whole = scipy_of(metric, similarities, scores)
+        assert found.metrics[f"sts/{metric}"] == pytest.approx(whole)
+        assert task.sweep(similarities[None], metric) == pytest.approx([whole])
+        mean, news, msr = found.metrics[f"sts/{metric}_mean"], parts["news"], parts["MSRpar"]
+        assert mean == pytest.approx((news + msr) / 2)
+    assert tuple(sorted(found.metrics)) == tuple(sorted(task.names))
+    assert found.skipped == {}
+
+
+def test_the_weighted_mean_goes_by_numbers_of_pairs() -> None:
+    task = sts([1.0, 2.0, 3.0, 1.0, 2.0], ["a", "a", "a", "b", "b"])
+    found = task.metrics_of(np.array([1.0, 2.0, 3.0, 2.0, 1.0])).metrics
+    assert (found["sts/a/pearson"], found["sts/b/pearson"]) == pytest.approx((1, -1))
+    assert found["sts/pearson_mean"] == pytest.approx(0)
+    assert found["sts/pearson_weighted_mean"] == pytest.approx((3 - 2) / 5)
+
+
+def test_pairs_without_subsets_have_the_two_metrics_alone() -> None:
+    task = sts(SCORES)
+    assert task.names == ("sts/spearman", "sts/pearson")
+    assert set(task.metrics_of(np.arange(7.0)).metrics) == set(task.names)
+
+
+@pytest.mark.parametrize(
+    ("similarities", "where", "reason"),
+    [
+        ([1.0, 1.0, 2.0, 3.0], "sts/a", "all similarities are the same"),
+        ([1.0, 2.0, 3.0, 4.0], "sts/b", "all scores are the same"),
+        ([1.0, np.nan, 3.0, 4.0], "sts/a", "not finite"),
+    ],
+)
+def test_what_is_undefined_counts_as_0_and_is_told(
+    similarities: list[float], where: str, reason: str
+) -> None:
+    task = sts([1.0, 2.0, 3.0, 3.0], ["a", "a", "b", "b"])
+    found = task.metrics_of(np.array(similarities))
+    assert found.metrics[f"{where}/pearson"] == 0
+    assert reason in found.skipped[where]
+    assert np.isfinite(list(found.metrics.values())).all()
+
+
+def test_nothing_defined_is_0_everywhere_in_a_sweep() -> None:
+    rows = np.array([[0.1] * 7, [0.0, 1, 2, 3, 4, 5, np.inf], [0.0, 1, 2, 3, 4, 5, 6]])
+    found = sts(SCORES).sweep(rows)
+    assert (found[:2] == 0).all()
+    assert found[2] != 0
+
+
+def test_a_sweep_refuses_other_metrics_and_shapes() -> None:
+    with pytest.raises(InvalidValue, match="spearman, pearson"):
+        sts(SCORES).sweep(np.zeros((2, 7)), "kendall")
+    with pytest.raises(InvalidValue, match=r"\[V, 7\]"):
+        sts(SCORES).sweep(np.zeros((2, 6)))
+
+
+def test_many_variants_of_many_pairs() -> None:
+    random = np.random.default_rng(0)
+    scores, rows = random.integers(0, 6, 300).astype(float), random.normal(size=(20, 300)).round(1)
+    for metric in METRICS:
+        expected = [SCIPY[metric](row, scores).statistic for row in rows]
+        np.testing.assert_allclose(correlations(rows, scores, metric), expected, atol=1e-12)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="SENTUNE_DATA names no folder of corpora")
+def test_a_year_of_sts_by_the_share_of_common_words() -> None:
+    """A plain measure that anyone can compute again, on real files."""
+    task = Sts(read(f"sts:{DATA}/sts/STS2012-gold", Kind.SCORED_PAIRS))
+    assert list(task.subsets) == [
+        "MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews",
+    ]  # fmt: skip
+    sides = [(set(a.split()), set(b.split())) for a, b in zip(*_sides(task), strict=True)]
+    similarities = np.array([len(a & b) / len(a | b) for a, b in sides])
+    found = task.metrics_of(similarities)
+    assert len(found.metrics) == 2 + 5 * 2 + 4
+    assert found.metrics["sts/pearson"] == pytest.approx(
+        pearsonr(similarities, task.scores).statistic
+    )
+    assert found.tables["sts/counts.json"]["MSRpar/pearson"] == 750
+    assert 0.3 < found.metrics["sts/pearson_weighted_mean"] < 0.7
+
+
+def _sides(task: Sts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return task.pairs.first, task.pairs.second
