@@ -163,9 +163,7 @@ def test_sick_labels_both_directions_scores_and_splits(tmp_path: Path) -> None:
     scored = read(f"sick:{path}", Kind.SCORED_PAIRS)
     assert rows(scored) == [("A a", "B b", 4.5, None), ("C c", "D d", 2.0, None)]
     assert scored.quarantine[0].reason == "relatedness_score is no number: 'high'"
-    assert rows(read(f"sick:{path}?split=TEST", Kind.SCORED_PAIRS)) == [
-        ("C c", "D d", 2.0, None)
-    ]
+    assert rows(read(f"sick:{path}?split=TEST", Kind.SCORED_PAIRS)) == [("C c", "D d", 2.0, None)]
 
 
 def test_sick_without_its_columns_is_refused(tmp_path: Path) -> None:

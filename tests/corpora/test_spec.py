@@ -27,7 +27,10 @@ def test_a_specification_is_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("spec", "names"),
     [
-        ("snil:x", "snli, multinli, ambient, chaosnli, simcse-csv, sick, stsb, sts, csts, parquet, text"),
+        (
+            "snil:x",
+            "snli, multinli, ambient, chaosnli, simcse-csv, sick, stsb, sts, csts, parquet, text",
+        ),
         ("no colon", "FORMAT:PATH"),
         ("snli:", "give the path"),
         ("snli:x?limit=3", "rows .A:B"),
