@@ -215,8 +215,10 @@ class Laes(ClosedForm):
         return Batch.of(*occurring(self.words, self.settings.a, rows))
 
     def _width(self, value: int) -> int:
-        width = self.words.vectors.shape[1]
-        return {"hid": value, "bres-cat": 2 * width}.get(self.settings.form, width)
+        if self.settings.form == "hid":
+            return value
+        width = int(self.words.vectors.shape[1])
+        return 2 * width if self.settings.form == "bres-cat" else width
 
     def _embedded(
         self, models: tuple[Units, ...], batch: Batch, values: Sequence[int]

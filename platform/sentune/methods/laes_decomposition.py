@@ -96,7 +96,7 @@ def of_gram(gram: Gram, largest: int, solver: Solver = "auto") -> Spectrum:
         _lanczos(gram, largest) if lanczos and largest < gram.size else _exact(gram, largest)
     )
     # A Gram matrix holds squares: what lies below this of an eigenvalue is its rounding.
-    _enough(largest, np.count_nonzero(values > values.max() * gram.size * np.finfo(float).eps))
+    _enough(largest, int(np.sum(values > values.max() * gram.size * np.finfo(float).eps)))
     return _spectrum(values, U, lambda x: gram @ x)
 
 
@@ -108,7 +108,7 @@ def of_data(xi: Floats, largest: int) -> Spectrum:
     """
     _enough(largest, min(xi.shape))
     _, sigma, Ut = svd(xi, full_matrices=False)
-    _enough(largest, np.count_nonzero(sigma > sigma[0] * max(xi.shape) * np.finfo(float).eps))
+    _enough(largest, int(np.sum(sigma > sigma[0] * max(xi.shape) * np.finfo(float).eps)))
     return _spectrum(sigma[:largest] ** 2, Ut[:largest].T, lambda x: xi.T @ (xi @ x))
 
 

@@ -89,9 +89,9 @@ class Recurrence:
         """[S, p] h_l of each sentence (LAES Eq. 6); zero without words."""
         B = self._units.B[:p, :p]
         h = np.zeros((len(self._batch.lengths), p))
-        for inputs in self._inputs:
+        for t, inputs in enumerate(self._inputs):
             active = h[: len(inputs)]
-            h[: len(inputs)] = active @ B.T + inputs[:, :p]
+            active[:] = active @ B.T + inputs[:, :p] if t else inputs[:, :p]
         return h
 
     def reconstructed(self, p: int) -> Floats:

@@ -1,0 +1,138 @@
+"""Statistics of a corpus: one pass over its shards, added up by several workers or here.
+
+The statistics are small and the corpus may be of any length, so a worker holds one batch of texts
+and what it has added up, and only the latter travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, Self, TypeVar
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import ray
+from ray.data import DataContext, Dataset, ExecutionResources, TaskPoolStrategy
+
+from sentune.errors import CorpusError, InvalidValue
+
+_TASK_CPUS = 0.25
+"""What a reading task and a worker ask for; see ``corpora.stream`` for why so little. Ray gives a
+worker one thread for it."""
+
+_READERS = 2
+
+_ROWS = 2_048
+"""Texts of a batch: some 200 KB, and enough for matrix products to outweigh their overhead."""
+
+_KEPT = 64 << 20
+"""Bytes of texts that Ray Data may keep ready in the object store."""
+
+
+class Statistics(Protocol):
+    """What a pass adds up. Picklable, and small against the corpus."""
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Adds some sentences."""
+
+    def merge(self, other: Self) -> None:
+        """Adds what another pass has added up; the order does not matter beyond rounding."""
+
+
+S = TypeVar("S", bound=Statistics)
+
+
+def accumulate_here(batches: Iterable[Sequence[str]], make: Callable[[], S]) -> S:
+    """One pass in this process.
+
+    Args:
+        batches: of texts, taken one at a time.
+        make: empty statistics.
+    """
+    statistics = make()
+    for batch in batches:
+        statistics.add(batch)
+    return statistics
+
+
+def accumulate(
+    paths: Sequence[str], make: Callable[[], S], *, workers: int = 1, column: str = "text"
+) -> S:
+    """One pass over Parquet shards on a Ray cluster.
+
+    Ray Data reads two shards at a time and splits their batches over the workers as these ask
+    for them; the workers' parts are merged here as they come. Memory: a few batches, one part for
+    each worker and one here, however long the corpus is.
+
+    Args:
+        paths: local files or fsspec URIs that every node sees.
+        make: empty statistics; picklable.
+        workers: that add up at the same time, each on one thread.
+        column: that holds the texts.
+
+    Raises:
+        InvalidValue: there is no shard, or no worker.
+        CorpusError: the first shard has no such column.
+    """
+    if workers < 1:
+        raise InvalidValue("workers", workers, "use at least 1")
+    if not paths:
+        raise InvalidValue("paths", list(paths), "give at least one Parquet shard")
+    _check(paths[0], column)
+    worker = ray.remote(num_cpus=_TASK_CPUS, max_retries=0)(_part)
+    splits = _texts(paths, column).streaming_split(workers, equal=False)
+    return _merged([worker.remote(split, make, column) for split in splits], make())
+
+
+def _merged(pending: list[Any], total: S) -> S:
+    """Merges parts as they come into fresh statistics: a part's own arrays are read-only."""
+    try:
+        while pending:
+            (ready,), pending = ray.wait(pending, num_returns=1)
+            total.merge(ray.get(ready))
+    finally:
+        for reference in pending:  # of a pass that failed
+            ray.cancel(reference)
+    return total
+
+
+def _part(split: Any, make: Callable[[], S], column: str) -> S:
+    """What one worker adds up; it is not tried again, for its split is half consumed by then."""
+    tables = split.iter_batches(batch_size=_ROWS, batch_format="pyarrow", prefetch_batches=1)
+    return accumulate_here((table.column(column).to_pylist() for table in tables), make)
+
+
+def _texts(paths: Sequence[str], column: str) -> Dataset:
+    """The texts of the shards as a stream, bounded in memory, without progress bars."""
+    context = DataContext.get_current().copy()
+    limits = ExecutionResources.for_limits(object_store_memory=_KEPT)
+    context.execution_options.resource_limits = limits
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    tasks = [{"path": path, "column": column} for path in paths]
+    with DataContext.current(context):
+        return ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
+            _read,
+            batch_size=1,
+            batch_format="pyarrow",
+            num_cpus=_TASK_CPUS,
+            compute=TaskPoolStrategy(size=min(_READERS, len(tasks))),
+        )
+
+
+def _read(task: pa.Table) -> Iterator[pa.Table]:
+    """The texts of one shard, some at a time."""
+    (shard,) = task.to_pylist()
+    with fsspec.open(shard["path"], "rb") as stream:
+        file = pq.ParquetFile(stream)
+        for batch in file.iter_batches(batch_size=_ROWS, columns=[shard["column"]]):
+            yield pa.Table.from_batches([batch])
+
+
+def _check(path: str, column: str) -> None:
+    with fsspec.open(path, "rb") as stream:
+        names = pq.read_schema(stream).names
+    if column not in names:
+        reason = f"there is no column {column!r} but {', '.join(names)}"
+        raise CorpusError(path, f"{reason}; prepare the corpus as sentences")
