@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sentune.corpora import SCHEMAS, Kind, read
 from sentune.corpora.fingerprint import Fingerprint, fingerprint
+from sentune.corpora.formats import kinds_of, read_pairs
 from sentune.corpora.prepare import manifest_of, prepare
 from sentune.errors import CorpusError, InvalidValue
 
@@ -45,6 +46,82 @@ def test_a_fingerprint_sees_every_difference() -> None:
     ]
     made = {fingerprint(Kind.LABELLED_PAIRS, pairs_table(rows)) for rows in tables}
     assert len(made) == len(tables)
+
+
+LABEL_LISTS = st.lists(st.lists(TEXT, max_size=3), min_size=1, max_size=9)
+
+
+def labels_table(labels: list[list[str]]) -> pa.Table:
+    columns = {"premise": ["p"] * len(labels), "hypothesis": ["h"] * len(labels), "labels": labels}
+    return pa.table(columns, schema=SCHEMAS[Kind.SEVERAL_LABELS])
+
+
+@given(LABEL_LISTS, LABEL_LISTS, st.integers(1, 9), st.integers(0, 8))
+def test_a_fingerprint_sees_lists_but_not_their_chunks(
+    labels: list, others: list, size: int, start: int
+) -> None:
+    kind, whole = Kind.SEVERAL_LABELS, labels_table(labels)
+    state = Fingerprint(kind)
+    for batch in whole.to_batches(max_chunksize=size):
+        state.update(batch)
+    assert state.hexdigest() == fingerprint(kind, whole)
+    assert (fingerprint(kind, labels_table(others)) == state.hexdigest()) == (others == labels)
+    part = whole.slice(start)  # an array that does not begin at its buffer's beginning
+    assert fingerprint(kind, part) == fingerprint(kind, labels_table(labels[start:] or []))
+
+
+SIX_KINDS: dict[Kind, list[tuple]] = {
+    Kind.TRIPLETS: [("a", "b", "c")],
+    Kind.LABELLED_PAIRS: [("a", "b", "neutral", None), ("a", "c", "neutral", "entailment")],
+    Kind.SCORED_PAIRS: [("a", "b", 1.0, "news"), ("a", "c", 2.5, None)],
+    Kind.SEVERAL_LABELS: [("a", "b", ["entailment", "neutral"]), ("a", "c", ["contradiction"])],
+    Kind.CONDITIONED_PAIRS: [("a", "b", "colour", 1.0), ("a", "c", "size", 5.0)],
+    Kind.SENTENCES: [("a",), ("b",), ("c",)],
+}
+
+
+@pytest.mark.parametrize("kind", SIX_KINDS)
+def test_every_kind_goes_to_parquet_and_back(tmp_path: Path, kind: Kind) -> None:
+    columns = dict(zip(SCHEMAS[kind].names, zip(*SIX_KINDS[kind], strict=True), strict=True))
+    table = pa.table({name: list(values) for name, values in columns.items()}, SCHEMAS[kind])
+    pq.write_table(table, tmp_path / "x.parquet")
+    spec = f"parquet:{tmp_path}/x.parquet"
+    assert kinds_of(spec)[0] is kind
+    corpus = read(spec, kind)
+    assert corpus.table == table
+    manifest = prepare(spec, str(tmp_path / "out"), kind=kind, shard_rows=1)
+    again = read(f"parquet:{tmp_path}/out", kind)
+    assert again.table == table
+    assert again.fingerprint == corpus.fingerprint == manifest["fingerprint"]
+    found = read(spec, Kind.SENTENCES).table.column("text").to_pylist()
+    assert found == ["a", "b", "c"]
+    of_a = 1 if kind is Kind.SENTENCES else len(table)
+    assert read(f"{spec}?premises=0:1", kind).table == table.slice(0, of_a)
+
+
+def test_pairs_to_judge_on_by_preference(tmp_path: Path) -> None:
+    columns = {"premise": ["a"], "hypothesis": ["b"], "labels": [["neutral"]]}
+    columns |= {"sentence1": ["a"], "sentence2": ["b"], "score": [1.0]}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    spec = f"parquet:{tmp_path}/x.parquet"
+    assert read_pairs(spec).kind is Kind.SEVERAL_LABELS
+    assert read_pairs(spec, prefer=Kind.SCORED_PAIRS).kind is Kind.SCORED_PAIRS
+    assert read_pairs(spec, prefer=Kind.LABELLED_PAIRS).kind is Kind.SEVERAL_LABELS
+    with pytest.raises(InvalidValue, match="labelled-pairs"):
+        read_pairs("text:x")
+
+
+def test_labels_of_foreign_parquet_are_checked(tmp_path: Path) -> None:
+    labels = [["neutral", "entailment", "neutral"], [], ["maybe"], None]
+    columns = {"premise": ["p"] * 4, "hypothesis": ["h"] * 4, "labels": labels}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    corpus = read(f"parquet:{tmp_path}/x.parquet", Kind.SEVERAL_LABELS)
+    assert corpus.table["labels"].to_pylist() == [["entailment", "neutral"]]
+    assert [(bad.line, bad.reason) for bad in corpus.quarantine] == [
+        (2, "labels is no list of labels"),
+        (3, "unknown label 'maybe'"),
+        (4, "labels is no list of labels"),
+    ]
 
 
 def test_a_prepared_folder_reads_back_with_the_same_fingerprint(tmp_path: Path) -> None:
@@ -152,6 +229,15 @@ def test_integer_labels_take_their_names_from_the_dataset(tmp_path: Path) -> Non
     corpus = read(f"hf:{folder}", Kind.LABELLED_PAIRS)
     assert corpus.table.column("label").to_pylist() == ["contradiction", "entailment"]
     assert corpus.counts["unlabelled"] == 1
+
+
+def test_lists_of_labels_of_a_dataset_are_named(tmp_path: Path) -> None:
+    rows = [{"premise": "a", "hypothesis": "b", "labels": n} for n in ([1, 0], [2], [])]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = f"hf:{tmp_path}?labels=0:entailment,1:neutral,2:contradiction"
+    corpus = read(spec, Kind.SEVERAL_LABELS)
+    assert corpus.table["labels"].to_pylist() == [["entailment", "neutral"], ["contradiction"]]
+    assert corpus.quarantine[0].reason == "labels is no list of labels"
 
 
 def test_integer_labels_without_names_need_the_option(tmp_path: Path) -> None:

@@ -34,6 +34,24 @@ def test_prepare_says_what_it_wrote(tmp_path: Path) -> None:
     assert "rows 45" in again.output
 
 
+def test_show_and_prepare_of_lists_and_of_empty_columns(tmp_path: Path) -> None:
+    """The kind of a prepared folder is found again without being named."""
+    labels, scores = tmp_path / "a.jsonl", tmp_path / "s.csv"
+    labels.write_text('{"premise": "P", "hypothesis": "H", "labels": "neutral, entailment"}\n')
+    scores.write_text("\tf\t2012\t1\t5.0\tA plane.\tAn air plane.\n")
+    for spec, kind, text in (
+        (f"ambient:{labels}", "pairs-of-several-labels", "entailment, neutral"),
+        (f"stsb:{scores}", "scored-pairs", "An air plane."),
+    ):
+        out = tmp_path / kind
+        assert kind in " ".join(RUN.invoke(app, ["prepare", spec, str(out)]).output.split())
+        shown = RUN.invoke(app, ["show", f"parquet:{out}"])
+        assert shown.exit_code == 0, shown.output
+        assert kind in shown.output
+        assert text in shown.output
+        assert "None" not in shown.output
+
+
 def test_wrong_values_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     result = RUN.invoke(app, ["show", "snil:x"])
     assert isinstance(result.exception, InvalidValue)

@@ -23,8 +23,8 @@ SpecArgument = Annotated[
     str,
     typer.Argument(
         metavar="FORMAT:PATH[?key=value&...]",
-        help="snli, multinli, simcse-csv, sick, stsb, parquet, text, hf or builtin, and where it "
-        "is. Every format takes rows=A:B and premises=A:B.",
+        help="snli, multinli, ambient, chaosnli, simcse-csv, sick, stsb, sts, csts, parquet, text, "
+        "hf or builtin, and where it is. Every format takes rows=A:B and premises=A:B.",
     ),
 ]
 KindOption = Annotated[
@@ -99,8 +99,14 @@ def _print_rows(console: Console, corpus: Corpus, rows: int) -> None:
     for name in corpus.table.column_names:
         table.add_column(name)
     for row in corpus.table.slice(0, rows).to_pylist():
-        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
+        table.add_row(*(Text(_shown(value)) for value in row.values()))
     console.print(table)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
 
 
 def _print_counts(console: Console, counts: dict[str, int]) -> None:
