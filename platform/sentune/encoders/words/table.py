@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,11 @@ class WordRows:
     def lengths(self) -> NDArray[np.int64]:
         """[S] known words of each sentence."""
         return np.diff(self.offsets)
+
+    @property
+    def empty(self) -> int:
+        """How many sentences have no known word."""
+        return int((self.lengths == 0).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,21 +87,7 @@ class WordTable:
         if not (path / META).is_file():
             fix = "this machine has no such folder; use a cache on a file system that all share"
             raise InvalidValue("word vectors", folder, fix)
-        meta = json.loads((path / META).read_text())
-        if meta["version"] != VERSION:
-            raise InvalidValue("word vectors", folder, f"delete it, version {VERSION} is needed")
-        source = path / meta["vectors"]
-        words = (source / "words.txt").read_bytes().decode().split("\n")
-        return cls(
-            words=tuple(words),
-            vectors=np.load(source / "vectors.npy", mmap_mode="r"),
-            probabilities=np.load(path / "probabilities.npy"),
-            spec=meta["spec"],
-            fingerprint=meta["fingerprint"],
-            folder=folder,
-            listed=np.load(path / "listed.npy"),
-            counts=meta["counts"],
-        )
+        return _opened(folder, (path / META).stat().st_mtime_ns)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.folder:
@@ -135,3 +126,24 @@ class WordTable:
         row = self.row
         rows = (row.get(token.lower(), row.get(token)) for token in tokens)
         return [found for found in rows if found is not None]
+
+
+@lru_cache(maxsize=2)
+def _opened(folder: str, written: int) -> WordTable:
+    """One table of a process for each folder, however many pickles of it arrive."""
+    del written  # a folder that was written again is another one
+    path = Path(folder)
+    meta = json.loads((path / META).read_text())
+    if meta["version"] != VERSION:
+        raise InvalidValue("word vectors", folder, f"delete it, version {VERSION} is needed")
+    source = path / meta["vectors"]
+    return WordTable(
+        words=tuple((source / "words.txt").read_bytes().decode().split("\n")),
+        vectors=np.load(source / "vectors.npy", mmap_mode="r"),
+        probabilities=np.load(path / "probabilities.npy"),
+        spec=meta["spec"],
+        fingerprint=meta["fingerprint"],
+        folder=folder,
+        listed=np.load(path / "listed.npy"),
+        counts=meta["counts"],
+    )
