@@ -1,0 +1,193 @@
+"""Extremes over all entries of one large table of overlaps, most of which are never computed.
+
+Each row's entries are bounded by a plane (``bounds.py``), so that one matrix product tells which
+entries could still lower a minimum. The most promising entry of each pair of groups is computed
+first; then few others are left. A maximum is the minimum of the negative.
+
+Legend: n = rows, m = columns, G = groups, d = dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from sentune.geometry.boxes import Boxes
+from sentune.geometry.corners import Corners
+from sentune.geometry.interpretations.bounds import Planes, planes_above, planes_below
+from sentune.geometry.interpretations.groups import Groups
+
+# Columns that share a plane: alike ones, since they are sorted by coverage. Five direct overlaps a
+# row and block are the price.
+COLUMNS = 1024
+# Numbers of one temporary: 4 MB of float32.
+CHUNK = 2**20
+# Numbers of all slopes of a block of rows: 16 MB.
+SLOPES = 2**22
+# One entry alone costs as much as this many in a table.
+DENSE = 8
+
+
+@dataclass(frozen=True)
+class Side:
+    """Boxes [n, d] by their corners and groups [n], the same group's together."""
+
+    corners: Corners
+    groups: Tensor
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def take(self, rows: slice | Tensor) -> Side:
+        return Side(Corners(*(corner[rows] for corner in self.corners)), self.groups[rows])
+
+    def runs(self) -> list[tuple[int, slice]]:
+        """Each group with its place."""
+        found, counts = self.groups.unique_consecutive(return_counts=True)
+        stops = counts.cumsum(0).tolist()
+        spans = zip(found.tolist(), [0, *stops], stops, strict=False)
+        return [(group, slice(start, stop)) for group, start, stop in spans]
+
+
+def smallest(
+    boxes: Boxes, first: Side, second: Side, groups: Groups, *, sign: int, skip: bool = True
+) -> Tensor:
+    """[G, G]: the smallest of sign (log Vol(b_i and b_j) - log Vol(b_i)) by groups of i and j.
+
+    Exact for all that ``Groups.minima`` makes of it; an entry that is no minimum of any pair of
+    sets may be missing.
+
+    Args:
+        sign: 1 for minima; -1 for maxima, as negative numbers.
+        skip: False computes every entry.
+    """
+    search = _Search(boxes, second, groups, sign)
+    if not skip:
+        for rows in torch.arange(len(first), device=first.groups.device).split(CHUNK // COLUMNS):
+            search.compute_table(first.take(rows), second)
+        return search.found
+    blocks = -(-len(second) // COLUMNS)
+    step = max(1, SLOPES // (blocks * 2 * second.corners.lower.shape[1]))
+    for start in range(0, len(first), step):
+        search.visit(first.take(slice(start, start + step)))
+    return search.found
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Bounds of n rows against some columns.
+
+    Attributes:
+        columns: the boxes.
+        runs: their groups.
+        slopes: [n, 2d] of the planes, and base: [n] their values less the rows' volumes and the
+            slack for rounding.
+        distances: [2d, m].
+        bounds: [n, runs] the smallest over the columns of a group.
+        limits: [n, runs] what an entry must go below.
+    """
+
+    columns: Side
+    runs: list[tuple[int, slice]]
+    base: Tensor
+    slopes: Tensor
+    distances: Tensor
+    bounds: Tensor
+
+    def of(self, rows: Tensor, run: slice) -> Tensor:
+        """[k, columns of the run]: bounds of single entries."""
+        return self.slopes[rows] @ self.distances[:, run] + self.base[rows, None]
+
+
+@dataclass
+class _Search:
+    boxes: Boxes
+    second: Side
+    groups: Groups
+    sign: int
+    found: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = (self.groups.count, self.groups.count)
+        self.found = self.second.corners.lower.new_full(shape, torch.inf)
+
+    def visit(self, first: Side) -> None:
+        """Lowers ``found`` by all entries of some rows."""
+        volumes = self.boxes.log_volume(first.corners)
+        blocks = []
+        for start in range(0, len(self.second), COLUMNS):
+            block = self._bound(first, volumes, self.second.take(slice(start, start + COLUMNS)))
+            self._compute_promising(first, block)
+            blocks.append(block)
+        for block in blocks:
+            self._compute_possible(first, block)
+
+    def _bound(self, first: Side, volumes: Tensor, columns: Side) -> _Block:
+        planes = self._planes(first.corners, columns.corners)
+        base = planes.value - planes.slack(columns.corners) - self.sign * volumes
+        distances, runs = planes.distances(columns.corners), columns.runs()
+        bounds = torch.empty(len(first), len(runs), dtype=base.dtype, device=base.device)
+        for start in range(0, len(first), CHUNK // COLUMNS):
+            rows = slice(start, start + CHUNK // COLUMNS)
+            product = planes.slopes[rows] @ distances
+            for place, (_, run) in enumerate(runs):
+                torch.amin(product[:, run], 1, out=bounds[rows, place])
+        bounds += base[:, None]
+        return _Block(columns, runs, base, planes.slopes, distances, bounds)
+
+    def _planes(self, rows: Corners, columns: Corners) -> Planes:
+        if self.sign > 0:
+            return planes_below(self.boxes, rows, columns)
+        return -planes_above(self.boxes, rows, columns)
+
+    def _compute_promising(self, first: Side, block: _Block) -> None:
+        """Of each pair of groups the entry with the smallest bound."""
+        best = torch.stack([block.bounds[s].argmin(0) + s.start for _, s in first.runs()])
+        columns = [
+            block.of(rows, run).argmin(1) + run.start
+            for rows, (_, run) in zip(best.unbind(1), block.runs, strict=True)
+        ]
+        self.compute(first, block.columns, best.T.flatten(), torch.cat(columns))
+
+    def _compute_possible(self, first: Side, block: _Block) -> None:
+        """The entries whose bound is below what they must go below."""
+        of_runs = torch.tensor([group for group, _ in block.runs], device=first.groups.device)
+        limits = self.groups.thresholds(self.found)[first.groups][:, of_runs]
+        active = block.bounds < limits
+        for place in active.any(0).nonzero()[:, 0].tolist():
+            run = block.runs[place][1]
+            for rows in active[:, place].nonzero()[:, 0].split(CHUNK // COLUMNS):
+                possible = block.of(rows, run) < limits[rows, place, None]
+                row, column = possible.nonzero(as_tuple=True)
+                if len(row) * DENSE > possible.numel():
+                    self.compute_table(first.take(rows), block.columns.take(run))
+                else:
+                    self.compute(first, block.columns, rows[row], column + run.start)
+
+    def compute(self, first: Side, second: Side, rows: Tensor, columns: Tensor) -> None:
+        """Lowers ``found`` by single entries."""
+        for row, column in zip(rows.split(2**16), columns.split(2**16), strict=True):
+            x, y = first.take(row), second.take(column)
+            values = overlaps(self.boxes, x, y) * self.sign
+            lower(self.found, x.groups * self.groups.count + y.groups, values)
+
+    def compute_table(self, first: Side, second: Side) -> None:
+        """Lowers ``found`` by all entries of some rows and columns."""
+        table = self.boxes.log_overlap_table(first.corners, second.corners)
+        table = (table - self.boxes.log_volume(first.corners)[:, None]).mul_(self.sign)
+        for row, rows in first.runs():
+            for column, columns in second.runs():
+                least = table[rows, columns].amin()
+                self.found[row, column] = torch.minimum(self.found[row, column], least)
+
+
+def overlaps(boxes: Boxes, first: Side, second: Side) -> Tensor:
+    """[n]: log Vol(b_i and b'_i) - log Vol(b_i)."""
+    return boxes.log_overlap(first.corners, second.corners) - boxes.log_volume(first.corners)
+
+
+def lower(found: Tensor, places: Tensor, values: Tensor) -> None:
+    """Minimum of ``found``, flattened, and the values at their places."""
+    found.view(-1).scatter_reduce_(0, places, values, "amin")

@@ -1,0 +1,169 @@
+"""Minima and maxima of log P(b_(h,t_j) | b_(p,t_i)) over interpretations (GumbelCSE Eq. 14).
+
+Legend: S = sentences, R = references, M = members of all sets together, P = pairs of sentences,
+G = groups, d = dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sentune.geometry.boxes import Boxes
+from sentune.geometry.corners import Corners
+from sentune.geometry.interpretations.bounded_search import Side, lower, overlaps, smallest
+from sentune.geometry.interpretations.coverage import Kept
+from sentune.geometry.interpretations.groups import Groups
+
+# Entries of one call of ``overlaps``: its temporaries have d times as many numbers, 4 MB at d = 16.
+ENTRIES = 2**16
+OWN = -1
+
+
+@dataclass(frozen=True)
+class Interpretations:
+    """The interpretation boxes of S sentences, by the references that make them.
+
+    Attributes:
+        sentences: [S, d] corners.
+        references: [R, d] corners.
+        rows: [M] row of the reference of each member, ``OWN`` for the sentence's own box; the
+            members of a sentence lie together, by group.
+        groups: [M].
+        starts: [S + 1] place of each sentence's first member.
+    """
+
+    sentences: Corners
+    references: Corners
+    rows: Tensor
+    groups: Tensor
+    starts: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        sentences: Corners,
+        references: Corners,
+        kept: Sequence[Kept],
+        group: Callable[[Kept], Tensor],
+        own: int,
+    ) -> Interpretations:
+        """Of the references kept for each sentence, and the sentence's own box in group ``own``."""
+        device = sentences.lower.device
+        alone = torch.tensor([OWN], device=device)
+        rows = torch.cat([part for k in kept for part in (k.rows, alone)])
+        last = torch.tensor([own], device=device)
+        groups = torch.cat([part for k in kept for part in (group(k), last)])
+        sizes = torch.tensor([0, *(len(k.rows) + 1 for k in kept)])
+        starts = sizes.cumsum(0).to(device)
+        owner = torch.repeat_interleave(starts.diff())
+        order = (owner * (own + 1) + groups).argsort(stable=True)
+        return cls(sentences, references, rows[order], groups[order], starts)
+
+    def sizes(self, groups: int) -> Tensor:
+        """[S, G]: members by group."""
+        owner = torch.repeat_interleave(self.starts.diff())
+        places = owner * groups + self.groups
+        return places.bincount(minlength=len(self.sentences.lower) * groups).view(-1, groups)
+
+    def side(self, boxes: Boxes, sentences: Tensor) -> tuple[Side, Tensor]:
+        """The boxes of these sentences one after the other, and the place in ``sentences`` of each.
+
+        b_(s,t) = b_s and b_t. Intersections of Gumbel boxes are associative, so the overlap of two
+        interpretations is that of their corners.
+        """
+        place, member = ragged(self.starts[sentences], self.starts.diff()[sentences])
+        owner, row = sentences[place], self.rows[member]
+        inside = (row != OWN).nonzero()[:, 0]
+        whole = Corners(*(corner[owner] for corner in self.sentences))
+        sides = (whole, inside), (self.references, row[inside])
+        both = boxes.intersect(*(Corners(*(c[i] for c in box)) for box, i in sides))
+        parts = zip(whole, both, strict=True)
+        corners = Corners(*(all_of.index_copy(0, inside, part) for all_of, part in parts))
+        return Side(corners, self.groups[member]), place
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """[P, G, G] smallest and largest log P, at most 0, by groups of premise and hypothesis.
+
+    Infinite where there is no entry. A table holds an entry of every set of ``Groups`` that is its
+    extreme, so that ``Groups.minima`` is exact; other entries may be missing.
+    """
+
+    low: Tensor
+    high: Tensor
+
+
+def extremes(
+    boxes: Boxes,
+    interpretations: Interpretations,
+    premises: Tensor,
+    hypotheses: Tensor,
+    groups: Groups,
+    *,
+    skip: bool = True,
+) -> Extremes:
+    """Over all interpretations of P pairs of sentences, in bounded memory.
+
+    Pairs of few entries are computed together, those of many one by one and by bounds that leave
+    out what cannot be an extreme.
+
+    Args:
+        premises, hypotheses: [P] sentences of ``interpretations``.
+        skip: False computes every entry.
+    """
+    device = interpretations.rows.device
+    shape = (2, len(premises), groups.count, groups.count)
+    found = torch.full(shape, torch.inf, dtype=interpretations.sentences.lower.dtype, device=device)
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        sizes = interpretations.starts.diff()
+        entries = (sizes[premises] * sizes[hypotheses]).tolist()
+        for run in _runs(entries):
+            first = interpretations.side(boxes, premises[run])
+            second = interpretations.side(boxes, hypotheses[run])
+            if entries[run.start] <= ENTRIES:
+                _compute_all(boxes, first, second, found[:, run])
+                continue
+            for sign, table in zip((1, -1), found[:, run.start], strict=True):
+                table.copy_(smallest(boxes, first[0], second[0], groups, sign=sign, skip=skip))
+    return Extremes(found[0].clamp_(max=0), found[1].neg_().clamp_(max=0))
+
+
+def ragged(starts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """The list each number belongs to, and start, start + 1, ... of each list, in a row."""
+    owner = torch.repeat_interleave(sizes)
+    before = sizes.cumsum(0) - sizes
+    return owner, torch.arange(len(owner), device=owner.device) + (starts - before)[owner]
+
+
+def _runs(entries: Sequence[int]) -> Iterator[slice]:
+    """Pairs one after the other with at most ``ENTRIES`` entries together, or one pair alone."""
+    start = total = 0
+    for pair, count in enumerate(entries):
+        if total + count > ENTRIES and pair > start:
+            yield slice(start, pair)
+            start, total = pair, 0
+        total += count
+    if entries:
+        yield slice(start, len(entries))
+
+
+def _compute_all(
+    boxes: Boxes, first: tuple[Side, Tensor], second: tuple[Side, Tensor], found: Tensor
+) -> None:
+    """Every entry of each pair of a run, [2, pairs, G, G]."""
+    (x, in_x), (y, in_y) = first, second
+    pairs, groups = found.shape[1:3]
+    n, m = in_x.bincount(minlength=pairs), in_y.bincount(minlength=pairs)
+    pair, entry = ragged(torch.zeros_like(n), n * m)
+    row = (n.cumsum(0) - n)[pair] + entry // m[pair]
+    column = (m.cumsum(0) - m)[pair] + entry % m[pair]
+    rows, columns = x.take(row), y.take(column)
+    values = overlaps(boxes, rows, columns)
+    places = (pair * groups + rows.groups) * groups + columns.groups
+    for sign, table in zip((1, -1), found, strict=True):
+        lower(table, places, sign * values)
