@@ -72,6 +72,15 @@ def test_a_coverage_of_exactly_the_bound_is_left_out() -> None:
     assert not len(kept.rows)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_gumbel_coverage_is_below_1(dtype: torch.dtype) -> None:
+    """However much larger the reference is: the exact number is below 1."""
+    around = torch.tensor([[0.0, 0.0, 50.0, 50.0]], dtype=dtype)
+    inside = torch.tensor([[0.0, 0.0, 1.0, 1.0]], dtype=dtype)
+    (kept,) = covered(Boxes(0.1), inside, around, 0.99)
+    assert kept.coverage.tolist() == [1 - torch.finfo(dtype).eps / 2]
+
+
 def test_the_bound_is_rounded_as_the_coverages_are() -> None:
     boxes = Boxes(0.1)
     sentences, references = embeddings(1), embeddings(1)

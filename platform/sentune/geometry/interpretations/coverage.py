@@ -4,6 +4,10 @@ The coverage is Vol(b_s and b_t) / Vol(b_s), with b_s intersected once. Eq. 13 r
 intersect b_s a second time, and a Gumbel box is smaller after each intersection, even with itself:
 P(b | b) is 0.07 in 16 dimensions for sides of ten temperatures.
 
+A Gumbel intersection is always smaller than the box, so that alpha_2 = 1.0 excludes nothing. Within
+a reference much larger than the sentence the coverage rounds to 1 or just below, by chance; it is
+taken as just below. A hard one can be exactly 1.
+
 Legend: S = sentences, R = references, D = packed width, d = D/2, m = references that are kept.
 """
 
@@ -32,7 +36,8 @@ class Kept:
 
     Attributes:
         rows: [m] int64, rows of the references, increasing.
-        coverage: [m] Vol(b_s and b_t) / Vol(b_s) in [0, 1], in the dtype of the boxes.
+        coverage: [m] Vol(b_s and b_t) / Vol(b_s), in the dtype of the boxes: in [0, 1], and with the
+            Gumbel intersection below 1.
     """
 
     rows: Tensor
@@ -66,7 +71,7 @@ def _corners(boxes: Boxes, embeddings: Tensor) -> Corners:
     """Of hard boxes in float64, so that a box inside another is covered by exactly 1 once rounded.
 
     In float32 it is 1 - 6e-8 or 1, as a table happens to be cut into vectors, and alpha_2 = 1.0 is
-    a strict bound. It takes twice the time; the Gumbel intersection has no such value.
+    a strict bound. It takes twice the time.
     """
     return boxes.corners(embeddings if boxes.intersection == "gumbel" else embeddings.double())
 
@@ -80,10 +85,14 @@ def _of_block(
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, max(1, len(others.lower)), step):
         overlaps = boxes.log_overlap_table(some, _part(others, start, step))
-        table = (overlaps - volumes).clamp_(max=0).exp_().to(dtype)
+        table = (overlaps - volumes).exp_().to(dtype).clamp_(max=_largest(boxes, dtype))
         sentence, row = (table > above).nonzero(as_tuple=True)
         parts.append((sentence, row + start, table[sentence, row]))
     return _by_sentence(parts, len(volumes))
+
+
+def _largest(boxes: Boxes, dtype: torch.dtype) -> float:
+    return 1.0 if boxes.intersection == "hard" else 1 - torch.finfo(dtype).eps / 2
 
 
 def _part(box: Corners, start: int, step: int) -> Corners:

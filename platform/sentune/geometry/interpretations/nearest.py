@@ -1,0 +1,66 @@
+"""The interpretation of a sentence that is most similar to a condition (GumbelCSE Eq. 15).
+
+Legend: K = conditions, R = references, m = references of the sentence, G = groups, d = dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sentune.geometry.boxes import Boxes
+from sentune.geometry.corners import Corners
+from sentune.geometry.interpretations.similarity import log_similarity_table
+
+# Similarities whose logarithms agree to this many decimals are a tie. Equal boxes at different
+# places of a table differ by 1e-13; hard intersections make many equal ones.
+DECIMALS = 9
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The best reference of each group for each condition.
+
+    Attributes:
+        log_similarity: [K, G] of Eq. 16, rounded; -inf where a group is empty.
+        rows: [K, G] int64, the reference; the first of a tie, -1 where a group is empty.
+    """
+
+    log_similarity: Tensor
+    rows: Tensor
+
+
+@torch.no_grad()
+def nearest(
+    boxes: Boxes,
+    sentence: Corners,
+    references: Corners,
+    conditions: Corners,
+    *,
+    rows: Tensor,
+    groups: Tensor,
+    count: int,
+) -> Nearest:
+    """The reference of each group whose overlap with the sentence is most similar to a condition.
+
+    Args:
+        sentence: [1, d] corners, float64 as all of them.
+        references: [R, d].
+        conditions: [K, d].
+        rows: [m] the references that are looked at, increasing.
+        groups: [m] int64, the group of each, from 0 to ``count`` - 1.
+        count: G.
+    """
+    some = Corners(references.lower[rows], references.upper[rows])
+    table = log_similarity_table(boxes, conditions, boxes.intersect(sentence, some))
+    table, groups = table.round(decimals=DECIMALS), groups.expand(len(table), -1)
+    best = table.new_full((len(table), count), -math.inf)
+    best.scatter_reduce_(1, groups, table, "amax")
+    nowhere = len(references.lower)
+    tied = torch.where(table == best.gather(1, groups), rows, nowhere)
+    first = torch.full_like(best, nowhere, dtype=torch.int64)
+    first.scatter_reduce_(1, groups, tied, "amin")
+    return Nearest(best, first.masked_fill(first == nowhere, -1))

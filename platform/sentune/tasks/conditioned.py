@@ -1,0 +1,183 @@
+"""Interpretations of sentences under conditions, for all alphas and n in one pass.
+
+GumbelCSE Eq. 15. A reference is in a cell by its coverage of the sentence, and in a prefix by the
+smallest n that contains it. The best reference of each cell and prefix is kept, so that each
+(alpha_1, alpha_2, n) is a maximum over a block of cells and prefixes.
+
+Legend: N = pairs, V = views, that is distinct (sentence, condition), U = distinct sentences,
+C = cells, P = prefixes, K = combinations of alphas and n, D = packed width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sentune.geometry.boxes import Boxes
+from sentune.geometry.corners import Corners
+from sentune.geometry.interpretations.coverage import covered
+from sentune.geometry.interpretations.nearest import DECIMALS, nearest
+from sentune.geometry.interpretations.similarity import log_similarity
+from sentune.readouts.cells import Cells
+from sentune.tasks.pairs import CHUNK
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Views:
+    """The distinct (sentence, condition) of N conditioned pairs, as rows of embeddings.
+
+    Attributes:
+        first, second, conditions: [N] rows.
+        sentence, condition: [V] rows, ordered by sentence.
+        of: [2, N] the views of the first and of the second sentences.
+    """
+
+    first: Integers
+    second: Integers
+    conditions: Integers
+    sentence: Integers = field(init=False)
+    condition: Integers = field(init=False)
+    of: Integers = field(init=False)
+
+    def __post_init__(self) -> None:
+        sides = np.concatenate((self.first, self.second))
+        both = np.stack((sides, np.tile(self.conditions, 2)))
+        (sentence, condition), of = np.unique(both, axis=1, return_inverse=True)
+        object.__setattr__(self, "sentence", sentence)
+        object.__setattr__(self, "condition", condition)
+        object.__setattr__(self, "of", of.reshape(2, len(self.first)))
+
+    def by_sentence(self) -> tuple[Integers, list[Integers]]:
+        """[U] distinct sentences, and the conditions of each."""
+        sentences, starts = np.unique(self.sentence, return_index=True)
+        return sentences, np.split(self.condition, starts[1:])
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The best reference of each view by cell and prefix.
+
+    Attributes:
+        log_similarity: [V, C, P] of the overlap to the condition; -inf where there is none.
+        rows: [V, C, P] the reference; -1 where there is none.
+        kept: [U, C, P] how many references of a sentence there are.
+    """
+
+    log_similarity: Floats
+    rows: Integers
+    kept: Integers
+
+    def of(self, cells: slice, prefix: int) -> Integers:
+        """[V]: the best reference in a block of cells and up to a prefix; -1 where there is none.
+
+        The first of equally good ones, in the order of the references.
+        """
+        values, rows = (
+            table[:, cells, : prefix + 1].reshape(len(table), -1)
+            for table in (self.log_similarity, self.rows)
+        )
+        tied = (values == values.max(axis=1, keepdims=True)) & (rows >= 0)
+        first = np.where(tied, rows, np.iinfo(np.int64).max).min(axis=1)
+        return np.where(tied.any(axis=1), first, -1)
+
+    def interpretations(self, cells: slice, prefix: int) -> Integers:
+        """[U]: how many interpretations each sentence has there."""
+        return self.kept[:, cells, : prefix + 1].sum(axis=(1, 2))
+
+
+def choices(
+    boxes: Boxes,
+    embeddings: Tensor,
+    references: Tensor,
+    views: Views,
+    cells: Cells,
+    sizes: Sequence[int],
+) -> Choices:
+    """One pass over the references of each sentence.
+
+    Args:
+        embeddings: [*, D] that the views' rows point into.
+        references: [R, D], in the order of their drawing.
+        sizes: [P] how many references each n has, increasing, the last one R.
+    """
+    sentences, conditions = views.by_sentence()
+    own, others = boxes.corners(embeddings.double()), boxes.corners(references.double())
+    prefix_of = torch.bucketize(torch.arange(len(references)), torch.tensor(sizes), right=True).to(
+        references.device
+    )
+    shape, count = (cells.count, len(sizes)), cells.count * len(sizes)
+    best, rows, kept_counts = [], [], []
+    all_kept = covered(boxes, embeddings[sentences], references, float(cells.edges[0]))
+    for sentence, asked, kept in zip(sentences, conditions, all_kept, strict=True):
+        cell = torch.from_numpy(cells.of(kept.coverage.cpu().numpy())).to(kept.rows)
+        groups = cell * len(sizes) + prefix_of[kept.rows]
+        found = nearest(
+            boxes,
+            _take(own, [sentence]),
+            others,
+            _take(own, asked),
+            rows=kept.rows,
+            groups=groups,
+            count=count,
+        )
+        best.append(found.log_similarity.cpu().numpy())
+        rows.append(found.rows.cpu().numpy())
+        kept_counts.append(groups.bincount(minlength=count).cpu().numpy())
+    return Choices(
+        np.concatenate(best).reshape(-1, *shape),
+        np.concatenate(rows).reshape(-1, *shape),
+        np.stack(kept_counts).reshape(-1, *shape),
+    )
+
+
+@torch.no_grad()
+def similarities(
+    boxes: Boxes, embeddings: Tensor, references: Tensor, views: Views, chosen: Integers
+) -> Floats:
+    """[K, V] chosen references (-1: the sentence's own box) -> [K, N] similarities (Eq. 16).
+
+    Many combinations choose alike; each distinct choice of a pair is compared once.
+    """
+    width = len(references) + 1
+    pair = np.arange(len(views.first)) * width
+    keys = (pair + chosen[:, views.of[0]] + 1) * width + chosen[:, views.of[1]] + 1
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    pairs, first = np.divmod(distinct // width, width)
+    boxes_of = _Interpretations(boxes, embeddings, references)
+    parts = []
+    for start in range(0, len(distinct), CHUNK):
+        part = slice(start, start + CHUNK)
+        one = boxes_of(views.first[pairs[part]], first[part] - 1)
+        other = boxes_of(views.second[pairs[part]], distinct[part] % width - 1)
+        # rounded, so that pairs of the same boxes stay a tie of the ranking
+        logarithms = log_similarity(boxes, one, other).round(decimals=DECIMALS)
+        parts.append(logarithms.exp().cpu().numpy())
+    return np.concatenate(parts)[inverse].reshape(keys.shape)
+
+
+class _Interpretations:
+    """Corners of the overlaps of sentences with references; a sentence's own box for -1."""
+
+    def __init__(self, boxes: Boxes, embeddings: Tensor, references: Tensor) -> None:
+        self.boxes = boxes
+        self.own = boxes.corners(embeddings.double())
+        self.others = boxes.corners(references.double())
+
+    def __call__(self, sentences: Integers, references: Integers) -> Corners:
+        own, other = _take(self.own, sentences), _take(self.others, references.clip(0))
+        alone = torch.from_numpy(references < 0)[:, None].to(own.lower.device)
+        both = self.boxes.intersect(own, other)
+        return Corners(*(torch.where(alone, a, b) for a, b in zip(own, both, strict=True)))
+
+
+def _take(box: Corners, rows: Sequence[int] | Integers) -> Corners:
+    index = torch.as_tensor(np.asarray(rows), device=box.lower.device)
+    return Corners(box.lower[index], box.upper[index])
