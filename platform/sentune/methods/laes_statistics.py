@@ -174,7 +174,7 @@ def occurring(words: WordTable, a: float, rows: WordRows) -> tuple[Floats, WordR
     """Weighted vectors of the distinct words that occur, and the sentences as rows of those."""
     known, ids = np.unique(rows.ids, return_inverse=True)
     weights = a / (a + words.probabilities[known])
-    vectors = weights[:, None] * words.vectors[known]
+    vectors = weights[:, None] * np.asarray(words.vectors[known])
     return vectors, WordRows(ids.astype(np.int32), rows.offsets)
 
 
