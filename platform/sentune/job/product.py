@@ -19,10 +19,12 @@ from sentune.readouts.sweep import SWEEP_FILE
 from sentune.records import StudySummary
 from sentune.search.cluster import run_on_worker
 from sentune.search.shipping import ShippedFolder, ship
+from sentune.search.spread import over_cluster, several_machines
 from sentune.stored_references import StoredReferences
 from sentune.summary import read_summary
 from sentune.tasks import Result, evaluate, tasks_for
 from sentune.tasks.references import References
+from sentune.tasks.spread import in_order
 from sentune.training.checkpoints import PROGRESS_FILE
 from sentune.training.model import export_checkpoint
 
@@ -185,8 +187,9 @@ def _sweeps(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 def _measure(folder: str, test: tuple[Corpus, ...], references: References | None) -> Result:
     embedder = Embedder.load(folder)
+    spread = over_cluster if several_machines() else in_order
     return evaluate(
-        tasks_for(*test, references=references),
+        tasks_for(*test, references=references, spread=spread),
         lambda sentences: embedder.embed(sentences, show_progress=False),
         embedder.geometry,
         embedder.readouts,

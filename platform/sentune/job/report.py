@@ -11,6 +11,8 @@ from rich.table import Table
 from sentune.job.display import MARKS, clock, percent, short
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord
 
+ERROR = "_standard_error"
+
 
 def plan_table(plan: dict[str, Any]) -> Table:
     """What a study will ask for, before it starts."""
@@ -34,10 +36,12 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
         console.print()
         console.print(_finalists(summary))
     winner = summary.finalists[summary.winner] if summary.winner is not None else None
+    best = _ranked(summary)[0]
+    measured = winner.metrics if winner else {n: _single(v) for n, v in best.metrics.items()}
     console.print()
-    console.print(_configuration(summary, winner or _ranked(summary)[0]))
+    console.print(_configuration(summary, winner or best))
     console.print()
-    console.print(_metrics(summary, winner.metrics if winner else {}))
+    console.print(_metrics(summary, measured))
 
 
 def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str]) -> None:
@@ -46,6 +50,11 @@ def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str
     width = max(len(name) for name in commands)
     for name, command in commands.items():
         console.print(f"{name:<{width}}  {command}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _single(value: float) -> Spread:
+    """What one run measured."""
+    return Spread(mean=value, sd=0.0, values=[value])
 
 
 def _plain(title: str, *columns: str) -> Table:
@@ -112,18 +121,26 @@ def _value(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-def _metrics(summary: StudySummary, winner: Mapping[str, Spread]) -> Table:
-    """Dev over seeds, the shipped model on test, and what a rule without a model reaches."""
-    table = _plain(
-        "Metrics", "metric", "dev, mean ± sd over seeds", "test, shipped model", "baseline"
-    )
-    names = [n for n in winner if not n.startswith("train/") and n not in summary.baselines]
-    for name in sorted({*names, *summary.test, *summary.baselines}):
-        spread = None if name in summary.baselines else winner.get(name)
+def _metrics(summary: StudySummary, measured: Mapping[str, Spread]) -> Table:
+    """The winner on dev, the shipped model on test, and what a rule without a model reaches."""
+    error = "± sd over seeds" if summary.finalists else "± standard error over pairs"
+    table = _plain("Metrics", "metric", f"dev, {error}", "test, shipped model", "baseline")
+    kept = {n: v for n, v in measured.items() if not n.startswith("train/")}
+    for name in sorted({*kept, *summary.test, *summary.baselines}):
+        if name.endswith(ERROR):
+            continue
+        spread = None if name in summary.baselines else kept.get(name)
         table.add_row(
             name,
-            percent(spread.mean, spread.sd) if spread else "",
+            _with_error(spread, kept.get(name + ERROR)) if spread else "",
             percent(summary.test[name]) if name in summary.test else "",
             percent(summary.baselines[name]) if name in summary.baselines else "",
         )
     return table
+
+
+def _with_error(spread: Spread, error: Spread | None) -> str:
+    """Over seeds; for a single run with the standard error that was measured beside it, if any."""
+    if len(spread.values) > 1:
+        return percent(spread.mean, spread.sd)
+    return percent(spread.mean, error.mean if error is not None else None)

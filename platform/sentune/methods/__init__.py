@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from sentune.errors import InvalidValue
 from sentune.methods.base import MethodSettings, SentenceMethod
+from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.methods.gausscse import Gausscse, GausscseSettings
 from sentune.methods.gumbelcse import Gumbelcse, GumbelcseSettings
+from sentune.methods.laes import Laes, LaesSettings
+from sentune.methods.sif import Sif, SifSettings
 from sentune.methods.simcse import (
     Simcse,
     SimcseSettings,
@@ -16,6 +19,11 @@ from sentune.methods.simcse import (
 REGISTRY: dict[str, type[SentenceMethod]] = {
     method.name: method for method in (Simcse, UnsupervisedSimcse, Gausscse, Gumbelcse)
 }
+
+"""Methods that are trained by gradient."""
+
+CLOSED_FORM: dict[str, type[ClosedForm]] = {method.name: method for method in (Sif, Laes)}
+"""Methods on word vectors, fitted in closed form."""
 
 
 def find(name: str) -> type[SentenceMethod]:
@@ -29,17 +37,36 @@ def find(name: str) -> type[SentenceMethod]:
     return REGISTRY[name]
 
 
+def find_closed_form(name: str) -> type[ClosedForm]:
+    """The method on word vectors of that name.
+
+    Raises:
+        InvalidValue: there is none.
+    """
+    if name not in CLOSED_FORM:
+        raise InvalidValue("method", name, f"choose one of {', '.join(CLOSED_FORM)}")
+    return CLOSED_FORM[name]
+
+
 __all__ = [
+    "CLOSED_FORM",
     "REGISTRY",
+    "ClosedForm",
+    "ClosedFormSettings",
     "Gausscse",
     "GausscseSettings",
     "Gumbelcse",
     "GumbelcseSettings",
+    "Laes",
+    "LaesSettings",
     "MethodSettings",
     "SentenceMethod",
+    "Sif",
+    "SifSettings",
     "Simcse",
     "SimcseSettings",
     "UnsupervisedSimcse",
     "UnsupervisedSimcseSettings",
     "find",
+    "find_closed_form",
 ]

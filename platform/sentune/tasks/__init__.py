@@ -3,14 +3,19 @@
 from sentune.tasks.bag_of_words import bag_of_words_direction
 from sentune.tasks.base import Result, Task
 from sentune.tasks.choose import TASKS, make_tasks, tasks_for
+from sentune.tasks.csts import Csts
 from sentune.tasks.direction import Direction, entailment_pairs
 from sentune.tasks.evaluate import evaluate
+from sentune.tasks.family import evaluate_family
+from sentune.tasks.references import References
 from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
 
 __all__ = [
     "TASKS",
+    "Csts",
     "Direction",
+    "References",
     "Result",
     "Rte",
     "Sts",
@@ -18,6 +23,7 @@ __all__ = [
     "bag_of_words_direction",
     "entailment_pairs",
     "evaluate",
+    "evaluate_family",
     "make_tasks",
     "tasks_for",
 ]

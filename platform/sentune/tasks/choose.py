@@ -2,81 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
+from sentune.readouts.grid import Grids
 from sentune.tasks.base import Task
+from sentune.tasks.csts import Csts
 from sentune.tasks.direction import Direction, Exclude, entailment_pairs
+from sentune.tasks.references import References
 from sentune.tasks.rte import Rte
+from sentune.tasks.spread import Spread, in_order
 from sentune.tasks.sts import Sts
 
 TASKS: dict[str, Kind] = {
     "rte": Kind.LABELLED_PAIRS,
     "direction": Kind.LABELLED_PAIRS,
+    "ambiguous-rte": Kind.SEVERAL_LABELS,
+    "csts": Kind.CONDITIONED_PAIRS,
     "sts": Kind.SCORED_PAIRS,
 }
 
+POSES = {
+    Kind.SCORED_PAIRS: "sts",
+    Kind.SEVERAL_LABELS: "ambiguous-rte",
+    Kind.CONDITIONED_PAIRS: "csts",
+}
 
-def tasks_for(*corpora: Corpus, exclude: Exclude = "both-ways") -> list[Task]:
+
+class Make(Protocol):
+    """Makes a task of a corpus under a name."""
+
+    def __call__(self, corpus: Corpus, name: str) -> Task: ...
+
+
+def tasks_for(
+    *corpora: Corpus,
+    exclude: Exclude = "both-ways",
+    references: References | None = None,
+    grids: Grids | None = None,
+    spread: Spread = in_order,
+) -> list[Task]:
     """Every task that the corpora can pose, named apart.
 
     Labelled pairs pose ``rte`` where both classes occur and ``direction`` where a pair entails
-    one way; scored pairs pose ``sts``. Of several corpora of a kind the first keeps the bare name
-    and the next ones add their format: ``rte``, ``rte-sick``, ``rte-sick-2``.
+    one way; pairs of several labels pose ``ambiguous-rte``, conditioned pairs ``csts``, scored
+    pairs ``sts``. Of several corpora of a kind the first keeps the bare name and the next ones add
+    their format: ``rte``, ``rte-sick``, ``rte-sick-2``. A year of STS is called by its year:
+    ``sts12``.
+
+    Args:
+        exclude: pairs that ``direction`` leaves out.
+        references: sentences that interpretations are taken against; without them the tasks judge
+            whole sentences alone.
+        grids: of readouts, where they differ from the tasks' own.
+        spread: how the parts of a large task are worked on.
 
     Raises:
         CorpusError: a corpus poses no task.
     """
-    return make_tasks(
-        [(kind, corpus) for corpus in corpora for kind in _posed(corpus, exclude)], exclude=exclude
-    )
+    wanted = [(kind, corpus) for corpus in corpora for kind in _posed(corpus, exclude)]
+    return make_tasks(wanted, exclude=exclude, references=references, grids=grids, spread=spread)
 
 
 def make_tasks(
-    wanted: Sequence[tuple[str, Corpus]], *, exclude: Exclude = "both-ways"
+    wanted: Sequence[tuple[str, Corpus]],
+    *,
+    exclude: Exclude = "both-ways",
+    references: References | None = None,
+    grids: Grids | None = None,
+    spread: Spread = in_order,
 ) -> list[Task]:
-    """The tasks asked for as (kind, corpus), named apart as ``tasks_for`` does.
+    """The tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
 
     Raises:
         InvalidValue: there is no such kind of task.
         CorpusError: the corpus cannot pose the task.
     """
+    makers: dict[str, Make] = {
+        "rte": Rte,
+        "direction": partial(Direction, exclude=exclude),
+        "csts": partial(Csts, references=references, grids=grids),
+        "sts": Sts,
+    }
     made: list[Task] = []
     for kind, corpus in wanted:
         if kind not in TASKS:
             raise InvalidValue("task", kind, f"choose one of {', '.join(TASKS)}")
         name = _free_name(kind, corpus, {task.name for task in made})
-        made.append(_makers(exclude)[kind](corpus, name))
+        made.append(makers[kind](corpus, name))
     return made
 
 
-def _makers(exclude: Exclude) -> dict[str, Callable[[Corpus, str], Task]]:
-    return {
-        "rte": Rte,
-        "direction": lambda corpus, name: Direction(corpus, name, exclude=exclude),
-        "sts": Sts,
-    }
-
-
 def _free_name(kind: str, corpus: Corpus, taken: Iterable[str]) -> str:
-    name = kind
+    name = _own_name(kind, corpus)
     if name in taken:
-        name = base = f"{kind}-{corpus.spec.partition(':')[0]}"
+        name = base = name if name != kind else f"{kind}-{corpus.spec.partition(':')[0]}"
         count = 2
         while name in taken:
             name, count = f"{base}-{count}", count + 1
     return name
 
 
+def _own_name(kind: str, corpus: Corpus) -> str:
+    """``sts12`` for the folder of STS 2012, else the kind."""
+    year = re.search(r"20(\d\d)", corpus.spec) if corpus.spec.startswith("sts:") else None
+    return f"sts{year[1]}" if year else kind
+
+
 def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:
-    if corpus.kind is Kind.SCORED_PAIRS:
-        return ["sts"]
+    if corpus.kind in POSES:
+        return [POSES[corpus.kind]]
     if corpus.kind is not Kind.LABELLED_PAIRS:
-        reason = f"{corpus.kind.value} pose no task; give labelled pairs or scored pairs"
-        raise CorpusError(corpus.spec, reason)
+        fix = "give labelled, scored or conditioned pairs, or pairs of several labels"
+        raise CorpusError(corpus.spec, f"{corpus.kind.value} pose no task; {fix}")
     entails = np.array([label == "entailment" for label in corpus.table["label"].to_pylist()])
     kinds = ["rte"] if entails.any() and not entails.all() else []
     kinds += ["direction"] if entailment_pairs(corpus, exclude) else []

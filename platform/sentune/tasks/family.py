@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import bootstrap, rankdata
 
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid, Readout
@@ -71,9 +72,41 @@ def _judge(task: Sts, family: Family, grid: Grid, metric: str, *, swept: bool) -
     (place,) = sweep.place
     result = task.metrics_of(found[place])
     result.readouts[f"{task.name}/{axis}"] = values[place]
+    error = standard_error(found[place], task.scores, metric)
+    result.metrics[f"{task.name}/{metric}_standard_error"] = error
     if swept:
         result.tables[f"{task.name}/{SWEEP_FILE}"] = sweep.to_table()
     return result
+
+
+def standard_error(
+    similarities: NDArray[np.float64], scores: NDArray[np.float64], metric: str
+) -> float:
+    """Standard error of a correlation over the choice of pairs: 1,000 bootstrap samples.
+
+    A method that is fitted in closed form has no seeds to vary; its error bar is that of the data.
+    """
+
+    def statistic(x: NDArray[np.float64], y: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+        if metric == "spearman":
+            x, y = rankdata(x, axis=axis), rankdata(y, axis=axis)
+        x = x - x.mean(axis=axis, keepdims=True)
+        y = y - y.mean(axis=axis, keepdims=True)
+        norms = np.linalg.norm(x, axis=axis) * np.linalg.norm(y, axis=axis)
+        products: NDArray[np.float64] = (x * y).sum(axis=axis)
+        return np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
+
+    found = bootstrap(
+        (similarities, scores),
+        statistic,
+        paired=True,
+        vectorized=True,
+        n_resamples=1000,
+        batch=100,
+        method="basic",
+        rng=0,
+    )
+    return float(found.standard_error)
 
 
 def _known(readouts: Mapping[str, Any], task: str, axis: Readout) -> int:
