@@ -36,7 +36,7 @@ class Kept:
 
     Attributes:
         rows: [m] int64, rows of the references, increasing.
-        coverage: [m] Vol(b_s and b_t) / Vol(b_s), in the dtype of the boxes: in [0, 1], and with the
+        coverage: [m] Vol(b_s and b_t) / Vol(b_s), in the dtype of the boxes, in [0, 1]; with the
             Gumbel intersection below 1.
     """
 

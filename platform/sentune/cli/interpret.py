@@ -1,0 +1,86 @@
+"""``sentune interpret``: what a sentence may mean, as sentences that its box overlaps with."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sentune.cli.model import Device, Model
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sentune.interpretations import Interpreted
+
+
+def interpret(
+    model: Model,
+    sentence: Annotated[str, typer.Argument(help="The sentence to interpret, in quotes.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Interpretations at most.")] = 5,
+    references: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT:PATH",
+            help="Reference sentences from a corpus, in place of those stored with the model.",
+        ),
+    ] = None,
+    alpha_1: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the sentence's box that an overlap must exceed; default: the "
+            "model's own, else so low that the best 20 k references are in question."
+        ),
+    ] = None,
+    alpha_2: Annotated[
+        float | None,
+        typer.Option(help="Share that it must stay below; default: the model's own, else 1."),
+    ] = None,
+    device: Device = None,
+) -> None:
+    """Show the most distinct interpretations of a sentence, by a model of boxes."""
+    from rich.console import Console
+
+    from sentune.corpora.formats import read
+    from sentune.corpora.schema import Kind
+    from sentune.embedder import Embedder
+    from sentune.interpretations import interpret as run
+
+    given = None
+    if references is not None:
+        given = read(references, Kind.SENTENCES).table["text"].to_pylist()
+    embedder = Embedder.load(model, device)
+    _show(run(embedder, sentence, k, given, alpha_1, alpha_2), sentence, Console())
+
+
+def _show(found: Interpreted, sentence: str, console: Console) -> None:
+    """A line for each interpretation, then what they were chosen from."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, title=Text(sentence), title_justify="left")
+    table.add_column("overlap with", header_style="dim", overflow="fold")
+    for title in ("coverage", "nearest other"):
+        table.add_column(title, header_style="dim", justify="right", no_wrap=True)
+    for one in found.interpretations:
+        near = "" if math.isnan(one.similarity) else f"{one.similarity:.2g}"
+        table.add_row(Text(one.reference), _percent(one.coverage), near)
+    if found.interpretations:
+        console.print(table)
+    console.print(_summary(found), highlight=False, markup=False, soft_wrap=True)
+
+
+def _summary(found: Interpreted) -> str:
+    """How many references were in question, and what to do if none was."""
+    bounds = f"alpha_1 {found.alpha_1:.4g} and alpha_2 {found.alpha_2:.4g}"
+    text = f"{found.between:,} of {found.references:,} references have a coverage between {bounds}"
+    if found.between:
+        return f"{text}."
+    if found.largest is None:
+        return f"{text}; none has one below alpha_2, so give a larger --alpha-2."
+    return f"{text}; the largest below alpha_2 is {found.largest:.4g}, so give a lower --alpha-1."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
