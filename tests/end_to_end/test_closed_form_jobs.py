@@ -14,8 +14,12 @@ from scipy.stats import pearsonr
 
 from sentune import Embedder
 from sentune.corpora.formats import read
+from sentune.corpora.reduce import accumulate_here
 from sentune.corpora.schema import Kind
+from sentune.encoders.words import open_words
+from sentune.methods import Laes, LaesSettings
 from sentune.summary import read_summary
+from sentune.tasks import evaluate_family, tasks_for
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = [f"w{number}" for number in range(40)]
@@ -74,61 +78,67 @@ def best(storage: Path, study: str) -> dict:
     return max(trials, key=lambda trial: trial["metrics"].get("sts/pearson", -1))
 
 
+FIXED = ["--set=variant=sif", "--set=a=1e-3", "--set=components=0,1,2,3,5,8"]
+
+
+@pytest.fixture(scope="module")
+def swept(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SIF study of one trial that swept six numbers of components."""
+    storage = tmp_path_factory.mktemp("swept")
+    done = run("tune_sif", files, storage, "--trials=6", f"--test=stsb:{files}/test.csv", *FIXED)
+    assert "sts/components (read out)" in done.stdout
+    assert "± standard error over pairs" in done.stdout
+    return storage
+
+
 def test_a_sif_study_leaves_a_model_whose_figures_are_the_summarys(
-    files: Path, tmp_path: Path
+    files: Path, swept: Path
 ) -> None:
-    test = f"--test=stsb:{files}/test.csv"
-    done = run("tune_sif", files, tmp_path, "--trials=3", "--set=components=0..11", test)
-    summary = read_summary(str(tmp_path / "sif"))
+    summary = read_summary(str(swept / "sif"))
     assert summary["state"] == "complete"
-    assert "components" in done.stdout
-    embedder = Embedder.load(tmp_path / "sif" / "model")
-    assert embedder.readouts["components"] == best(tmp_path, "sif")["readouts"]["sts/components"]
+    embedder = Embedder.load(swept / "sif" / "model")
+    assert embedder.readouts["components"] == best(swept, "sif")["readouts"]["sts/components"]
     pairs = read(f"stsb:{files}/test.csv", Kind.SCORED_PAIRS).table.to_pydict()
     similar = embedder.similarity(pairs["sentence1"], pairs["sentence2"])
     assert summary["test"]["sts/pearson"] == pytest.approx(
         pearsonr(similar, pairs["score"]).statistic, abs=1e-6
     )
-    sweep = json.loads((tmp_path / "sif" / "exhibits" / "sts" / "sweep.json").read_text())
-    assert len(sweep["values"]) == 12
-    assert (tmp_path / "sif" / "exhibits" / "sts" / "curve_components.png").stat().st_size > 5_000
+    assert (swept / "sif" / "exhibits" / "sts" / "curve_components.png").stat().st_size > 5_000
 
 
-def test_searching_a_readout_finds_what_the_sweep_finds_for_many_times_the_trials(
-    files: Path, tmp_path: Path
+def test_searching_a_readout_finds_what_the_sweep_finds_for_six_times_the_trials(
+    files: Path, swept: Path
 ) -> None:
-    fixed = ["--set=variant=sif", "--set=a=1e-3", "--set=components=0,1,2,3,5,8"]
-    run("tune_sif", files, tmp_path, "--study=swept", "--trials=6", *fixed)
-    run("tune_sif", files, tmp_path, "--study=drawn", "--trials=6", "--sampler=grid",
-        "--search-readouts", *fixed)  # fmt: skip
-    swept, drawn = best(tmp_path, "swept"), best(tmp_path, "drawn")
-    assert drawn["settings"]["components"] == swept["readouts"]["sts/components"]
+    run("tune_sif", files, swept, "--study=drawn", "--trials=6", "--sampler=grid",
+        "--search-readouts", *FIXED)  # fmt: skip
+    one, drawn = best(swept, "sif"), best(swept, "drawn")
+    assert drawn["settings"]["components"] == one["readouts"]["sts/components"]
     assert drawn["metrics"]["sts/pearson"] == pytest.approx(
-        swept["metrics"]["sts/pearson"], abs=1e-12
+        one["metrics"]["sts/pearson"], abs=1e-12
     )
-    counts = {
-        name: len(read_summary(str(tmp_path / name))["trials"]) for name in ("swept", "drawn")
-    }
-    assert counts == {"swept": 1, "drawn": 6}
-    every = {t["settings"]["components"]: t["metrics"]["sts/pearson"]
-             for t in read_summary(str(tmp_path / "drawn"))["trials"]}  # fmt: skip
-    table = json.loads((tmp_path / "swept" / "exhibits" / "sts" / "sweep.json").read_text())
+    counts = {name: len(read_summary(str(swept / name))["trials"]) for name in ("sif", "drawn")}
+    assert counts == {"sif": 1, "drawn": 6}
+    trials = read_summary(str(swept / "drawn"))["trials"]
+    every = {t["settings"]["components"]: t["metrics"]["sts/pearson"] for t in trials}
+    table = json.loads((swept / "sif" / "exhibits" / "sts" / "sweep.json").read_text())
     for value, components in zip(table["values"], table["axes"]["components"], strict=True):
         assert every[components] == pytest.approx(value, abs=1e-12)
 
 
-def test_laes_streamed_through_ray_data_is_laes_shared_in_memory(
-    files: Path, tmp_path: Path
-) -> None:
-    small = ["--trials=1", "--set=form=bres-cat", "--set=a=1e-3", "--set=max_length=10",
-             "--set=units=1..20"]  # fmt: skip
-    run("tune_laes", files, tmp_path, "--study=shared", *small)
-    run("tune_laes", files, tmp_path, "--study=streamed", "--share-mb=0", *small)
-    shared, streamed = best(tmp_path, "shared"), best(tmp_path, "streamed")
-    assert shared["readouts"] == streamed["readouts"]
-    assert shared["metrics"]["sts/pearson"] == pytest.approx(
-        streamed["metrics"]["sts/pearson"], abs=1e-8
+def test_laes_streamed_through_ray_data_is_laes_fitted_here(files: Path, tmp_path: Path) -> None:
+    run("tune_laes", files, tmp_path, "--trials=1", "--share-mb=0", "--set=form=bres-cat",
+        "--set=a=1e-3", "--set=max_length=10", "--set=units=1..20")  # fmt: skip
+    words = open_words(f"glove:{files}/vectors.txt", f"{files}/counts.txt", tmp_path / "cache")
+    here = Laes(words, LaesSettings(form="bres-cat", max_length=10))
+    texts = read(f"stsb:{files}/train.csv", Kind.SENTENCES).table.column("text").to_pylist()
+    here.solve(accumulate_here([texts], here.statistics), 20)
+    (task,) = tasks_for(read(f"stsb:{files}/dev.csv", Kind.SCORED_PAIRS))
+    result = evaluate_family([task], here, tuple(range(1, 21)))
+    streamed = best(tmp_path, "laes")
+    assert streamed["readouts"] == result.readouts
+    assert streamed["metrics"]["sts/pearson"] == pytest.approx(
+        result.metrics["sts/pearson"], abs=1e-8
     )
-    embedder = Embedder.load(tmp_path / "streamed" / "model")
+    embedder = Embedder.load(tmp_path / "laes" / "model")
     assert embedder.encode(["w1 w2", "w3"]).shape == (2, 24)
     assert embedder.similarity("w1 w2 w3", "w1 w2 w3") == pytest.approx(1.0)
