@@ -193,6 +193,16 @@ def test_merged_statistics_are_those_of_one_pass(variant: Variant) -> None:
     assert (right.sentences, right.empty) == (whole.sentences, whole.empty) == (90, 2)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_fit_without_components_is_the_average(variant: Variant) -> None:
+    method, side = fitted(variant, 0), np.arange(90)
+    X = Averages(table(), variant)(texts())
+    expected = [cosine(X[i], X[89 - i]) for i in side]
+    found = method.similarities(texts(), side, side[::-1], [0])
+    np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(method.embed(texts(), 0), X, rtol=1e-6, atol=1e-9)
+
+
 def test_one_fit_holds_every_smaller_one() -> None:
     small, large, side = fitted("usif", 4), fitted("usif", N), np.arange(90)
     np.testing.assert_allclose(
