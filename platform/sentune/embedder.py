@@ -156,6 +156,20 @@ class Embedder:
             ]
         return torch.cat(blocks)
 
+    def embed_known(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
+        """``embed``, where stored references are not encoded again."""
+        if self.references is None:
+            return self.embed(sentences, batch_size=batch_size)
+        stored = {text: row for row, text in enumerate(self.references.sentences)}
+        fresh = list(dict.fromkeys(s for s in sentences if s not in stored))
+        table = self.references.embeddings.to(self.device)
+        if fresh:
+            table = torch.cat([table, self.embed(fresh, batch_size=batch_size)])
+        row = {**stored, **{text: len(stored) + i for i, text in enumerate(fresh)}}
+        return table[
+            torch.tensor([row[s] for s in sentences], dtype=torch.long, device=self.device)
+        ]
+
     @overload
     def similarity(self, a: str, b: str) -> float: ...
 

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from sentune.cli import corpora, dashboard, model, train
+from sentune.cli import corpora, dashboard, interpret, linear, model, train
 from sentune.errors import SentuneError
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ app = typer.Typer(
 app.command()(train.train)
 app.command()(model.evaluate)
 app.command()(model.encode)
+app.command()(interpret.interpret)
+app.command()(linear.linear)
 app.command()(dashboard.dashboard)
 app.add_typer(corpora.app, name="corpora")
 

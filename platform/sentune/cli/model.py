@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentune.corpora.schema import Corpus
+    from sentune.embedder import Embedder
+    from sentune.tasks import References
 
 Model = Annotated[str, typer.Argument(help="A model folder, or models:/NAME@champion.")]
 Device = Annotated[
@@ -25,13 +27,32 @@ def evaluate(
     model: Model,
     task: Annotated[
         list[str],
-        typer.Option(help="rte, direction or sts, and a corpus: rte=snli:PATH. Repeatable."),
+        typer.Option(
+            help="rte, direction, ambiguous-rte, csts or sts, and a corpus: rte=snli:PATH. "
+            "Repeatable."
+        ),
     ],
     dev: Annotated[
         list[str] | None,
         typer.Option(
             help="Choose readouts such as the threshold on this development set (KIND=FORMAT:PATH "
             "as for --task) instead of taking those that the model was tuned to. Repeatable."
+        ),
+    ] = None,
+    references: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT:PATH",
+            help="Corpus of the reference sentences of interpretations; default: those that are "
+            "stored with the model.",
+        ),
+    ] = None,
+    count: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--count",
+            min=1,
+            help="Rows of --references to sample. Repeatable; default: all.",
         ),
     ] = None,
     json: Annotated[
@@ -59,12 +80,14 @@ def evaluate(
     from sentune.tasks import make_tasks
 
     wanted = _corpora("--task", task, limit)
-    chosen = make_tasks(wanted, exclude=exclude)
-    tuning = make_tasks(_corpora("--dev", dev or [], limit), exclude=exclude)
     embedder = Embedder.load(model, device)
+    against = _references(embedder, references, count or [])
+    chosen = make_tasks(wanted, exclude=exclude, references=against)
+    corpora = _corpora("--dev", dev or [], limit)
+    tuning = make_tasks(corpora, exclude=exclude, references=against, grids=_grids(against))
 
     def embed(sentences: list[str]) -> Tensor:
-        return embedder.embed(sentences, batch_size=batch_size)
+        return embedder.embed_known(sentences, batch_size=batch_size)
 
     readouts = dict(embedder.readouts)
     if tuning:
@@ -91,6 +114,26 @@ def encode(
     written, empty = encode_file(Embedder.load(model, device), source, out, batch_size)
     note = f", {empty} empty lines left out" if empty else ""
     typer.echo(f"{out}: {written} sentences{note}")
+
+
+def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> References | None:
+    """What interpretations are taken against: sampled from a corpus, or the model's own."""
+    from sentune.corpora.formats import kinds_of, read
+    from sentune.tasks import References
+
+    if spec is not None:
+        table = read(spec, kinds_of(spec)[0]).table
+        return References.sample(table, counts or [table.num_rows], seed=0)
+    stored = embedder.references
+    if stored is None:
+        return None
+    rows = int(embedder.readouts.get("ambiguous-rte/references", len(stored.sentences)))
+    return References(tuple(stored.sentences), {rows: len(stored.sentences)})
+
+
+def _grids(references: References | None) -> dict[str, tuple[int, ...]]:
+    """Every n that was drawn is swept."""
+    return {} if references is None else {"references": references.counts}
 
 
 def _corpora(option: str, asked: list[str], limit: int | None) -> list[tuple[str, Corpus]]:

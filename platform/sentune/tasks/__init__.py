@@ -1,5 +1,6 @@
 """Evaluation: a task is data, protocol and metrics."""
 
+from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.bag_of_words import bag_of_words_direction
 from sentune.tasks.base import Result, Task
 from sentune.tasks.choose import TASKS, make_tasks, tasks_for
@@ -13,6 +14,7 @@ from sentune.tasks.sts import Sts
 
 __all__ = [
     "TASKS",
+    "AmbiguousRte",
     "Csts",
     "Direction",
     "References",

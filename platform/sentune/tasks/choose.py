@@ -12,6 +12,7 @@ import numpy as np
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.readouts.grid import Grids
+from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import Task
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import Direction, Exclude, entailment_pairs
@@ -87,6 +88,7 @@ def make_tasks(
     makers: dict[str, Make] = {
         "rte": Rte,
         "direction": partial(Direction, exclude=exclude),
+        "ambiguous-rte": partial(AmbiguousRte, references=references, grids=grids, spread=spread),
         "csts": partial(Csts, references=references, grids=grids),
         "sts": Sts,
     }
