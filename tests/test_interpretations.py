@@ -71,7 +71,7 @@ def test_the_readouts_of_the_model_are_taken() -> None:
 def test_a_model_without_alphas_finds_as_many_as_are_asked_for() -> None:
     found = interpret(Model(), "a sentence", 1)
     assert len(found.interpretations) == 1
-    assert found.between == 20
+    assert found.between == 3
     assert found.alpha_2 == 1.0
     assert len(interpretations(Model(), "a sentence", 5)) == 5
 

@@ -99,7 +99,7 @@ def interpret(
 
     The alphas and the intersection are those that the model was tuned to on ambiguous entailment,
     else on C-STS. A model without them takes alpha_2 = 1, and alpha_1 for each sentence such that
-    the 20 k references that cover most of it are in question.
+    the 3 k references that cover most of it are in question.
 
     Args:
         model: an ``Embedder``.

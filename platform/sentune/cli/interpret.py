@@ -30,7 +30,7 @@ def interpret(
         float | None,
         typer.Option(
             help="Share of the sentence's box that an overlap must exceed; default: the "
-            "model's own, else so low that the best 20 k references are in question."
+            "model's own, else so low that the best 3 k references are in question."
         ),
     ] = None,
     alpha_2: Annotated[
