@@ -11,7 +11,7 @@ from functools import partial
 from itertools import product
 
 import torch
-from measure import Work, measure, report
+from measure import Work, measure, report, time_ratio
 from torch import Tensor
 
 from sentune.geometry import Boxes
@@ -121,6 +121,8 @@ def main() -> None:
     ]
     title = f"Ambiguous entailment, {o.pairs} pairs, {o.references} references, 75,000 combinations"
     report(f"{title}, d = {o.dimensions}", rows, o.threads)
+    ratio = time_ratio(work(True, *size), work(False, *size), o.repeats)
+    print(f"{SWEEP} against {ONCE}, calls alternating: {ratio:.2f}")
     seconds, count = loop(*size)
     print(
         f"{LOOP}: {seconds:.0f} s, extrapolated from {LOOPED} of {count} combinations: "

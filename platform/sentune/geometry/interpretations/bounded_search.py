@@ -24,10 +24,12 @@ from sentune.geometry.interpretations.groups import Groups
 COLUMNS = 1024
 # Numbers of one temporary: 4 MB of float32.
 CHUNK = 2**20
-# Numbers of all slopes of a block of rows: 16 MB.
+# Rows visited together, and numbers of all their slopes: 16 MB.
+ROWS = 2**14
 SLOPES = 2**22
-# One entry alone costs as much as this many in a table.
+# One entry alone costs as much as this many in a table, if that is not too small.
 DENSE = 8
+TABLE = 2**14
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def smallest(
             search.compute_table(first.take(rows), second)
         return search.found
     blocks = -(-len(second) // COLUMNS)
-    step = max(1, SLOPES // (blocks * 2 * second.corners.lower.shape[1]))
+    by_slopes = SLOPES // (blocks * 2 * second.corners.lower.shape[1])
+    step = max(1, min(ROWS, by_slopes))
     for start in range(0, len(first), step):
         search.visit(first.take(slice(start, start + step)))
     return search.found
@@ -86,7 +89,6 @@ class _Block:
             slack for rounding.
         distances: [2d, m].
         bounds: [n, runs] the smallest over the columns of a group.
-        limits: [n, runs] what an entry must go below.
     """
 
     columns: Side
@@ -156,15 +158,18 @@ class _Search:
         of_runs = torch.tensor([group for group, _ in block.runs], device=first.groups.device)
         limits = self.groups.thresholds(self.found)[first.groups][:, of_runs]
         active = block.bounds < limits
+        entries = []
         for place in active.any(0).nonzero()[:, 0].tolist():
             run = block.runs[place][1]
             for rows in active[:, place].nonzero()[:, 0].split(CHUNK // COLUMNS):
                 possible = block.of(rows, run) < limits[rows, place, None]
                 row, column = possible.nonzero(as_tuple=True)
-                if len(row) * DENSE > possible.numel():
+                if possible.numel() >= TABLE and len(row) * DENSE > possible.numel():
                     self.compute_table(first.take(rows), block.columns.take(run))
                 else:
-                    self.compute(first, block.columns, rows[row], column + run.start)
+                    entries.append((rows[row], column + run.start))
+        if entries:
+            self.compute(first, block.columns, *map(torch.cat, zip(*entries, strict=True)))
 
     def compute(self, first: Side, second: Side, rows: Tensor, columns: Tensor) -> None:
         """Lowers ``found`` by single entries."""
@@ -177,10 +182,9 @@ class _Search:
         """Lowers ``found`` by all entries of some rows and columns."""
         table = self.boxes.log_overlap_table(first.corners, second.corners)
         table = (table - self.boxes.log_volume(first.corners)[:, None]).mul_(self.sign)
-        for row, rows in first.runs():
-            for column, columns in second.runs():
-                least = table[rows, columns].amin()
-                self.found[row, column] = torch.minimum(self.found[row, column], least)
+        for column, columns in second.runs():
+            places = first.groups * self.groups.count + column
+            lower(self.found, places, table[:, columns].amin(1))
 
 
 def overlaps(boxes: Boxes, first: Side, second: Side) -> Tensor:
