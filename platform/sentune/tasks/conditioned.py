@@ -10,6 +10,7 @@ C = cells, P = prefixes, K = combinations of alphas and n, D = packed width.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,7 +22,7 @@ from torch import Tensor
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.interpretations.coverage import covered
-from sentune.geometry.interpretations.nearest import DECIMALS, nearest
+from sentune.geometry.interpretations.nearest import DECIMALS, Groups, nearest
 from sentune.geometry.interpretations.similarity import log_similarity
 from sentune.readouts.cells import Cells
 from sentune.tasks.pairs import CHUNK
@@ -106,36 +107,23 @@ def choices(
     Args:
         embeddings: [*, D] that the views' rows point into.
         references: [R, D], in the order of their drawing.
+        cells: of coverage.
         sizes: [P] how many references each n has, increasing, the last one R.
     """
     sentences, conditions = views.by_sentence()
     own, others = boxes.corners(embeddings.double()), boxes.corners(references.double())
-    prefix_of = torch.bucketize(torch.arange(len(references)), torch.tensor(sizes), right=True).to(
-        references.device
-    )
-    shape, count = (cells.count, len(sizes)), cells.count * len(sizes)
-    best, rows, kept_counts = [], [], []
+    order = torch.arange(len(references), device=references.device)
+    prefixes = torch.bucketize(order, order.new_tensor(sizes), right=True)
+    shape = (cells.count, len(sizes))
+    parts = []
     all_kept = covered(boxes, embeddings[sentences], references, float(cells.edges[0]))
     for sentence, asked, kept in zip(sentences, conditions, all_kept, strict=True):
         cell = torch.from_numpy(cells.of(kept.coverage.cpu().numpy())).to(kept.rows)
-        groups = cell * len(sizes) + prefix_of[kept.rows]
-        found = nearest(
-            boxes,
-            _take(own, [sentence]),
-            others,
-            _take(own, asked),
-            rows=kept.rows,
-            groups=groups,
-            count=count,
-        )
-        best.append(found.log_similarity.cpu().numpy())
-        rows.append(found.rows.cpu().numpy())
-        kept_counts.append(groups.bincount(minlength=count).cpu().numpy())
-    return Choices(
-        np.concatenate(best).reshape(-1, *shape),
-        np.concatenate(rows).reshape(-1, *shape),
-        np.stack(kept_counts).reshape(-1, *shape),
-    )
+        groups = Groups(kept.rows, cell * len(sizes) + prefixes[kept.rows], math.prod(shape))
+        found = nearest(boxes, _take(own, [sentence]), others, _take(own, asked), groups)
+        parts.append((found.log_similarity, found.rows, groups.sizes()[None]))
+    columns = (torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
+    return Choices(*(column.reshape(-1, *shape) for column in columns))
 
 
 @torch.no_grad()

@@ -21,6 +21,25 @@ DECIMALS = 9
 
 
 @dataclass(frozen=True)
+class Groups:
+    """The references of one sentence, in groups.
+
+    Attributes:
+        rows: [m] of the references, increasing.
+        of: [m] int64, the group of each, from 0 to ``count`` - 1.
+        count: G.
+    """
+
+    rows: Tensor
+    of: Tensor
+    count: int
+
+    def sizes(self) -> Tensor:
+        """[G]: how many references each group has."""
+        return self.of.bincount(minlength=self.count)
+
+
+@dataclass(frozen=True)
 class Nearest:
     """The best reference of each group for each condition.
 
@@ -35,14 +54,7 @@ class Nearest:
 
 @torch.no_grad()
 def nearest(
-    boxes: Boxes,
-    sentence: Corners,
-    references: Corners,
-    conditions: Corners,
-    *,
-    rows: Tensor,
-    groups: Tensor,
-    count: int,
+    boxes: Boxes, sentence: Corners, references: Corners, conditions: Corners, groups: Groups
 ) -> Nearest:
     """The reference of each group whose overlap with the sentence is most similar to a condition.
 
@@ -50,17 +62,15 @@ def nearest(
         sentence: [1, d] corners, float64 as all of them.
         references: [R, d].
         conditions: [K, d].
-        rows: [m] the references that are looked at, increasing.
-        groups: [m] int64, the group of each, from 0 to ``count`` - 1.
-        count: G.
+        groups: of the references that are looked at.
     """
-    some = Corners(references.lower[rows], references.upper[rows])
+    some = Corners(references.lower[groups.rows], references.upper[groups.rows])
     table = log_similarity_table(boxes, conditions, boxes.intersect(sentence, some))
-    table, groups = table.round(decimals=DECIMALS), groups.expand(len(table), -1)
-    best = table.new_full((len(table), count), -math.inf)
-    best.scatter_reduce_(1, groups, table, "amax")
+    table, of = table.round(decimals=DECIMALS), groups.of.expand(len(table), -1)
+    best = table.new_full((len(table), groups.count), -math.inf)
+    best.scatter_reduce_(1, of, table, "amax")
     nowhere = len(references.lower)
-    tied = torch.where(table == best.gather(1, groups), rows, nowhere)
+    tied = torch.where(table == best.gather(1, of), groups.rows, nowhere)
     first = torch.full_like(best, nowhere, dtype=torch.int64)
-    first.scatter_reduce_(1, groups, tied, "amin")
+    first.scatter_reduce_(1, of, tied, "amin")
     return Nearest(best, first.masked_fill(first == nowhere, -1))
