@@ -83,16 +83,17 @@ def test_numbers_of_lines_must_agree(tmp_path: Path) -> None:
 def test_bad_lines_of_sts_do_not_shift_the_scores(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.mkdir()
-    (path / "STS.input.A.txt").write_bytes(b"a\tb\ncaf\xe9\tb\nno tab\nc\td\ne\tf\n")
-    (path / "STS.gs.A.txt").write_text("1\n2\n3\nfour\n5\n")
+    (path / "STS.input.A.txt").write_bytes(b"a\tb\ncaf\xe9\tb\nno tab\nc\td\nd\te\ne\tf\n")
+    (path / "STS.gs.A.txt").write_bytes(b"1\n2\n3\nfour\n\xff\n5\n")
     corpus = read(f"sts:{path}", Kind.SCORED_PAIRS)
     assert rows(corpus) == [("a", "b", 1.0, "A"), ("e", "f", 5.0, "A")]
-    assert [(bad.line, bad.reason) for bad in corpus.quarantine] == [
+    assert sorted((bad.line, bad.reason) for bad in corpus.quarantine) == [
         (2, "no UTF-8 at byte 3"),
         (3, "1 column where there should be 2 sentences"),
         (4, "score is no number: 'four'"),
+        (5, "no UTF-8 at byte 0"),
     ]
-    assert corpus.counts == {"read": 5, "bad": 3, "rows": 2}
+    assert corpus.counts == {"read": 6, "bad": 4, "rows": 2}
 
 
 def test_a_folder_without_sts_is_refused(tmp_path: Path) -> None:

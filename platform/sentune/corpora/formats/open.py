@@ -103,9 +103,8 @@ def read_pairs(spec: str, *, prefer: Kind | None = None, limit: int | None = Non
         CorpusError: as ``read``.
     """
     given = kinds_of(spec)
-    wanted = (*PAIRS, PAIRS[0]) if prefer is None else (prefer, *PAIRS, prefer)
-    kind = next((kind for kind in wanted if kind in given), wanted[-1])
-    return read(spec, kind, limit=limit)
+    wanted = PAIRS if prefer is None else (prefer, *PAIRS)
+    return read(spec, next((kind for kind in wanted if kind in given), wanted[0]), limit=limit)
 
 
 def kinds_of(spec: str) -> tuple[Kind, ...]:
