@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentune.errors import InvalidValue
-from sentune.methods import laes, laes_sweep
+from sentune.methods import laes_sweep
 from sentune.methods.laes import Laes, LaesSettings
 from tests.methods.laes_scenes import Model, cosine, embedding, sentences, table, vectors
 
@@ -52,7 +52,7 @@ def slow_cosines(embedded: np.ndarray) -> np.ndarray:
 def test_every_size_equals_the_slow_loop(
     form: str, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laes, "_BUDGET", budget)
+    monkeypatch.setattr(laes_sweep, "_BUDGET", budget)
     values = [7, 1, 2, 12, 5]
     found = MODELS[form].similarities(TEXTS, *all_pairs(len(TEXTS)), values)
     for row, p in zip(found, values, strict=True):

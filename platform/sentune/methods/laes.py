@@ -21,7 +21,7 @@ from sentune.errors import InvalidValue
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.methods.laes_decomposition import Units, of_data, of_gram
 from sentune.methods.laes_statistics import GramStatistics, KeptSentences, occurring
-from sentune.methods.laes_sweep import Batch, Recurrence
+from sentune.methods.laes_sweep import Batch, Recurrence, chosen, cosines, parts
 from sentune.readouts.grid import Grid, Readout
 
 Floats = NDArray[np.float64]
@@ -36,9 +36,6 @@ _GRIDS: dict[str, Grid] = {
     "bres-cat": tuple(range(1, 151)),
 }
 """Section VI. BRES has the grid of RES, of which it is made."""
-
-_BUDGET = 1 << 27
-"""Bytes of the words' projections A x that are in memory at once."""
 
 
 class LaesSettings(ClosedFormSettings):
@@ -141,12 +138,12 @@ class Laes(ClosedForm):
         rows = self.words.ids(sentences, self.settings.max_length)
         found = np.empty((len(values), len(first)))
         costs = rows.lengths[first] + rows.lengths[second]
-        for part in self._parts(costs, max(values, default=0)):
+        for part in parts(costs, self._projected(max(values, default=0))):
             used, places = np.unique(np.stack([first[part], second[part]]), return_inverse=True)
-            batch = self._batch(_chosen(rows, used))
+            batch = self._batch(chosen(rows, used))
             one, other = np.argsort(batch.order)[places.reshape(2, -1)]
             for row, embedded in zip(found, self._embedded(models, batch, values), strict=True):
-                row[part] = _cosines(embedded, one, other)
+                row[part] = cosines(embedded, one, other)
         return found
 
     def embed(self, sentences: Sequence[str], value: int) -> NDArray[np.float32]:
@@ -160,8 +157,8 @@ class Laes(ClosedForm):
         models = self._models([value])
         rows = self.words.ids(sentences, self.settings.max_length)
         found = []
-        for part in self._parts(rows.lengths, value):
-            batch = self._batch(_chosen(rows, np.arange(part.start, part.stop)))
+        for part in parts(rows.lengths, self._projected(value)):
+            batch = self._batch(chosen(rows, np.arange(part.start, part.stop)))
             (embedded,) = self._embedded(models, batch, [value])
             found.append(batch.back(embedded).astype(np.float32))
         return np.concatenate(found) if found else np.zeros((0, self._width(value)), np.float32)
@@ -200,16 +197,9 @@ class Laes(ClosedForm):
         most = max(values, default=0)
         return tuple(Units(A=u.A[:most], B=u.B[:most, :most]) for u in self._units)
 
-    def _parts(self, words: Counts, units: int) -> Iterator[slice]:
-        """Stretches of pairs or sentences whose words' projections fit into the budget."""
-        most = max(1, _BUDGET // (8 * max(units, 1) * len(self._ways)))
-        ends = np.cumsum(words)
-        start = 0
-        while start < len(words):
-            before = ends[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
-            yield slice(start, min(stop, len(words)))
-            start = stop
+    def _projected(self, units: int) -> int:
+        """Numbers that a word's projections take."""
+        return units * len(self._ways)
 
     def _batch(self, rows: WordRows) -> Batch:
         return Batch.of(*occurring(self.words, self.settings.a, rows))
@@ -241,19 +231,3 @@ def _combined(form: Form, means: Floats, decoded: Sequence[Floats]) -> Floats:
     if form == "bres-cat":
         return np.hstack([means - each for each in decoded])
     return means - sum(decoded) / len(decoded)
-
-
-def _chosen(rows: WordRows, which: Counts) -> WordRows:
-    """Some of the sentences."""
-    lengths = rows.lengths[which]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    return WordRows(rows.ids[np.repeat(rows.offsets[which], lengths) + within], offsets)
-
-
-def _cosines(embedded: Floats, one: Counts, other: Counts) -> Floats:
-    """[N] cosines of rows; 0 where one of them is zero."""
-    norms = np.linalg.norm(embedded, axis=1)
-    dots = np.einsum("nd,nd->n", embedded[one], embedded[other])
-    scale = norms[one] * norms[other]
-    return np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0)

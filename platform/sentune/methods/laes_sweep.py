@@ -24,6 +24,9 @@ from sentune.methods.laes_decomposition import Units
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+_BUDGET = 1 << 27
+"""Bytes of the words' projections A x that are in memory at once."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -132,3 +135,36 @@ def _by_word(h: Floats, B: Floats, active: list[int]) -> Floats:
         h = h[:count] @ B if step else h[:count]
         summed[:count] += h
     return summed
+
+
+def parts(words: Counts, numbers: int) -> Iterator[slice]:
+    """Stretches of pairs or sentences whose words' projections fit into the budget.
+
+    Args:
+        words: of each pair or sentence.
+        numbers: that a word's projections take.
+    """
+    most = max(1, _BUDGET // (8 * max(numbers, 1)))
+    ends = np.cumsum(words)
+    start = 0
+    while start < len(words):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield slice(start, min(stop, len(words)))
+        start = stop
+
+
+def chosen(rows: WordRows, which: Counts) -> WordRows:
+    """Some of the sentences."""
+    lengths = rows.lengths[which]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    return WordRows(rows.ids[np.repeat(rows.offsets[which], lengths) + within], offsets)
+
+
+def cosines(embedded: Floats, one: Counts, other: Counts) -> Floats:
+    """[N] cosines of rows; 0 where one of them is zero."""
+    norms = np.linalg.norm(embedded, axis=1)
+    dots = np.einsum("nd,nd->n", embedded[one], embedded[other])
+    scale = norms[one] * norms[other]
+    return np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0)
