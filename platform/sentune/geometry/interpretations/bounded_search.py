@@ -9,7 +9,7 @@ Legend: n = rows, m = columns, G = groups, d = dimensions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +30,10 @@ SLOPES = 2**22
 # One entry alone costs as much as this many in a table, if that is not too small.
 DENSE = 8
 TABLE = 2**14
+# Share of entries left by the first planes that is worth second ones.
+MANY = 1 / 8
+# Entries computed before the limits are looked at again; twice as many each time.
+FIRST = 2**11
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,25 @@ def smallest(
 
 
 @dataclass(frozen=True)
+class _Across:
+    """Bounds by planes of the columns over the rows.
+
+    Attributes:
+        slopes: [2d, m] and base: [m] of the planes.
+        distances: [n, 2d] and volumes: [n] of the rows, with the sign of the search.
+    """
+
+    slopes: Tensor
+    base: Tensor
+    distances: Tensor
+    volumes: Tensor
+
+    def of(self, rows: Tensor, run: slice) -> Tensor:
+        found = self.distances[rows] @ self.slopes[:, run] + self.base[run]
+        return found - self.volumes[rows, None]
+
+
+@dataclass(frozen=True)
 class _Block:
     """Bounds of n rows against some columns.
 
@@ -97,10 +120,12 @@ class _Block:
     slopes: Tensor
     distances: Tensor
     bounds: Tensor
+    across: _Across | None = None
 
     def of(self, rows: Tensor, run: slice) -> Tensor:
         """[k, columns of the run]: bounds of single entries."""
-        return self.slopes[rows] @ self.distances[:, run] + self.base[rows, None]
+        found = self.slopes[rows] @ self.distances[:, run] + self.base[rows, None]
+        return found if self.across is None else torch.maximum(found, self.across.of(rows, run))
 
 
 @dataclass
@@ -124,7 +149,7 @@ class _Search:
             self._compute_promising(first, block)
             blocks.append(block)
         for block in blocks:
-            self._compute_possible(first, block)
+            self._compute_possible(first, volumes, block)
 
     def _bound(self, first: Side, volumes: Tensor, columns: Side) -> _Block:
         planes = self._planes(first.corners, columns.corners)
@@ -144,6 +169,14 @@ class _Search:
             return planes_below(self.boxes, rows, columns)
         return -planes_above(self.boxes, rows, columns)
 
+    def _bound_across(self, first: Side, volumes: Tensor, block: _Block) -> _Block:
+        """The block with the planes of its columns over the rows, too."""
+        planes = self._planes(block.columns.corners, first.corners)
+        base = planes.value - planes.slack(first.corners)
+        distances = planes.distances(first.corners).T
+        across = _Across(planes.slopes.T, base, distances, self.sign * volumes)
+        return replace(block, across=across)
+
     def _compute_promising(self, first: Side, block: _Block) -> None:
         """Of each pair of groups the entry with the smallest bound."""
         best = torch.stack([block.bounds[s].argmin(0) + s.start for _, s in first.runs()])
@@ -153,23 +186,54 @@ class _Search:
         ]
         self.compute(first, block.columns, best.T.flatten(), torch.cat(columns))
 
-    def _compute_possible(self, first: Side, block: _Block) -> None:
+    def _compute_possible(self, first: Side, volumes: Tensor, block: _Block) -> None:
         """The entries whose bound is below what they must go below."""
-        of_runs = torch.tensor([group for group, _ in block.runs], device=first.groups.device)
-        limits = self.groups.thresholds(self.found)[first.groups][:, of_runs]
+        limits = self._limits(first, block)
         active = block.bounds < limits
-        entries = []
+        sizes = torch.tensor([run.stop - run.start for _, run in block.runs], device=active.device)
+        if float((active.sum(0) * sizes).sum()) > MANY * len(first) * len(block.columns):
+            block = self._bound_across(first, volumes, block)
+        places, rows, columns, margins = [], [], [], []
         for place in active.any(0).nonzero()[:, 0].tolist():
             run = block.runs[place][1]
-            for rows in active[:, place].nonzero()[:, 0].split(CHUNK // COLUMNS):
-                possible = block.of(rows, run) < limits[rows, place, None]
-                row, column = possible.nonzero(as_tuple=True)
-                if possible.numel() >= TABLE and len(row) * DENSE > possible.numel():
-                    self.compute_table(first.take(rows), block.columns.take(run))
-                else:
-                    entries.append((rows[row], column + run.start))
-        if entries:
-            self.compute(first, block.columns, *map(torch.cat, zip(*entries, strict=True)))
+            for some in active[:, place].nonzero()[:, 0].split(CHUNK // COLUMNS):
+                margin = block.of(some, run) - limits[some, place, None]
+                row, column = (margin < 0).nonzero(as_tuple=True)
+                if margin.numel() >= TABLE and len(row) * DENSE > margin.numel():
+                    self.compute_table(first.take(some), block.columns.take(run))
+                    continue
+                places.append(torch.full_like(row, place))
+                rows.append(some[row])
+                columns.append(column + run.start)
+                margins.append(margin[row, column])
+        if places:
+            parts = (torch.cat(part) for part in (places, rows, columns, margins))
+            self._compute_by_promise(first, block, limits, *parts)
+
+    def _limits(self, first: Side, block: _Block) -> Tensor:
+        """[n, runs]: what an entry must go below."""
+        of_runs = torch.tensor([group for group, _ in block.runs], device=first.groups.device)
+        return self.groups.thresholds(self.found)[first.groups][:, of_runs]
+
+    def _compute_by_promise(
+        self,
+        first: Side,
+        block: _Block,
+        limits: Tensor,
+        places: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        margins: Tensor,
+    ) -> None:
+        """Entries by how far their bound lies below the limit, which falls meanwhile."""
+        order = margins.argsort()
+        bounds = margins + limits[rows, places]
+        step = FIRST
+        while len(order):
+            now, order = order[:step], order[step:]
+            self.compute(first, block.columns, rows[now], columns[now])
+            limits, step = self._limits(first, block), 2 * step
+            order = order[bounds[order] < limits[rows[order], places[order]]]
 
     def compute(self, first: Side, second: Side, rows: Tensor, columns: Tensor) -> None:
         """Lowers ``found`` by single entries."""

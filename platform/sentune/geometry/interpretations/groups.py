@@ -28,6 +28,10 @@ class Groups:
         return self.cells * self.prefixes
 
     @property
+    def _shape(self) -> tuple[int, int]:
+        return self.cells, self.prefixes
+
+    @property
     def count(self) -> int:
         """G."""
         return self.own + 1
@@ -39,7 +43,7 @@ class Groups:
     def sizes(self, members: Tensor) -> Tensor:
         """[..., G] members by group -> [..., F, C, C]: members of cells a to b, both included, in
         the prefixes up to f."""
-        split = members[..., :-1].unflatten(-1, (self.cells, self.prefixes))
+        split = members[..., :-1].unflatten(-1, self._shape)
         upto = split.cumsum(-1).transpose(-1, -2).cumsum(-1)
         before = torch.nn.functional.pad(upto[..., :-1], (1, 0))
         return (upto[..., None, :] - before[..., :, None]).triu()
@@ -48,23 +52,25 @@ class Groups:
         """[..., G, G] minima by groups -> [..., 2, 2, F, C, C] minima over sets.
 
         The first two axes say whether U_p and U_h are empty (1); f, a, b stand for the cells a to b
-        of prefixes up to f, of both sentences. Below the diagonal (a > b) nothing is meant.
+        of prefixes up to f, of both sentences. Infinite where a > b.
         """
-        shape = (self.cells, self.prefixes)
-        both = table[..., :-1, :-1].unflatten(-2, shape).unflatten(-1, shape)
-        both = both.cummin(-1).values.cummin(-3).values
-        both = both.diagonal(dim1=-3, dim2=-1).movedim(-1, -3)
+        both = self._both(table)
         by_row, by_column = (self._own(side) for side in (table[..., :-1, -1], table[..., -1, :-1]))
         alone = table[..., -1, -1, None, None, None].expand(both.shape)
-        first = torch.stack([_intervals(both), by_row], dim=-4)
+        first = torch.stack([both, by_row], dim=-4)
         return torch.stack([first, torch.stack([by_column, alone], dim=-4)], dim=-5)
+
+    def _both(self, table: Tensor) -> Tensor:
+        """[..., G, G] -> [..., F, C, C]: where neither set is empty."""
+        both = table[..., :-1, :-1].unflatten(-2, self._shape).unflatten(-1, self._shape)
+        both = both.cummin(-1).values.cummin(-3).values
+        return _intervals(both.diagonal(dim1=-3, dim2=-1).movedim(-1, -3))
 
     def _own(self, side: Tensor) -> Tensor:
         """[..., C F] -> [..., F, C, C]: against the other sentence's own box."""
-        values = side.unflatten(-1, (self.cells, self.prefixes)).cummin(-1).values
-        table = values.new_full(
-            (*values.shape[:-2], self.prefixes, self.cells, self.cells), torch.inf
-        )
+        values = side.unflatten(-1, self._shape).cummin(-1).values
+        shape = (*values.shape[:-2], self.prefixes, self.cells, self.cells)
+        table = values.new_full(shape, torch.inf)
         table.diagonal(dim1=-2, dim2=-1).copy_(values.transpose(-1, -2))
         return _intervals(table)
 
@@ -75,31 +81,25 @@ class Groups:
         min(c, c') to max(c, c') of the prefixes up to max(f, f'). An entry that is not below the
         minimum of these cannot be the minimum of a larger one.
         """
-        sets = self.minima(table)
-        group = torch.arange(self.own, device=table.device)
-        cell, prefix = group // self.prefixes, group % self.prefixes
-        latest = torch.maximum(prefix[:, None], prefix)
-        low, high = torch.minimum(cell[:, None], cell), torch.maximum(cell[:, None], cell)
+        latest, low, high = self._smallest_sets(table.device)
         found = torch.empty_like(table)
-        found[:-1, :-1] = sets[0, 0, latest, low, high]
-        found[:-1, -1] = sets[0, 1, prefix, cell, cell]
-        found[-1, :-1] = sets[1, 0, prefix, cell, cell]
+        found[:-1, :-1] = self._both(table)[latest, low, high]
+        for side, kept in ((table[:-1, -1], found[:-1, -1]), (table[-1, :-1], found[-1, :-1])):
+            kept.copy_(side.unflatten(0, self._shape).cummin(-1).values.flatten())
         found[-1, -1] = table[-1, -1]
         return found
+
+    def _smallest_sets(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """[C F, C F] each: prefix, first and last cell of the smallest set with both groups."""
+        group = torch.arange(self.own, device=device)
+        cell, prefix = group // self.prefixes, group % self.prefixes
+        pairs = (cell[:, None], cell)
+        return torch.maximum(prefix[:, None], prefix), torch.minimum(*pairs), torch.maximum(*pairs)
 
 
 def _intervals(table: Tensor) -> Tensor:
     """[..., C, C] -> [..., C, C]: at a <= b, the minimum over the square of a to b."""
-    found = table.clone()
-    for width in range(1, table.shape[-1]):
-        found.diagonal(width, -2, -1).copy_(
-            torch.stack(
-                [
-                    table.diagonal(width, -2, -1),
-                    table.diagonal(-width, -2, -1),
-                    found.diagonal(width - 1, -2, -1)[..., :-1],
-                    found.diagonal(width - 1, -2, -1)[..., 1:],
-                ]
-            ).amin(0)
-        )
-    return found
+    above = torch.ones_like(table, dtype=torch.bool).triu()
+    both = torch.minimum(table, table.transpose(-1, -2)).masked_fill(~above, torch.inf)
+    # first over c from a to b of entry (c, b), then over b
+    return both.flip(-2).cummin(-2).values.flip(-2).cummin(-1).values
