@@ -188,7 +188,8 @@ def test_pairs_that_entail_each_other_are_left_out_or_kept_by_name() -> None:
 def test_sts_correlates_the_mean_of_both_directions() -> None:
     pairs = [("a poodle", "a dog", 4.0), ("a dog", "a cat", 1.0), ("an animal", "a cat", 2.5)]
     pairs += [("a thing that is", "an animal", 5.0), ("a poodle", "an animal", 3.0)]
-    result = evaluate([Sts(corpus(Kind.SCORED_PAIRS, *pairs))], embed_by(BOXES), Intervals())
+    rows = [(*pair, None) for pair in pairs]
+    result = evaluate([Sts(corpus(Kind.SCORED_PAIRS, *rows))], embed_by(BOXES), Intervals())
 
     def overlap(a: str, b: str) -> float:
         (p, q), (r, s) = BOXES[a], BOXES[b]
@@ -205,7 +206,7 @@ def test_sts_correlates_the_mean_of_both_directions() -> None:
 
 def test_sts_with_equal_similarities_is_zero_and_says_why() -> None:
     apart = {s: [20.0 * i, 20.0 * i + 1] for i, s in enumerate(BOXES)}
-    pairs = [("a poodle", "a dog", 4.0), ("a dog", "a cat", 1.0)]
+    pairs = [("a poodle", "a dog", 4.0, None), ("a dog", "a cat", 1.0, None)]
     result = evaluate([Sts(corpus(Kind.SCORED_PAIRS, *pairs))], embed_by(apart), Intervals())
     assert result.metrics == {"sts/spearman": 0, "sts/pearson": 0}
     assert "same" in result.skipped["sts"]
@@ -218,7 +219,7 @@ def test_each_sentence_is_encoded_once() -> None:
         seen.extend(sentences)
         return torch.tensor([BOXES[s] for s in sentences])
 
-    scored = corpus(Kind.SCORED_PAIRS, ("a dog", "a cat", 1.0), ("a dog", "an animal", 2.0))
+    scored = corpus(Kind.SCORED_PAIRS, ("a dog", "a cat", 1.0, None), ("a dog", "an animal", 2.0, None))
     result = evaluate(tasks_for(NLI, scored, NLI), embed, Intervals())
     assert sorted(seen) == sorted(BOXES)
     assert {name.split("/")[0] for name in result.metrics} == {
@@ -278,5 +279,5 @@ def test_a_task_refuses_a_corpus_of_another_kind(make: type[Task]) -> None:
 
 
 def test_an_unknown_task_is_refused() -> None:
-    with pytest.raises(InvalidValue, match="rte, direction, sts"):
+    with pytest.raises(InvalidValue, match="rte, direction, ambiguous-rte, csts, sts"):
         make_tasks([("parsing", NLI)])

@@ -56,4 +56,7 @@ def _pairs(result: Result, task: str, metric: str) -> str:
 
 
 def _text(metric: str, value: float) -> str:
-    return f"{value:.4f}" if metric in CORRELATIONS_AND_AREAS else f"{value:.2%}"
+    """``MSRpar/pearson``, ``pearson_weighted_mean`` and ``sen_pearson`` are correlations too."""
+    base = metric.rpartition("/")[2].removesuffix("_mean").removesuffix("_weighted")
+    known = base.removeprefix("sen_") in CORRELATIONS_AND_AREAS
+    return f"{value:.4f}" if known else f"{value:.2%}"

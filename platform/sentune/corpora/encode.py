@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from sentune.errors import InvalidValue
 
-_LABELS = ("label", "reverse_label")
+_LABELS = ("label", "reverse_label", "subset")
 
 
 class Encoder:
