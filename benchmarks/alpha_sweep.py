@@ -101,8 +101,8 @@ def loop(pairs: int, references: int, width: int, temperature: float) -> tuple[f
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--pairs", type=int, default=30)
-    options.add_argument("--references", type=int, default=20_000)
+    options.add_argument("--pairs", type=int, default=6)
+    options.add_argument("--references", type=int, default=60_000)
     options.add_argument("--dimensions", type=int, default=16)
     options.add_argument("--temperature", type=float, default=0.02)
     options.add_argument("--threads", type=int, default=1)

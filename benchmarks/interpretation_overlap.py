@@ -14,7 +14,7 @@ from measure import Work, measure, report
 from torch import Tensor
 
 from sentune.geometry import Boxes, Corners
-from sentune.geometry.interpretations.bounded_search import Side, smallest
+from sentune.geometry.interpretations.bounded_search import Side, every_entry, smallest
 from sentune.geometry.interpretations.groups import Groups
 
 # Numbers of one [rows, |U_h|, d] temporary of the broadcast: 64 MB, of which it holds about six.
@@ -75,8 +75,8 @@ def broadcast(boxes: Boxes, first: Side, second: Side) -> list[float]:
 def ours(boxes: Boxes, first: Side, second: Side, groups: Groups, skip: bool) -> list[float]:
     """The same for every set of the groups."""
     if not skip:
-        table = smallest(boxes, first, second, groups, sign=1, skip=False)
-        return [float(table.amin())]
+        low, high = every_entry(boxes, first, second, groups)
+        return [float(low.amin()), -float(high.amin())]
     tables = (smallest(boxes, first, second, groups, sign=sign) for sign in (1, -1))
     return [sign * float(table.amin()) for sign, table in zip((1, -1), tables, strict=True)]
 

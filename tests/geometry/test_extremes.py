@@ -15,7 +15,7 @@ from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.interpretations import bounded_search
 from sentune.geometry.interpretations import extremes as extremes_module
-from sentune.geometry.interpretations.bounded_search import Side, smallest
+from sentune.geometry.interpretations.bounded_search import Side, every_entry, smallest
 from sentune.geometry.interpretations.bounds import planes_above, planes_below
 from sentune.geometry.interpretations.coverage import Kept
 from sentune.geometry.interpretations.extremes import Interpretations, extremes
@@ -93,10 +93,11 @@ def sweep(scene: Scene, boxes: Boxes, pairs: list[tuple[int, int]]):
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
-@pytest.mark.parametrize("entries", [1, 40, 2**16])
-def test_every_set_against_a_loop(name, entries, monkeypatch):
-    """By bounds, by runs of few pairs, and all pairs at once; with empty sets."""
-    monkeypatch.setattr(extremes_module, "ENTRIES", entries)
+@pytest.mark.parametrize(("few", "many"), [(0, 0), (0, 2**18), (40, 100), (2**13, 2**18)])
+def test_every_set_against_a_loop(name, few, many, monkeypatch):
+    """By bounds, by tables, each for some, and all pairs at once; with empty sets."""
+    monkeypatch.setattr(extremes_module, "FEW", few)
+    monkeypatch.setattr(extremes_module, "MANY", many)
     monkeypatch.setattr(bounded_search, "COLUMNS", 7)
     monkeypatch.setattr(bounded_search, "CHUNK", 30)
     boxes, pairs = GEOMETRIES[name], [(0, 1), (2, 0), (3, 3), (1, 3)]
@@ -127,12 +128,12 @@ def test_skipping_changes_nothing(seed, name, d, spread, rows, columns):
 
     first, second = side(rows), side(columns)
     values = direct(boxes, first.corners, second.corners)
-    for sign in (1, -1):
+    tables = every_entry(boxes, first, second, groups)
+    for sign, everything in zip((1, -1), tables, strict=True):
         expected = torch.full((5, 5), torch.inf, dtype=torch.float64)
         for i, j in np.ndindex(rows, columns):
             a, b = first.groups[i], second.groups[j]
             expected[a, b] = torch.minimum(expected[a, b], sign * values[i, j])
-        everything = smallest(boxes, first, second, groups, sign=sign, skip=False)
         torch.testing.assert_close(everything, expected, rtol=1e-9, atol=1e-9)
         found = smallest(boxes, first, second, groups, sign=sign)
         torch.testing.assert_close(
@@ -198,7 +199,7 @@ def test_float32_keeps_what_float64_finds():
 
 def test_inference_mode_and_no_pairs():
     with torch.inference_mode():
-        scene = Scene(3, 2, 400, [300, 300], spread=0.3)
+        scene = Scene(3, 2, 600, [600, 600], spread=0.3)
         (_, found), *_ = sweep(scene, Boxes(0.1), [(0, 1)])
         none = torch.empty(0, dtype=torch.int64)
         empty = extremes(Boxes(0.1), scene.interpretations, none, none, GROUPS)

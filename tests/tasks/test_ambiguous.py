@@ -213,7 +213,8 @@ def test_beta_on_a_grid_agrees_with_the_exact_one(task):
 def test_float32_and_large_pairs_agree_with_float64(task, monkeypatch):
     """By bounds, which small pairs do not take otherwise."""
     exact = task.evaluate(embedded(task), BOXES).metrics
-    monkeypatch.setattr("sentune.geometry.interpretations.extremes.ENTRIES", 1)
+    for name in ("FEW", "MANY"):
+        monkeypatch.setattr(f"sentune.geometry.interpretations.extremes.{name}", 0)
     single = task.evaluate(embedded(task).float(), BOXES).metrics
     assert single == pytest.approx(exact, rel=1e-4)
 

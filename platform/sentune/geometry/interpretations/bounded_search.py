@@ -57,9 +57,7 @@ class Side:
         return [(group, slice(start, stop)) for group, start, stop in spans]
 
 
-def smallest(
-    boxes: Boxes, first: Side, second: Side, groups: Groups, *, sign: int, skip: bool = True
-) -> Tensor:
+def smallest(boxes: Boxes, first: Side, second: Side, groups: Groups, *, sign: int) -> Tensor:
     """[G, G]: the smallest of sign (log Vol(b_i and b_j) - log Vol(b_i)) by groups of i and j.
 
     Exact for all that ``Groups.minima`` makes of it; an entry that is no minimum of any pair of
@@ -67,13 +65,8 @@ def smallest(
 
     Args:
         sign: 1 for minima; -1 for maxima, as negative numbers.
-        skip: False computes every entry.
     """
     search = _Search(boxes, second, groups, sign)
-    if not skip:
-        for rows in torch.arange(len(first), device=first.groups.device).split(CHUNK // COLUMNS):
-            search.compute_table(first.take(rows), second)
-        return search.found
     blocks = -(-len(second) // COLUMNS)
     by_slopes = SLOPES // (blocks * 2 * second.corners.lower.shape[1])
     step = max(1, min(ROWS, by_slopes))
@@ -180,11 +173,11 @@ class _Search:
     def _compute_promising(self, first: Side, block: _Block) -> None:
         """Of each pair of groups the entry with the smallest bound."""
         best = torch.stack([block.bounds[s].argmin(0) + s.start for _, s in first.runs()])
-        columns = [
-            block.of(rows, run).argmin(1) + run.start
-            for rows, (_, run) in zip(best.unbind(1), block.runs, strict=True)
-        ]
-        self.compute(first, block.columns, best.T.flatten(), torch.cat(columns))
+        rows, places = best.unique(return_inverse=True)
+        product = block.slopes[rows] @ block.distances
+        columns = [product[:, run].argmin(1) + run.start for _, run in block.runs]
+        chosen = torch.stack(columns, dim=1).gather(0, places)
+        self.compute(first, block.columns, best.flatten(), chosen.flatten())
 
     def _compute_possible(self, first: Side, volumes: Tensor, block: _Block) -> None:
         """The entries whose bound is below what they must go below."""
@@ -246,9 +239,30 @@ class _Search:
         """Lowers ``found`` by all entries of some rows and columns."""
         table = self.boxes.log_overlap_table(first.corners, second.corners)
         table = (table - self.boxes.log_volume(first.corners)[:, None]).mul_(self.sign)
-        for column, columns in second.runs():
-            places = first.groups * self.groups.count + column
-            lower(self.found, places, table[:, columns].amin(1))
+        lower_by_table(self.found, table, first, second)
+
+
+def every_entry(boxes: Boxes, first: Side, second: Side, groups: Groups) -> Tensor:
+    """[2, G, G]: as ``smallest`` with signs 1 and -1, from all entries, some rows at a time."""
+    shape = (2, groups.count, groups.count)
+    found = first.corners.lower.new_full(shape, torch.inf)
+    step = max(1, CHUNK // max(1, len(second)))
+    for start in range(0, len(first), step):
+        rows = first.take(slice(start, start + step))
+        table = boxes.log_overlap_table(rows.corners, second.corners)
+        table -= boxes.log_volume(rows.corners)[:, None]
+        lower_by_table(found[0], table, rows, second)
+        lower_by_table(found[1], table.neg_(), rows, second)
+    return found
+
+
+def lower_by_table(found: Tensor, table: Tensor, first: Side, second: Side) -> None:
+    """Minimum of ``found``, [G, G], and a table of values by the groups of rows and columns."""
+    runs = second.runs()
+    least = torch.stack([table[:, columns].amin(1) for _, columns in runs], dim=1)
+    columns = torch.tensor([group for group, _ in runs], device=table.device)
+    places = first.groups[:, None] * found.shape[1] + columns
+    lower(found, places.flatten(), least.flatten())
 
 
 def overlaps(boxes: Boxes, first: Side, second: Side) -> Tensor:

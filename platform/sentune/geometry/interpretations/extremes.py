@@ -14,12 +14,21 @@ from torch import Tensor
 
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
-from sentune.geometry.interpretations.bounded_search import Side, lower, overlaps, smallest
+from sentune.geometry.interpretations.bounded_search import (
+    Side,
+    every_entry,
+    lower,
+    overlaps,
+    smallest,
+)
 from sentune.geometry.interpretations.coverage import Kept
 from sentune.geometry.interpretations.groups import Groups
 
 # Entries of one call of ``overlaps``: its temporaries have d times as many numbers, 4 MB at d = 16.
 ENTRIES = 2**16
+# Entries of a pair that are not worth a table of their own, and those of a table that are not worth
+# a search by bounds: it takes 20 ms where the table takes 80 ns an entry, at d = 16.
+FEW, MANY = 2**13, 2**18
 OWN = -1
 
 
@@ -104,17 +113,14 @@ def extremes(
     premises: Tensor,
     hypotheses: Tensor,
     groups: Groups,
-    *,
-    skip: bool = True,
 ) -> Extremes:
     """Over all interpretations of P pairs of sentences, in bounded memory.
 
-    Pairs of few entries are computed together, those of many one by one and by bounds that leave
-    out what cannot be an extreme.
+    Pairs of few entries are computed together, larger ones one by one, those of many entries by
+    bounds that leave out what cannot be an extreme.
 
     Args:
         premises, hypotheses: [P] sentences of ``interpretations``.
-        skip: False computes every entry.
     """
     device = interpretations.rows.device
     shape = (2, len(premises), groups.count, groups.count)
@@ -125,11 +131,13 @@ def extremes(
         for run in _runs(entries):
             first = interpretations.side(boxes, premises[run])
             second = interpretations.side(boxes, hypotheses[run])
-            if entries[run.start] <= ENTRIES:
+            if entries[run.start] <= FEW:
                 _compute_all(boxes, first, second, found[:, run])
-                continue
-            for sign, table in zip((1, -1), found[:, run.start], strict=True):
-                table.copy_(smallest(boxes, first[0], second[0], groups, sign=sign, skip=skip))
+            elif entries[run.start] <= MANY:
+                found[:, run.start] = every_entry(boxes, first[0], second[0], groups)
+            else:
+                for sign, table in zip((1, -1), found[:, run.start], strict=True):
+                    table.copy_(smallest(boxes, first[0], second[0], groups, sign=sign))
     return Extremes(found[0].clamp_(max=0), found[1].neg_().clamp_(max=0))
 
 
@@ -141,10 +149,10 @@ def ragged(starts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _runs(entries: Sequence[int]) -> Iterator[slice]:
-    """Pairs one after the other with at most ``ENTRIES`` entries together, or one pair alone."""
+    """Pairs of few entries with at most ``ENTRIES`` together, or one larger pair alone."""
     start = total = 0
     for pair, count in enumerate(entries):
-        if total + count > ENTRIES and pair > start:
+        if pair > start and (total + count > ENTRIES or max(count, entries[start]) > FEW):
             yield slice(start, pair)
             start, total = pair, 0
         total += count
