@@ -76,11 +76,15 @@ def evaluate(
 
     from sentune.cli.results import show, write_json
     from sentune.embedder import Embedder
+    from sentune.methods import CLOSED_FORM
     from sentune.tasks import evaluate as run
     from sentune.tasks import make_tasks
 
     wanted = _corpora("--task", task, limit)
     embedder = Embedder.load(model, device)
+    if dev and embedder.name in CLOSED_FORM:
+        fix = f"{embedder.name} has its readout from tuning; leave it out"
+        raise InvalidValue("--dev", " ".join(dev), fix)
     against = _references(embedder, references, count or [])
     chosen = make_tasks(wanted, exclude=exclude, references=against)
     corpora = _corpora("--dev", dev or [], limit)

@@ -11,14 +11,14 @@ from sentune.readouts.grid import Readout
 
 ALPHA_1 = Readout(
     name="alpha_1",
-    grid=(0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    grid=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     low=0.0,
     high=1.0,
     help="coverage that an interpretation must exceed",
 )
 ALPHA_2 = Readout(
     name="alpha_2",
-    grid=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    grid=(0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     low=0.0,
     high=1.0,
     help="coverage that an interpretation must stay below",

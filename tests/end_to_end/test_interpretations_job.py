@@ -1,0 +1,102 @@
+"""A GumbelCSE study that is judged on ambiguous pairs, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sentune import Embedder
+from sentune.corpora.formats import read
+from sentune.corpora.schema import Kind
+from sentune.summary import read_summary
+from sentune.tasks import References, evaluate, make_tasks
+
+ROOT = Path(__file__).resolve().parents[2]
+VOTES = {
+    "entailment": ["entailment"] * 5,
+    "neutral": ["entailment"] * 2 + ["neutral"] * 3,
+    "contradiction": ["contradiction"] * 4 + ["neutral"],
+}
+
+
+def write_annotated(file: Path, split: str, pairs: int) -> str:
+    """The builtin pairs in SNLI's format; neutral ones have labels of both sorts."""
+    table = read(f"builtin:nli?split={split}&size={pairs}", Kind.LABELLED_PAIRS).table
+    rows = [
+        {
+            "gold_label": row["label"],
+            "annotator_labels": VOTES[row["label"]],
+            "sentence1": row["premise"],
+            "sentence2": row["hypothesis"],
+        }
+        for row in table.to_pylist()
+    ]
+    file.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
+    return f"snli:{file}?votes=2"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A small study with ambiguous pairs on dev and test, and the test corpus."""
+    storage = tmp_path_factory.mktemp("studies")
+    dev = write_annotated(storage / "dev.jsonl", "dev", 60)
+    test = write_annotated(storage / "test.jsonl", "test", 60)
+    command = [
+        sys.executable, str(ROOT / "jobs" / "tune_gumbel.py"), f"--storage={storage}",
+        "--corpus=builtin:nli?size=1000", "--dev=builtin:nli?split=dev&size=120", f"--dev={dev}",
+        f"--test={test}", "--objective=ambiguous-rte/macro_f1", "--trials=1", "--finalists=0",
+        "--max-examples=576", "--concurrent=1", "--set=batch_size=64", "--set=references=10,30",
+        "--set=alpha_1=0.2,0.3,0.4", "--set=alpha_2=0.4,0.6,1.0",
+    ]  # fmt: skip
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    done = subprocess.run(
+        command, cwd=storage, env=environment, capture_output=True, text=True, timeout=550
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return storage / "gumbel", test
+
+
+def test_the_sweep_is_reported_drawn_and_sent_to_the_trials_run(study) -> None:
+    folder, _ = study
+    (trial,) = read_summary(str(folder))["trials"]
+    readouts = {k.removeprefix("ambiguous-rte/"): v for k, v in trial["readouts"].items()}
+    assert readouts["alpha_1"] in (0.2, 0.3, 0.4)
+    assert readouts["references"] in (10, 30)
+    assert readouts["intersection"] in ("gumbel", "hard")
+    table = json.loads((folder / "exhibits" / "ambiguous-rte" / "sweep.json").read_text())
+    assert table["best"]["value"] == trial["metrics"]["ambiguous-rte/macro_f1"]
+    assert (folder / "exhibits" / "ambiguous-rte" / "heat.png").stat().st_size > 5_000
+    sent = list((folder.parent / "mlartifacts").rglob("readouts/ambiguous-rte/heat.png"))
+    assert len(sent) == 1
+
+
+def test_the_model_keeps_its_references_and_gives_the_same_figures_on_test(study) -> None:
+    folder, test = study
+    summary = read_summary(str(folder))
+    embedder = Embedder.load(folder / "model")
+    stored = embedder.references
+    assert stored is not None
+    rows = int(embedder.readouts["ambiguous-rte/references"])
+    train = read("builtin:nli?size=1000", Kind.TRIPLETS).table
+    drawn = References.sample(train, [rows], seed=0)
+    assert tuple(stored.sentences) == drawn.sentences
+    corpus = read(test, Kind.SEVERAL_LABELS)
+    tasks = make_tasks([("ambiguous-rte", corpus)], references=drawn)
+    again = evaluate(tasks, embedder.embed_known, embedder.geometry, embedder.readouts).metrics
+    for name in ("macro_f1", "accuracy", "sen_macro_f1", "empty_sets"):
+        key = f"ambiguous-rte/{name}"
+        assert again[key] == pytest.approx(summary["test"][key], abs=1e-6)
+
+
+def test_the_model_interprets_a_sentence(study) -> None:
+    folder, _ = study
+    embedder = Embedder.load(folder / "model")
+    found = embedder.interpretations("A dog runs.", 3, alpha_1=0.0, alpha_2=1.0)
+    assert 1 <= len(found) <= 3
+    assert {one.reference for one in found} <= set(embedder.references.sentences)
+    assert all(0 < one.coverage < 1 for one in found)
