@@ -1,7 +1,7 @@
 """LAES: what is searched, what is read out, and the paper's own values.
 
-Paper: Sequential Sentence Embeddings for Semantic Similarity, sections V and VI. The units n_h are a
-readout: 1 to 150 for the residual forms, 150 to 2400 for hidden states and reconstructions.
+Paper: Sequential Sentence Embeddings for Semantic Similarity, sections V and VI. The units n_h are
+a readout: 1 to 150 for the residual forms, 150 to 2400 for hidden states and reconstructions.
 """
 
 from sentune.search import Choice, SearchSpace, Uniform

@@ -6,16 +6,14 @@ Legend: N = sentences or pairs, D = packed width of the method's geometry.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from json import JSONDecodeError
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
-from safetensors import SafetensorError
 from torch import Tensor
 
 from sentune.answers import Direction, Entailment
@@ -24,11 +22,9 @@ from sentune.errors import InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.interpretations import Interpretation, interpretations
 from sentune.methods.base import SentenceMethod
+from sentune.model_folder import folder_of, is_closed_form, load_trained
 from sentune.stored_references import StoredReferences
 from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity
-
-if TYPE_CHECKING:
-    from sentune.training.model import LoadedModel
 
 Embeddings = NDArray[np.float32]
 Sentences = str | Sequence[str] | Embeddings
@@ -84,12 +80,12 @@ class Embedder:
         Raises:
             InvalidValue: there is no model; the message says what is missing.
         """
-        folder = _folder(source)
+        folder = folder_of(source)
         card = folder / "README.md"
         text = card.read_text(encoding="utf-8") if card.is_file() else ""
-        if _is_closed_form(folder):
+        if is_closed_form(folder):
             return _word_embedder(folder, text)
-        model = _load(folder)
+        model = load_trained(folder)
         return cls(
             model.method,
             model.tokenizer,
@@ -326,21 +322,6 @@ def _device(asked: str | torch.device | None) -> torch.device:
     return torch.device(asked)
 
 
-def _folder(source: str | Path) -> Path:
-    if not str(source).startswith("models:/"):
-        return Path(source).expanduser()
-    from sentune.tracking.registry import resolve_model
-
-    return Path(resolve_model(str(source)))
-
-
-def _is_closed_form(folder: Path) -> bool:
-    from sentune.methods import CLOSED_FORM
-    from sentune.training.model import SETTINGS_FILE, read_settings
-
-    return (folder / SETTINGS_FILE).is_file() and read_settings(folder)["method"] in CLOSED_FORM
-
-
 def _word_embedder(folder: Path, card: str) -> Embedder:
     from sentune.training.closed_form_model import load_closed_form
     from sentune.word_embedder import WordEmbedder
@@ -349,25 +330,3 @@ def _word_embedder(folder: Path, card: str) -> Embedder:
     return WordEmbedder(
         model.method, model.value, settings=model.settings, readouts=model.readouts, card=card
     )
-
-
-def _load(folder: Path) -> LoadedModel:
-    """The model, or what is missing of it: absent weights must never become random ones."""
-    from sentune.training.model import HEAD_FILE, READOUTS_FILE, SETTINGS_FILE, load_method
-
-    if not folder.is_dir():
-        raise InvalidValue("model", str(folder), "there is no such folder")
-    needed = [SETTINGS_FILE, READOUTS_FILE, "config.json", "tokenizer_config.json"]
-    missing = [name for name in needed if not (folder / name).is_file()]
-    if not any(folder.glob("model*.safetensors")):
-        missing.append("model.safetensors")
-    if missing:
-        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
-    try:
-        model = load_method(folder)
-    except (SafetensorError, JSONDecodeError) as error:
-        raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error
-    own = [name for name in model.method.state_dict() if not name.startswith("encoder.")]
-    if own and not (folder / HEAD_FILE).is_file():
-        raise InvalidValue("model", str(folder), f"it is no model, without {HEAD_FILE}")
-    return model

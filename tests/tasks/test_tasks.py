@@ -219,7 +219,9 @@ def test_each_sentence_is_encoded_once() -> None:
         seen.extend(sentences)
         return torch.tensor([BOXES[s] for s in sentences])
 
-    scored = corpus(Kind.SCORED_PAIRS, ("a dog", "a cat", 1.0, None), ("a dog", "an animal", 2.0, None))
+    scored = corpus(
+        Kind.SCORED_PAIRS, ("a dog", "a cat", 1.0, None), ("a dog", "an animal", 2.0, None)
+    )
     result = evaluate(tasks_for(NLI, scored, NLI), embed, Intervals())
     assert sorted(seen) == sorted(BOXES)
     assert {name.split("/")[0] for name in result.metrics} == {

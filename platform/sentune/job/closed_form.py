@@ -5,24 +5,19 @@ The fit is deterministic, so there are no finals: the best trial is the winner.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
-from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 
 from sentune.code import result_fingerprint
 from sentune.corpora.formats import read_pairs
-from sentune.corpora.prepare import prepare
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import share
 from sentune.encoders.words import WordTable, open_words
-from sentune.encoders.words.whole import save_whole
+from sentune.job.closed_form_data import prepared, shipped
 from sentune.job.data import describe, numbered
 from sentune.job.gradient import best_run
 from sentune.job.kinds import Publishes
@@ -33,48 +28,12 @@ from sentune.methods import find_closed_form
 from sentune.records import StudyListener, StudySummary
 from sentune.search.config import StudyConfig
 from sentune.search.dimensions import Choice
-from sentune.search.shipping import ShippedFolder, ship
 from sentune.search.space import SearchSpace
 from sentune.search.study import MakeSpec, Study, StudyOutcome
 from sentune.training.closed_form import FitAndSweep, Shards
 from sentune.training.closed_form_model import export_closed_form
 from sentune.training.fits import VECTORS, closed_form_settings
-from sentune.training.folders import whole_folder
 from sentune.training.trial import TrialSpec
-
-
-@dataclass(frozen=True)
-class ShippedWords:
-    """A word table in the object store; on the driver's machine it stays where it is cached."""
-
-    folder: ShippedFolder
-
-    def open(self) -> WordTable:
-        """The table, memory-mapped."""
-        return WordTable.load(self.folder.open())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sentences:
-    """The prepared training corpus: distinct sentences in Parquet shards."""
-
-    manifest: Mapping[str, Any]
-    paths: tuple[str, ...]
-
-    @property
-    def rows(self) -> int:
-        """Sentences."""
-        return sum(self.manifest["shards"])
-
-    @property
-    def nbytes(self) -> int:
-        """What they take in memory."""
-        files = [pq.ParquetFile(path).metadata for path in self.paths]
-        return sum(f.row_group(i).total_byte_size for f in files for i in range(f.num_row_groups))
-
-    def load(self) -> pa.Table:
-        """All of them in memory."""
-        return pa.concat_tables([pq.read_table(path) for path in self.paths])
 
 
 class ClosedFormJob:
@@ -121,7 +80,7 @@ class ClosedFormJob:
     def prepare(self, console: Console) -> None:
         """Reads corpora and word vectors; says how many of the words are known."""
         cache = cache_folder(self.config)
-        self.sentences = _prepared(self.options, cache / "sentences")
+        self.sentences = prepared(self.options, cache / "sentences")
         self.dev = tuple(read_scored(spec) for spec in self.options.dev)
         self.config = self._config(self.sentences.rows)
         if self._streams:
@@ -157,7 +116,7 @@ class ClosedFormJob:
         """The study on the cluster; word tables go to the object store once, here."""
         cache = cache_folder(self.config) / "whole-words"
         program = FitAndSweep(
-            words={source: _shipped(table, cache) for source, table in self.words.items()},
+            words={source: shipped(table, cache) for source, table in self.words.items()},
             workers=self.options.workers,
         )
         world = {
@@ -239,28 +198,6 @@ class ClosedFormProduct(Product):
         )
 
 
-def _shipped(table: WordTable, cache: Path) -> ShippedWords:
-    """The table in the object store, from a folder that holds all of it."""
-    folder = cache / table.fingerprint
-    if not folder.is_dir():
-        with whole_folder(folder) as beside:
-            save_whole(table, beside)
-    return ShippedWords(ship(str(folder)))
-
-
 def read_scored(spec: str) -> Corpus:
     """A corpus of scored pairs, also where the format has labels as well."""
     return read_pairs(spec, prefer=Kind.SCORED_PAIRS)
-
-
-def _prepared(options: ClosedFormOptions, cache: Path) -> Sentences:
-    """The training sentences as shards in the cache, under their fingerprint."""
-    cache.mkdir(parents=True, exist_ok=True)
-    draft = cache / f".{uuid4().hex}"
-    manifest = prepare(options.corpus, str(draft), kind=Kind.SENTENCES, limit=options.limit)
-    folder = cache / manifest["fingerprint"]
-    prepared = folder if folder.is_dir() else draft.rename(folder)
-    if draft.is_dir():
-        shutil.rmtree(draft)
-    shards = sorted(prepared.glob("*.parquet"))
-    return Sentences(manifest=manifest, paths=tuple(str(path) for path in shards))

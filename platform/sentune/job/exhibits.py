@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentune.readouts.sweep import SWEEP_FILE
+from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudyListener, StudySummary
 from sentune.tracking.plots import draw
 from sentune.tracking.sweeps import write_sweeps
@@ -42,7 +42,7 @@ def exhibit(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(content), encoding="utf-8")
     draw(summary, folder, curves=_curves(folder))
-    write_sweeps({n: t for n, t in tables.items() if n.endswith(f"/{SWEEP_FILE}")}, folder)
+    write_sweeps(sweeps_among(tables), folder)
     for listener in listeners:
         listener.artifact(folder, "exhibits")
 

@@ -15,7 +15,7 @@ from sentune.corpora.schema import Corpus
 from sentune.embedder import Embedder
 from sentune.job.baselines import baselines
 from sentune.job.data import STORED, describe, needs_references, read_evaluation
-from sentune.readouts.sweep import SWEEP_FILE
+from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudySummary
 from sentune.search.cluster import run_on_worker
 from sentune.search.shipping import ShippedFolder, ship
@@ -88,7 +88,7 @@ class Product:
             summary.corpora, summary.test = known["corpora"], known["test"]
             summary.baselines = known["baselines"]
         elif self.test:
-            tables = {**_sweeps(tables), **self._judge(summary)}
+            tables = {**sweeps_among(tables), **self._judge(summary)}
         else:
             summary.baselines = self.rules(self.dev)
         summary.model = f"{self.storage}/{MODEL}"
@@ -179,10 +179,6 @@ def _read_tables(checkpoint: Path) -> dict[str, Any]:
     said = json.loads((checkpoint / PROGRESS_FILE).read_text(encoding="utf-8"))
     tables: dict[str, Any] = said["tables"]
     return tables
-
-
-def _sweeps(tables: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: table for name, table in tables.items() if name.endswith(f"/{SWEEP_FILE}")}
 
 
 def _measure(folder: str, test: tuple[Corpus, ...], references: References | None) -> Result:

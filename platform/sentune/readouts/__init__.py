@@ -1,7 +1,7 @@
 """Hyperparameters that need no retraining, swept exhaustively on one trained model."""
 
 from sentune.readouts.grid import Grid, Grids, Readout, grid_of
-from sentune.readouts.sweep import SWEEP_FILE, Sweep
+from sentune.readouts.sweep import SWEEP_FILE, Sweep, sweeps_among
 from sentune.readouts.threshold import (
     PrecisionRecall,
     Threshold,
@@ -22,4 +22,5 @@ __all__ = [
     "best_threshold",
     "grid_of",
     "precision_recall",
+    "sweeps_among",
 ]

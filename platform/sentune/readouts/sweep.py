@@ -78,6 +78,11 @@ class Sweep:
         }
 
 
+def sweeps_among(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a result's tables those that are sweeps."""
+    return {name: table for name, table in tables.items() if name.endswith(f"/{SWEEP_FILE}")}
+
+
 def _plain(values: NDArray[np.float64]) -> Any:
     """Nested lists with None for NaN."""
     if values.ndim == 0:

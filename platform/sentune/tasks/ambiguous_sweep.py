@@ -120,8 +120,9 @@ def _empty(finder: RangeFinder) -> _Collected:
     pairs, sentences = len(finder.premises), len(finder.sentences)
     dtype = np.float64 if finder.sentences.dtype == torch.float64 else np.float32
     low, high = (np.empty((*shape, pairs), dtype) for _ in range(2))
+    largest, own = (np.zeros((sentences,), dtype) for _ in range(2))
     members = np.zeros((sentences, *shape), np.int32)
-    return _Collected(low, high, members, np.zeros(sentences, dtype), np.zeros(sentences, dtype))
+    return _Collected(low, high, members, largest, own)
 
 
 def _put(into: _Collected, pairs: Rows, found: Ranges) -> None:

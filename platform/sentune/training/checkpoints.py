@@ -17,7 +17,7 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from sentune.readouts.sweep import SWEEP_FILE
+from sentune.readouts.sweep import sweeps_among
 from sentune.training.trial import Progress
 
 PROGRESS_FILE = "progress.json"
@@ -161,8 +161,7 @@ class CheckpointStore:
 def sweeps_in(directory: str) -> dict[str, Any]:
     """Tables of the sweeps at a trial's best checkpoint; none where it has no checkpoint."""
     said = CheckpointStore(directory).best_progress()
-    tables = said.tables if said is not None else {}
-    return {name: table for name, table in tables.items() if name.endswith(f"/{SWEEP_FILE}")}
+    return sweeps_among(said.tables) if said is not None else {}
 
 
 def _to_json(progress: Progress, score: float | None) -> str:

@@ -1,0 +1,57 @@
+"""Finding and reading a model folder, whichever kind of method it holds."""
+
+from __future__ import annotations
+
+from json import JSONDecodeError
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from sentune.errors import InvalidValue
+from sentune.methods import CLOSED_FORM
+from sentune.training.model import (
+    HEAD_FILE,
+    READOUTS_FILE,
+    SETTINGS_FILE,
+    LoadedModel,
+    load_method,
+    read_settings,
+)
+
+
+def folder_of(source: str | Path) -> Path:
+    """Local folder of a model that is named by its path or by ``models:/NAME@champion``."""
+    if not str(source).startswith("models:/"):
+        return Path(source).expanduser()
+    from sentune.tracking.registry import resolve_model
+
+    return Path(resolve_model(str(source)))
+
+
+def is_closed_form(folder: Path) -> bool:
+    """Whether the folder holds a method on word vectors."""
+    return (folder / SETTINGS_FILE).is_file() and read_settings(folder)["method"] in CLOSED_FORM
+
+
+def load_trained(folder: Path) -> LoadedModel:
+    """The model of a method that was trained by gradient.
+
+    Raises:
+        InvalidValue: what is missing or damaged; absent weights must never become random ones.
+    """
+    if not folder.is_dir():
+        raise InvalidValue("model", str(folder), "there is no such folder")
+    needed = [SETTINGS_FILE, READOUTS_FILE, "config.json", "tokenizer_config.json"]
+    missing = [name for name in needed if not (folder / name).is_file()]
+    if not any(folder.glob("model*.safetensors")):
+        missing.append("model.safetensors")
+    if missing:
+        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
+    try:
+        model = load_method(folder)
+    except (SafetensorError, JSONDecodeError) as error:
+        raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error
+    own = [name for name in model.method.state_dict() if not name.startswith("encoder.")]
+    if own and not (folder / HEAD_FILE).is_file():
+        raise InvalidValue("model", str(folder), f"it is no model, without {HEAD_FILE}")
+    return model
