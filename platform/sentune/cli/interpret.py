@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sentune.interpretations import Interpreted
 
 
+NEAREST = "nearest other: similarity of an overlap to the most similar other one shown, 0 to 1."
+
+
 def interpret(
     model: Model,
     sentence: Annotated[str, typer.Argument(help="The sentence to interpret, in quotes.")],
@@ -76,7 +79,7 @@ def _summary(found: Interpreted) -> str:
     bounds = f"alpha_1 {found.alpha_1:.4g} and alpha_2 {found.alpha_2:.4g}"
     text = f"{found.between:,} of {found.references:,} references have a coverage between {bounds}"
     if found.between:
-        return f"{text}."
+        return f"{text}.\n{NEAREST}"
     if found.largest is None:
         return f"{text}; none has one below alpha_2, so give a larger --alpha-2."
     return f"{text}; the largest below alpha_2 is {found.largest:.4g}, so give a lower --alpha-1."

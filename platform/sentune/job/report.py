@@ -127,7 +127,7 @@ def _metrics(summary: StudySummary, measured: Mapping[str, Spread]) -> Table:
     table = _plain("Metrics", "metric", f"dev, {error}", "test, shipped model", "baseline")
     kept = {n: v for n, v in measured.items() if not n.startswith("train/")}
     for name in sorted({*kept, *summary.test, *summary.baselines}):
-        if name.endswith(ERROR):
+        if name.endswith(ERROR) or _of_subset(name):
             continue
         spread = None if name in summary.baselines else kept.get(name)
         table.add_row(
@@ -136,7 +136,16 @@ def _metrics(summary: StudySummary, measured: Mapping[str, Spread]) -> Table:
             percent(summary.test[name]) if name in summary.test else "",
             percent(summary.baselines[name]) if name in summary.baselines else "",
         )
+    parts = sum(map(_of_subset, {*kept, *summary.test}))
+    if parts:
+        table.caption = f"and {parts} metrics by subset, in summary.json"
+        table.caption_justify = "left"
     return table
+
+
+def _of_subset(name: str) -> bool:
+    """``sts12/MSRpar/pearson``: a year of STS has up to six subsets with two metrics each."""
+    return name.count("/") > 1
 
 
 def _with_error(spread: Spread, error: Spread | None) -> str:
