@@ -67,7 +67,7 @@ def test_a_table_that_fits_and_how_many_were_in_question(models: dict[str, Embed
     lines = shown.splitlines()
     assert lines[0].strip() == "a poodle [runs]"
     assert max(map(len, lines)) <= 100
-    assert "4 of 4 references have a coverage between alpha_1 0 and alpha_2 1." in lines[-1]
+    assert "4 of 4 references have a coverage between alpha_1 0 and alpha_2 1." in lines[-2]
     found = models["gumbel"].interpretations("a poodle [runs]", 3, alpha_1=0.0)
     assert len(found) == 3
     for one in found:
