@@ -19,7 +19,7 @@ from sentune.corpora.schema import Kind
 from sentune.encoders.words import open_words
 from sentune.methods import Laes, LaesSettings
 from sentune.summary import read_summary
-from sentune.tasks import evaluate_family, tasks_for
+from sentune.tasks import evaluate, evaluate_family, tasks_for
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = [f"w{number}" for number in range(40)]
@@ -98,6 +98,14 @@ def test_a_sif_study_leaves_a_model_whose_figures_are_the_summarys(
     assert summary["state"] == "complete"
     embedder = Embedder.load(swept / "sif" / "model")
     assert embedder.readouts["components"] == best(swept, "sif")["readouts"]["sts/components"]
+    for part in ("dev", "test"):
+        found = evaluate(
+            tasks_for(read(f"stsb:{files}/{part}.csv", Kind.SCORED_PAIRS)),
+            embedder.embed,
+            embedder.geometry,
+        )
+        said = summary["test"] if part == "test" else best(swept, "sif")["metrics"]
+        assert found.metrics["sts/pearson"] == pytest.approx(said["sts/pearson"], abs=1e-6)
     pairs = read(f"stsb:{files}/test.csv", Kind.SCORED_PAIRS).table.to_pydict()
     similar = embedder.similarity(pairs["sentence1"], pairs["sentence2"])
     assert summary["test"]["sts/pearson"] == pytest.approx(
@@ -140,5 +148,9 @@ def test_laes_streamed_through_ray_data_is_laes_fitted_here(files: Path, tmp_pat
         result.metrics["sts/pearson"], abs=1e-8
     )
     embedder = Embedder.load(tmp_path / "laes" / "model")
+    shipped = evaluate([task], embedder.embed, embedder.geometry)
+    assert shipped.metrics["sts/pearson"] == pytest.approx(
+        streamed["metrics"]["sts/pearson"], abs=1e-6
+    )
     assert embedder.encode(["w1 w2", "w3"]).shape == (2, 24)
     assert embedder.similarity("w1 w2 w3", "w1 w2 w3") == pytest.approx(1.0)

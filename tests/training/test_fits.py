@@ -1,0 +1,44 @@
+"""A fit comes back from disk as it was, however its arrays lay in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sentune.encoders.words import WordTable
+from sentune.errors import InvalidValue
+from sentune.training.fits import build_closed_form, load_fit, save_fit
+
+WORDS = tuple("abcdefghijklmnop")
+TEXTS = [" ".join(WORDS[i : i + 4]) for i in range(12)] + ["a c e", "b d f", "p a", "o b c"]
+
+
+def words() -> WordTable:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(16, 6)).astype(np.float32)
+    return WordTable(words=WORDS, vectors=vectors, probabilities=np.full(16, 1 / 16))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("sif", {}), ("laes", {"form": "res"}), ("laes", {"form": "bres-cat", "solver": "exact"})],
+)
+def test_a_loaded_fit_gives_the_same_embeddings(name: str, settings: dict, tmp_path: Path) -> None:
+    model = build_closed_form(name, words(), settings)
+    statistics = model.statistics()
+    statistics.add(TEXTS)
+    model.solve(statistics, 3)
+    save_fit(model, tmp_path)
+    again = load_fit(tmp_path, words())
+    assert again.settings == model.settings
+    for value in (1, 2, 3):
+        np.testing.assert_array_equal(again.embed(TEXTS, value), model.embed(TEXTS, value))
+
+
+def test_an_unknown_setting_is_named() -> None:
+    with pytest.raises(InvalidValue, match="units"):
+        build_closed_form("laes", words(), {"units": 3})
+    with pytest.raises(InvalidValue, match="form"):
+        build_closed_form("laes", words(), {"form": "best"})
