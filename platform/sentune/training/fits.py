@@ -55,7 +55,7 @@ def closed_form_settings(name: str, settings: Mapping[str, Any]) -> ClosedFormSe
 def save_fit(model: ClosedForm, folder: Path) -> None:
     """What a fit found, and by which method and settings."""
     # safetensors writes the buffer as it lies in memory: a transposed view would come back wrong
-    state = {name: np.ascontiguousarray(array) for name, array in model.state().items()}
+    state = {name: np.asarray(array, order="C") for name, array in model.state().items()}
     save_file(state, folder / FIT_FILE)
     details = {"method": model.name, "settings": model.settings.model_dump()}
     (folder / DETAILS_FILE).write_text(json.dumps(details), encoding="utf-8")
