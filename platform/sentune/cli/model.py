@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sentune.corpora.schema import Corpus
     from sentune.embedder import Embedder
+    from sentune.readouts import Grid
     from sentune.tasks import References
 
 Model = Annotated[str, typer.Argument(help="A model folder, or models:/NAME@champion.")]
@@ -55,6 +56,12 @@ def evaluate(
             help="Rows of --references to sample. Repeatable; default: all.",
         ),
     ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A grid to sweep on --dev: alpha_1=0.3,0.5."
+        ),
+    ] = None,
     json: Annotated[
         Path | None, typer.Option(help="Write {task: {metric: fraction}} to this file.")
     ] = None,
@@ -88,7 +95,8 @@ def evaluate(
     against = _references(embedder, references, count or [])
     chosen = make_tasks(wanted, exclude=exclude, references=against)
     corpora = _corpora("--dev", dev or [], limit)
-    tuning = make_tasks(corpora, exclude=exclude, references=against, grids=_grids(against))
+    grids = _grids(embedder, against, set_ or [])
+    tuning = make_tasks(corpora, exclude=exclude, references=against, grids=grids)
 
     def embed(sentences: list[str]) -> Tensor:
         return embedder.embed_known(sentences, batch_size=batch_size)
@@ -135,9 +143,19 @@ def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> Refe
     return References(tuple(stored.sentences), {rows: len(stored.sentences)})
 
 
-def _grids(references: References | None) -> dict[str, tuple[int, ...]]:
-    """Every n that was drawn is swept."""
-    return {} if references is None else {"references": references.counts}
+def _grids(embedder: Embedder, references: References | None, items: list[str]) -> dict[str, Grid]:
+    """What is swept: every n that was drawn, and the grids that were given."""
+    from sentune.methods import find
+
+    grids: dict[str, Grid] = {} if references is None else {"references": references.counts}
+    for item in items:
+        name, equals, text = item.partition("=")
+        own = {readout.name: readout for readout in find(embedder.name).readouts}
+        if not equals or name not in own:
+            known = ", ".join(own) or "none that is swept over a grid"
+            raise InvalidValue("--set", item, f"readouts of {embedder.name}: {known}")
+        grids[name] = own[name].parse(text)
+    return grids
 
 
 def _corpora(option: str, asked: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
