@@ -97,16 +97,17 @@ def curve(table: Mapping[str, Any], values: NDArray[np.float64], name: str) -> F
         (best[name], best["value"]),
         xytext=(0, 9),
         textcoords="offset points",
-        ha="center",
+        ha="right" if best[name] == max(grid) else "left" if best[name] == min(grid) else "center",
         color="#d1495b",
     )
     axes.margins(y=0.15)
-    if max(grid) > 50 * max(min(grid), 1):
+    gaps = max(grid) - min(grid) > len(grid) - 1
+    if gaps and max(grid) > 20 * max(min(grid), 1):
         axes.set_xscale("symlog" if min(grid) == 0 else "log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: _text(value))
     axes.set_xlabel(name)
-    axes.set_ylabel(table["metric"])
+    axes.set_ylabel("in percent")
     _title(axes, table, (name,))
     return figure
 
