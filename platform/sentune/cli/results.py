@@ -29,8 +29,23 @@ def show(result: Result, console: Console) -> None:
     for name, value in result.readouts.items():
         shown = f"{value:.4g}" if isinstance(value, float) else value
         console.print(f"readout {name}: {shown}", highlight=False, soft_wrap=True)
+    for reason, names in _by_reason(result).items():
+        console.print(f"without {names}: {reason}", highlight=False, soft_wrap=True)
+
+
+def _by_reason(result: Result) -> dict[str, str]:
+    """Reason -> what is missing for it: ``ambiguous-rte/macro_f1, accuracy``."""
+    found: dict[str, dict[str, list[str]]] = {}
     for name, reason in result.skipped.items():
-        console.print(f"without {name}: {reason}", highlight=False, soft_wrap=True)
+        task, _, metric = name.partition("/")
+        metrics = found.setdefault(reason, {}).setdefault(task, [])
+        metrics += [metric] if metric else []
+    return {
+        reason: "; ".join(
+            "/".join([task, *([", ".join(m)] if m else [])]) for task, m in tasks.items()
+        )
+        for reason, tasks in found.items()
+    }
 
 
 def by_task(result: Result) -> dict[str, dict[str, float]]:
