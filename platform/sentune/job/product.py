@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ MODEL = "model"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Product:
+class Product(ABC):
     """How the winner becomes a model folder.
 
     Attributes:
@@ -53,11 +54,11 @@ class Product:
     dev: tuple[Corpus, ...]
     gpus: float = 0.0
 
+    @abstractmethod
     def export(
         self, summary: StudySummary, folder: Path, card: Mapping[str, Mapping[str, Any]]
     ) -> None:
         """Writes the model into a local folder."""
-        raise NotImplementedError
 
     def read_test(self) -> tuple[Corpus, ...]:
         """The test corpora, as the method is judged on them."""
