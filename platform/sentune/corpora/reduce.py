@@ -14,12 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
 from ray.data import DataContext, Dataset, ExecutionResources, TaskPoolStrategy
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sentune.errors import CorpusError, InvalidValue
 
 _TASK_CPUS = 0.25
 """What a reading task and a worker ask for; see ``corpora.stream`` for why so little. Ray gives a
 worker one thread for it."""
+
+_ANYWHERE = PlacementGroupSchedulingStrategy(placement_group=None)
+"""Tune refuses the tasks of a trial that would run on what is reserved for the trial itself."""
 
 _READERS = 2
 
@@ -80,7 +84,7 @@ def accumulate(
     if not paths:
         raise InvalidValue("paths", list(paths), "give at least one Parquet shard")
     _check(paths[0], column)
-    worker = ray.remote(num_cpus=_TASK_CPUS, max_retries=0)(_part)
+    worker = ray.remote(num_cpus=_TASK_CPUS, max_retries=0, scheduling_strategy=_ANYWHERE)(_part)
     splits = _texts(paths, column).streaming_split(workers, equal=False)
     return _merged([worker.remote(split, make, column) for split in splits], make())
 
