@@ -123,8 +123,10 @@ def _value(value: Any) -> str:
 
 def _metrics(summary: StudySummary, measured: Mapping[str, Spread]) -> Table:
     """The winner on dev, the shipped model on test, and what a rule without a model reaches."""
-    error = "± sd over seeds" if summary.finalists else "± standard error over pairs"
-    table = _plain("Metrics", "metric", f"dev, {error}", "test, shipped model", "baseline")
+    error = ", ± sd over seeds" if summary.finalists else ""
+    if any(name.endswith(ERROR) for name in measured):
+        error = ", ± standard error over pairs"
+    table = _plain("Metrics", "metric", f"dev{error}", "test, shipped model", "baseline")
     kept = {n: v for n, v in measured.items() if not n.startswith("train/")}
     for name in sorted({*kept, *summary.test, *summary.baselines}):
         if name.endswith(ERROR) or _of_subset(name):
