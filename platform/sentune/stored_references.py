@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from torch import Tensor
 from sentune.errors import InvalidValue
 
 REFERENCES_FILE = "references.parquet"
+SIZES = "sizes"
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,12 @@ class StoredReferences:
     Attributes:
         sentences: R distinct sentences.
         embeddings: [R, D] packed embeddings of the model that they are stored with.
+        sizes: n rows that were drawn -> how many of ``sentences`` they gave, from the first.
     """
 
     sentences: Sequence[str]
     embeddings: Tensor
+    sizes: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sentences", tuple(self.sentences))
@@ -41,7 +45,9 @@ class StoredReferences:
             pa.array(numbers.flatten().numpy()), numbers.shape[1]
         )
         texts = pa.array(self.sentences, pa.string())
-        pq.write_table(pa.table({"text": texts, "embedding": vectors}), folder / REFERENCES_FILE)
+        table = pa.table({"text": texts, "embedding": vectors})
+        table = table.replace_schema_metadata({SIZES: json.dumps(dict(self.sizes))})
+        pq.write_table(table, folder / REFERENCES_FILE)
 
     @classmethod
     def load(cls, folder: Path) -> StoredReferences | None:
@@ -58,8 +64,10 @@ class StoredReferences:
             width = table.schema.field("embedding").type.list_size
             numbers = table["embedding"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
             texts = table["text"].to_pylist()
+            said = json.loads((table.schema.metadata or {}).get(SIZES.encode(), b"{}"))
         except (pa.ArrowException, AttributeError, OSError) as error:
             raise InvalidValue(
                 "model", str(folder), f"{REFERENCES_FILE} is damaged: {error}"
             ) from error
-        return cls(texts, torch.tensor(numbers, dtype=torch.float32).reshape(len(texts), width))
+        embeddings = torch.tensor(numbers, dtype=torch.float32).reshape(len(texts), width)
+        return cls(texts, embeddings, {int(rows): size for rows, size in said.items()})

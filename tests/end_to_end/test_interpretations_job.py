@@ -85,6 +85,16 @@ def test_the_model_keeps_its_references_and_gives_the_same_figures_on_test(study
     train = read("builtin:nli?size=1000", Kind.TRIPLETS).table
     drawn = References.sample(train, [rows], seed=0)
     assert tuple(stored.sentences) == drawn.sentences
+    assert dict(stored.sizes) == dict(drawn.sizes)
+    out = folder / "again.json"
+    command = [sys.executable, "-m", "sentune", "evaluate", str(folder / "model")]
+    options = [f"--task=ambiguous-rte={test}", f"--json={out}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}
+    subprocess.run([*command, *options], env=environment, check=True, timeout=300)
+    by_command = json.loads(out.read_text())["ambiguous-rte"]
+    assert by_command["macro_f1"] == pytest.approx(
+        summary["test"]["ambiguous-rte/macro_f1"], abs=1e-6
+    )
     corpus = read(test, Kind.SEVERAL_LABELS)
     tasks = make_tasks([("ambiguous-rte", corpus)], references=drawn)
     again = evaluate(tasks, embedder.embed_known, embedder.geometry, embedder.readouts).metrics

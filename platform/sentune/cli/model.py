@@ -139,8 +139,8 @@ def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> Refe
     stored = embedder.references
     if stored is None:
         return None
-    rows = int(embedder.readouts.get("ambiguous-rte/references", len(stored.sentences)))
-    return References(tuple(stored.sentences), {rows: len(stored.sentences)})
+    every = len(stored.sentences)
+    return References(tuple(stored.sentences), dict(stored.sizes) or {every: every})
 
 
 def _grids(embedder: Embedder, references: References | None, items: list[str]) -> dict[str, Grid]:

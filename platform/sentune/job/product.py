@@ -163,11 +163,12 @@ class TrainedProduct(Product):
             card=card,
         )
         if card and self.references is not None:  # without a card it is only judged
-            chosen = self.readouts.get("ambiguous-rte/references", STORED)
-            count = self.references.within([int(chosen)])[0]
-            kept = self.references.sentences[: self.references.sizes[count]]
+            chosen = [int(n) for k, n in self.readouts.items() if k.endswith("/references")]
+            counts = self.references.within(chosen or [STORED])
+            sizes = {count: self.references.sizes[count] for count in counts}
+            kept = self.references.sentences[: sizes[counts[-1]]]
             embeddings = Embedder.load(folder).embed(kept, show_progress=False)
-            StoredReferences(kept, embeddings.cpu()).save(folder)
+            StoredReferences(kept, embeddings.cpu(), sizes).save(folder)
 
 
 def _beside(measured: Mapping[str, float], rules: Mapping[str, float]) -> dict[str, float]:
