@@ -24,10 +24,12 @@ from transformers import BertConfig, BertModel
 
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
+from sentune.corpora.encode import Encoder
 from sentune.corpora.tokens import tokenise
-from sentune.encoders import load, load_tokenizer, prepare
+from sentune.encoders import prepare
 from sentune.methods import find
 from sentune.training.group import Group
+from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings
 from sentune.training.step import Stepper, make_optimizer
 
@@ -50,12 +52,14 @@ def encoder_folder(scratch: Path, texts: Iterator[str]) -> str:
 def ours(folder: str, table: SharedSource) -> Callable[[], None]:
     """A step of the training loop."""
     kind = find("simcse")
-    method = kind(load(folder), kind.settings_type(pooling="mean")).train()
     settings = TrainingSettings(batch_size=BATCH, max_length=LENGTH, learning_rate=RATE)
-    pad = load_tokenizer(folder).pad_id
-    stepper = Stepper(method, make_optimizer(method, settings), settings, Group.single(), pad)
+    own = kind.settings_type(pooling="mean")
+    method = recipe_of(kind).build(kind, own, settings, folder).train()
+    group = Group.single()
+    backward = recipe_of(kind).backward(method, settings, group, folder)
+    stepper = Stepper(method, make_optimizer(method, settings), settings, group, backward)
     batches = table.batches(BATCH, seed=0)
-    return lambda: _discard(stepper.step(next(batches).columns, learning_rate=RATE, seed=(0,)))
+    return lambda: _discard(stepper.step(next(batches).columns, factor=1.0, seed=(0,)))
 
 
 def theirs(folder: str, rows: list[dict[str, str]]) -> Callable[[], None]:
@@ -105,7 +109,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         texts = (text for row in rows for text in row.values())
         folder = encoder_folder(Path(scratch), texts)
-        table = SharedSource(tokenise(corpus, folder, LENGTH, None))
+        table = SharedSource(tokenise(corpus, Encoder(folder, LENGTH), None))
         steps = {"sentence-transformers": theirs(folder, rows), "sentune": ours(folder, table)}
         times: dict[str, list[float]] = {name: [] for name in steps}
         for turn in range(STEPS + 1):

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.encode import Encoder
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.encoders import prepare
@@ -116,7 +117,9 @@ def main() -> None:
         texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
         encoder = prepare("builtin:tiny", texts, scratch)
         batches = corpus.table.to_batches()
-        folder = tokenise_batches(batches, corpus.fingerprint, encoder, 64, scratch / "tokens")
+        folder = tokenise_batches(
+            batches, corpus.fingerprint, Encoder(encoder, 64), scratch / "tokens"
+        )
         for turn in range(ROUNDS):
             place = (folder, dev, encoder, scratch / str(turn))
             found["loop alone"].append(without_ray(*place))

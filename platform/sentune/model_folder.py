@@ -10,7 +10,6 @@ from safetensors import SafetensorError
 from sentune.errors import InvalidValue
 from sentune.methods import CLOSED_FORM
 from sentune.training.model import (
-    HEAD_FILE,
     READOUTS_FILE,
     SETTINGS_FILE,
     LoadedModel,
@@ -48,10 +47,6 @@ def load_trained(folder: Path) -> LoadedModel:
     if missing:
         raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
     try:
-        model = load_method(folder)
+        return load_method(folder)
     except (SafetensorError, JSONDecodeError) as error:
         raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error
-    own = [name for name in model.method.state_dict() if not name.startswith("encoder.")]
-    if own and not (folder / HEAD_FILE).is_file():
-        raise InvalidValue("model", str(folder), f"it is no model, without {HEAD_FILE}")
-    return model

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Batch, Held, SharedSource
+from sentune.corpora.encode import Encoder
 from sentune.corpora.tokens import Ragged, TokenTable, tokenise, tokenise_batches
 from sentune.errors import CorpusError, InvalidValue
 
@@ -108,7 +109,7 @@ def test_batches_that_cannot_be_had_are_refused() -> None:
 
 
 def test_token_ids_are_those_of_the_tokenizer(corpus: Corpus, tokenizer: str) -> None:
-    table = tokenise(corpus, tokenizer, 8, None)
+    table = tokenise(corpus, Encoder(tokenizer, 8), None)
     fast = PreTrainedTokenizerFast.from_pretrained(tokenizer)
     for name in ("anchor", "positive", "negative"):
         texts = corpus.table.column(name).to_pylist()
@@ -120,21 +121,23 @@ def test_token_ids_are_those_of_the_tokenizer(corpus: Corpus, tokenizer: str) ->
 
 def test_labels_are_not_tokenised(tokenizer: str) -> None:
     pairs = read("builtin:nli?size=9", Kind.LABELLED_PAIRS)
-    assert set(tokenise(pairs, tokenizer, 8, None).columns) == {"premise", "hypothesis"}
+    assert set(tokenise(pairs, Encoder(tokenizer, 8), None).columns) == {"premise", "hypothesis"}
 
 
 @pytest.mark.parametrize("shard_rows", [1, 20, 45, 90, 200])
 def test_the_cache_gives_the_same_table(
     tmp_path: Path, corpus: Corpus, tokenizer: str, shard_rows: int
 ) -> None:
-    plain = tokenise(corpus, tokenizer, 9, None, shard_rows=shard_rows)
+    plain = tokenise(corpus, Encoder(tokenizer, 9), None, shard_rows=shard_rows)
     for _ in range(2):
-        cached = tokenise(corpus, tokenizer, 9, tmp_path, shard_rows=shard_rows)
+        cached = tokenise(corpus, Encoder(tokenizer, 9), tmp_path, shard_rows=shard_rows)
         assert (cached.shards, cached.fingerprint) == (plain.shards, plain.fingerprint)
         for name, column in plain.columns.items():
             assert np.array_equal(column.ids, cached.columns[name].ids)
             assert np.array_equal(column.offsets, cached.columns[name].offsets)
-    folder = tokenise_batches([], corpus.fingerprint, tokenizer, 9, tmp_path, shard_rows=shard_rows)
+    folder = tokenise_batches(
+        [], corpus.fingerprint, Encoder(tokenizer, 9), tmp_path, shard_rows=shard_rows
+    )
     assert folder.nbytes >= plain.nbytes - 200
 
 
@@ -148,24 +151,24 @@ def test_corpus_tokenizer_and_length_have_a_cache_each(
         (corpus, tokenizer, 8), (corpus, tokenizer, 9), (corpus, other_tokenizer, 8),
         (other_corpus, tokenizer, 8),
     ]:  # fmt: skip
-        tokenise(*args, cache)
+        tokenise(args[0], Encoder(args[1], args[2]), cache)
     assert len(list(cache.iterdir())) == 4
 
 
 def test_no_room_for_a_token_is_refused(corpus: Corpus, tokenizer: str) -> None:
     with pytest.raises(InvalidValue, match=r"max_length: 2 .* at least 3"):
-        tokenise(corpus, tokenizer, 2, None)
+        tokenise(corpus, Encoder(tokenizer, 2), None)
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, tokenizer: str) -> None:
     with pytest.raises(CorpusError, match="without rows"):
-        tokenise_batches([], "none", tokenizer, 8, tmp_path)
+        tokenise_batches([], "none", Encoder(tokenizer, 8), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def _tokenise_in_a_process(folder: str, tokenizer: str) -> int:
     texts = pa.record_batch({"text": pa.array(["a dog"] * 30)})
-    made = tokenise_batches([texts], "same", tokenizer, 8, Path(folder), shard_rows=7)
+    made = tokenise_batches([texts], "same", Encoder(tokenizer, 8), Path(folder), shard_rows=7)
     return sum(pq.read_metadata(made.shard(i)).num_rows for i in range(len(made.shards)))
 
 

@@ -11,6 +11,7 @@ import torch
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.encode import Encoder
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.training.trial import TrialSpec
@@ -59,7 +60,7 @@ def make_trial(triplets: Corpus, dev: Corpus, encoder: str, tmp_path: Path) -> M
             "method": "gumbel",
             "settings": {},
             "encoder": encoder,
-            "corpus": Held(SharedSource(tokenise(triplets, encoder, 32, None))),
+            "corpus": Held(SharedSource(tokenise(triplets, Encoder(encoder, 32), None))),
             "dev": Held([dev]),
             "max_examples": 192,
             "milestones": (64, 128, 192),

@@ -16,12 +16,14 @@ from torch.multiprocessing.spawn import spawn
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.encode import Encoder
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.training import loop
 from sentune.training.group import Group
 from sentune.training.loop import train
+from sentune.training.recipes.sentences import SentenceBackward
 from sentune.training.trial import Progress, TrialSpec
 
 MakeTrial = Callable[..., TrialSpec]
@@ -50,7 +52,7 @@ def test_learns_direction_on_sentences_that_it_has_not_seen(tmp_path: Path) -> N
         method="gumbel",
         settings={"learning_rate": 1e-3, "warmup": 0.1, "pooling": "mean"},
         encoder=encoder,
-        corpus=Held(SharedSource(tokenise(corpus, encoder, 32, None))),
+        corpus=Held(SharedSource(tokenise(corpus, Encoder(encoder, 32), None))),
         dev=Held([read("builtin:nli?split=dev&size=600", pairs)]),
         max_examples=8000,
         milestones=(8000,),
@@ -131,7 +133,7 @@ def test_unsupervised_simcse_trains_on_sentences(
     (tmp_path / "lines.txt").write_text("\n".join(texts[:128]) + "\n")
     spec = make_trial(method="simcse-unsupervised", objective="rte/auc")
     corpus = read(f"text:{tmp_path / 'lines.txt'}", Kind.SENTENCES)
-    source = SharedSource(tokenise(corpus, spec.encoder, 32, None))
+    source = SharedSource(tokenise(corpus, Encoder(spec.encoder, 32), None))
     first, *_, last = run(
         replace(spec, corpus=Held(source), max_examples=1280, milestones=(64, 1280))
     )
@@ -141,7 +143,7 @@ def test_unsupervised_simcse_trains_on_sentences(
 class TestFailures:
     def test_corpus_of_another_kind(self, make_trial: MakeTrial, dev: Corpus) -> None:
         spec = make_trial()
-        source = SharedSource(tokenise(dev, spec.encoder, 32, None))
+        source = SharedSource(tokenise(dev, Encoder(spec.encoder, 32), None))
         with pytest.raises(InvalidValue, match=r"--corpus.*GumbelCSE trains on triplets"):
             run(replace(spec, corpus=Held(source)))
 
@@ -165,12 +167,12 @@ class TestFailures:
         self, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         steps = iter([1.0, 1.0, math.nan])
-        original = loop.Stepper._loss
+        original = SentenceBackward._loss
 
         def broken(self: Any, embeddings: torch.Tensor, **rest: Any) -> torch.Tensor:
             return original(self, embeddings, **rest) * next(steps)
 
-        monkeypatch.setattr(loop.Stepper, "_loss", broken)
+        monkeypatch.setattr(SentenceBackward, "_loss", broken)
         with pytest.raises(TrialFailed, match="after 32 examples: loss nan"):
             run(make_trial())
 

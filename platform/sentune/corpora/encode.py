@@ -1,10 +1,10 @@
-"""A tokenizer with its fingerprint, turning Arrow strings into Arrow lists of token ids."""
+"""From the text of a corpus to lists of ids: what does it, and the tokenizer that most use."""
 
 from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,21 @@ import pyarrow.compute as pc
 from sentune.errors import InvalidValue
 
 _LABELS = ("label", "reverse_label", "subset")
+
+
+class TableEncoder(Protocol):
+    """Turns record batches of one kind into tables of lists of int32, one column each.
+
+    Attributes:
+        fingerprint: of everything that decides about the ids, but ``max_length``.
+        max_length: longest list of ids.
+    """
+
+    fingerprint: str
+    max_length: int
+
+    def table(self, batch: pa.RecordBatch) -> pa.Table:
+        """As many rows as the batch has, in their order."""
 
 
 class Encoder:

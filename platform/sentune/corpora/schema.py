@@ -1,4 +1,4 @@
-"""What a corpus looks like once it is read: six kinds of Arrow tables."""
+"""What a corpus looks like once it is read: its kinds of Arrow tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,22 @@ class Kind(StrEnum):
     SCORED_PAIRS = "scored-pairs"
     SEVERAL_LABELS = "pairs-of-several-labels"
     CONDITIONED_PAIRS = "conditioned-pairs"
+    OPERATIONS = "operations"
+    SENTENCE_PAIRS = "sentence-pairs"
+    ADJACENT_SENTENCES = "adjacent-sentences"
+    CLASSIFIED = "classified-sentences"
+    RELATED = "related-pairs"
+    QUERIES = "queries"
     SENTENCES = "sentences"
+
+
+OPERATIONS = ("fusion", "difference", "compression", "reconstruction")
+"""InterSent section 2.1; their places here are the codes that batches carry."""
+
+PAIR_OPERATIONS = ("fusion", "difference")
+"""Those that take two sentences."""
+
+SPLITS = ("train", "dev", "test")
 
 
 SCHEMAS: dict[Kind, pa.Schema] = {
@@ -59,6 +74,54 @@ SCHEMAS: dict[Kind, pa.Schema] = {
             pa.field("sentence2", pa.string(), nullable=False),
             pa.field("condition", pa.string(), nullable=False),
             pa.field("score", pa.float64(), nullable=False),
+        ]
+    ),
+    # operation: one of OPERATIONS; second: null where the operation takes one sentence
+    Kind.OPERATIONS: pa.schema(
+        [
+            pa.field("operation", pa.string(), nullable=False),
+            pa.field("first", pa.string(), nullable=False),
+            pa.field("second", pa.string()),
+            pa.field("target", pa.string(), nullable=False),
+        ]
+    ),
+    # two sentences that mean the same, without hard negatives
+    Kind.SENTENCE_PAIRS: pa.schema(
+        [
+            pa.field("anchor", pa.string(), nullable=False),
+            pa.field("positive", pa.string(), nullable=False),
+        ]
+    ),
+    # a sentence and the one that follows it in the same text
+    Kind.ADJACENT_SENTENCES: pa.schema(
+        [
+            pa.field("text", pa.string(), nullable=False),
+            pa.field("following", pa.string(), nullable=False),
+        ]
+    ),
+    # second: null for single sentences; split: one of SPLITS, null where there are no splits
+    Kind.CLASSIFIED: pa.schema(
+        [
+            pa.field("text", pa.string(), nullable=False),
+            pa.field("second", pa.string()),
+            pa.field("label", pa.string(), nullable=False),
+            pa.field("split", pa.string()),
+        ]
+    ),
+    Kind.RELATED: pa.schema(
+        [
+            pa.field("sentence1", pa.string(), nullable=False),
+            pa.field("sentence2", pa.string(), nullable=False),
+            pa.field("score", pa.float64(), nullable=False),
+            pa.field("split", pa.string(), nullable=False),
+        ]
+    ),
+    # relevant: ids of the passages that answer the query; never empty
+    Kind.QUERIES: pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("query", pa.string(), nullable=False),
+            pa.field("relevant", pa.list_(pa.string()), nullable=False),
         ]
     ),
     Kind.SENTENCES: pa.schema([pa.field("text", pa.string(), nullable=False)]),

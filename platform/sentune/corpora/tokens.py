@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentune.corpora.encode import Encoder
+from sentune.corpora.encode import TableEncoder
 from sentune.corpora.schema import Corpus
 from sentune.errors import CorpusError, InvalidValue
 
@@ -101,8 +101,7 @@ class TokenFolder:
 
 def tokenise(
     corpus: Corpus,
-    tokenizer_path: str,
-    max_length: int,
+    encoder: TableEncoder,
     cache: Path | None,
     *,
     shard_rows: int = SHARD_ROWS,
@@ -110,14 +109,9 @@ def tokenise(
     """The token ids of a corpus, from the cache where they are there.
 
     Args:
-        tokenizer_path: folder or name of a Hugging Face tokenizer.
-        max_length: longest sequence, special tokens included; the rest is cut off.
+        encoder: such as ``corpora.encode.Encoder(folder of a tokenizer, max_length)``.
         cache: folder of the cache; several processes may use it at once. ``None``: no cache.
-
-    Raises:
-        InvalidValue: when ``max_length`` has no room for a token.
     """
-    encoder = Encoder(tokenizer_path, max_length)
     batches = corpus.table.to_batches(max_chunksize=shard_rows)
     if cache is not None:
         key = _key(corpus.fingerprint, encoder, shard_rows)
@@ -132,8 +126,7 @@ def tokenise(
 def tokenise_batches(
     batches: Iterable[pa.RecordBatch],
     fingerprint: str,
-    tokenizer_path: str,
-    max_length: int,
+    encoder: TableEncoder,
     cache: Path,
     *,
     shard_rows: int = SHARD_ROWS,
@@ -145,7 +138,6 @@ def tokenise_batches(
     Args:
         fingerprint: that of the corpus the batches come from.
     """
-    encoder = Encoder(tokenizer_path, max_length)
     key = _key(fingerprint, encoder, shard_rows)
     return _folder(iter(batches), encoder, cache, key, shard_rows)
 
@@ -164,12 +156,12 @@ def shard_name(number: int) -> str:
     return f"shard-{number:05d}.parquet"
 
 
-def _key(fingerprint: str, encoder: Encoder, shard_rows: int) -> str:
+def _key(fingerprint: str, encoder: TableEncoder, shard_rows: int) -> str:
     return f"{fingerprint}-{encoder.fingerprint}-{encoder.max_length}-{shard_rows}"
 
 
 def _folder(
-    batches: Iterator[pa.RecordBatch], encoder: Encoder, cache: Path, key: str, shard_rows: int
+    batches: Iterator[pa.RecordBatch], encoder: TableEncoder, cache: Path, key: str, shard_rows: int
 ) -> TokenFolder:
     folder = cache / key
     if not (folder / _META).exists():
@@ -178,7 +170,11 @@ def _folder(
 
 
 def _write(
-    batches: Iterator[pa.RecordBatch], encoder: Encoder, folder: Path, key: str, shard_rows: int
+    batches: Iterator[pa.RecordBatch],
+    encoder: TableEncoder,
+    folder: Path,
+    key: str,
+    shard_rows: int,
 ) -> None:
     """Writes beside the folder, then renames: a reader sees all of it or nothing."""
     draft = folder.with_name(f".{key}-{uuid4().hex}")
@@ -216,7 +212,7 @@ def _opened(folder: Path) -> TokenFolder:
 
 
 def _shards(
-    batches: Iterator[pa.RecordBatch], encoder: Encoder, shard_rows: int
+    batches: Iterator[pa.RecordBatch], encoder: TableEncoder, shard_rows: int
 ) -> Iterator[pa.Table]:
     """Tables of token ids with ``shard_rows`` rows each, but the last."""
     pending: list[pa.Table] = []

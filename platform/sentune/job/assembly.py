@@ -16,6 +16,7 @@ from sentune.search.shipping import WithEncoder, ship
 from sentune.search.space import SearchSpace
 from sentune.search.study import MakeSpec, Study
 from sentune.training.loop import train
+from sentune.training.recipes import recipe_of
 from sentune.training.settings import split
 from sentune.training.trial import TrialSpec
 
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 def tokenised(space: SearchSpace, corpora: Corpora, encoder: str, cache: Path) -> TokenFolder:
     """The training corpus as token shards, from the cache where they are there."""
-    _, training = split(space.fixed, find(space.method))
+    kind = find(space.method)
+    _, training = split(space.fixed, kind)
     return tokenise_batches(
         corpora.train.table.to_batches(),
         corpora.train.fingerprint,
-        encoder,
-        training.max_length,
+        recipe_of(kind).table_encoder(encoder, training.max_length),
         cache / "tokens",
     )
 

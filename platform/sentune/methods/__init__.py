@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sentune.errors import InvalidValue
-from sentune.methods.base import MethodSettings, SentenceMethod
+from sentune.methods.base import GradientMethod, MethodSettings, SentenceMethod
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.methods.gausscse import Gausscse, GausscseSettings
 from sentune.methods.gumbelcse import Gumbelcse, GumbelcseSettings
@@ -20,21 +20,25 @@ REGISTRY: dict[str, type[SentenceMethod]] = {
     method.name: method for method in (Simcse, UnsupervisedSimcse, Gausscse, Gumbelcse)
 }
 
-"""Methods that are trained by gradient."""
+"""Methods that embed sentences and compare them, trained by gradient."""
+
+GENERATIVE: dict[str, type[GradientMethod]] = {}
+"""Methods whose batches have a way of their own through the model, trained by gradient."""
 
 CLOSED_FORM: dict[str, type[ClosedForm]] = {method.name: method for method in (Sif, Laes)}
 """Methods on word vectors, fitted in closed form."""
 
 
-def find(name: str) -> type[SentenceMethod]:
-    """The method of that name.
+def find(name: str) -> type[GradientMethod]:
+    """The method of that name that is trained by gradient.
 
     Raises:
         InvalidValue: there is none.
     """
-    if name not in REGISTRY:
-        raise InvalidValue("--method", name, f"choose one of {', '.join(REGISTRY)}")
-    return REGISTRY[name]
+    known: dict[str, type[GradientMethod]] = {**REGISTRY, **GENERATIVE}
+    if name not in known:
+        raise InvalidValue("--method", name, f"choose one of {', '.join(known)}")
+    return known[name]
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:
@@ -50,11 +54,13 @@ def find_closed_form(name: str) -> type[ClosedForm]:
 
 __all__ = [
     "CLOSED_FORM",
+    "GENERATIVE",
     "REGISTRY",
     "ClosedForm",
     "ClosedFormSettings",
     "Gausscse",
     "GausscseSettings",
+    "GradientMethod",
     "Gumbelcse",
     "GumbelcseSettings",
     "Laes",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,25 +32,72 @@ class MethodSettings(BaseModel):
     """tau of the contrastive loss; 0.05 in SimCSE, GaussCSE and GumbelCSE."""
 
 
-class SentenceMethod(nn.Module, ABC):
-    """One paper: sentences to packed embeddings, and the loss that trains them.
+class GradientMethod(nn.Module, ABC):
+    """A model that is trained by gradient, whatever its batches hold.
 
     Attributes:
-        name: key in ``sentune.methods.REGISTRY``.
+        name: key among ``sentune.methods``.
         title: what the method is called in a text.
         settings_type: class of its settings.
+        recipe: key in ``sentune.training.recipes``: how it is built, stepped, judged and kept.
         kind: kind of corpus that it trains on.
-        roles: role in the loss -> column of the corpus it is embedded from.
         objective: metric that its best checkpoint is chosen by, where nobody says otherwise.
         readouts: what is swept on the trained model, each with the paper's grid.
+        training_defaults: defaults of the training's settings that are the paper's own.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    settings_type: ClassVar[type[BaseModel]]
+    recipe: ClassVar[str]
+    kind: ClassVar[Kind]
+    objective: ClassVar[str]
+    readouts: ClassVar[tuple[Readout, ...]] = ()
+    training_defaults: ClassVar[Mapping[str, Any]] = {}
+
+    @classmethod
+    @abstractmethod
+    def columns(cls) -> tuple[str, ...]:
+        """Columns of a batch that it trains on."""
+
+    @property
+    @abstractmethod
+    def geometry(self) -> Geometry:
+        """How two embeddings of this method are compared."""
+
+    def rated_parameters(self, learning_rate: float) -> list[tuple[list[nn.Parameter], float]]:
+        """Groups of parameters with their highest learning rates; all are trained at one rate.
+
+        Args:
+            learning_rate: of the training's settings.
+        """
+        return [([p for p in self.parameters() if p.requires_grad], learning_rate)]
+
+    def after_step(self) -> None:
+        """What is done to the weights after each update; nothing, unless a method says so."""
+
+    def collapsed(self, loss: float, anchors: int) -> bool:
+        """Whether the mean loss is what a model that cannot learn any more has.
+
+        Args:
+            loss: mean over the anchors of a step.
+            anchors: anchors of the step over all workers.
+        """
+        del loss, anchors
+        return False
+
+
+class SentenceMethod(GradientMethod):
+    """One paper: sentences to packed embeddings, and the loss that trains them.
+
+    Attributes:
+        roles: role in the loss -> column of the corpus it is embedded from.
+    """
+
+    recipe: ClassVar[str] = "sentences"
     settings_type: ClassVar[type[MethodSettings]]
     objective: ClassVar[str] = "direction/accuracy"
     kind: ClassVar[Kind] = Kind.TRIPLETS
-    readouts: ClassVar[tuple[Readout, ...]] = ()
     roles: ClassVar[Mapping[str, str]] = {
         "anchor": "anchor",
         "positive": "positive",
@@ -62,10 +109,10 @@ class SentenceMethod(nn.Module, ABC):
         self.encoder = encoder
         self.settings = settings
 
-    @property
-    @abstractmethod
-    def geometry(self) -> Geometry:
-        """How two embeddings of this method are compared."""
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        """The columns that the roles are embedded from."""
+        return tuple(dict.fromkeys(cls.roles.values()))
 
     @abstractmethod
     def head(self, vectors: Tensor) -> Tensor:
@@ -89,13 +136,3 @@ class SentenceMethod(nn.Module, ABC):
 
     # DistributedDataParallel sees only what goes through forward
     forward = embed
-
-    def collapsed(self, loss: float, anchors: int) -> bool:
-        """Whether the mean loss is what a model that cannot learn any more has.
-
-        Args:
-            loss: mean over the anchors of a step.
-            anchors: anchors of the step over all workers.
-        """
-        del loss, anchors
-        return False

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -56,6 +56,42 @@ class Task(Protocol):
         Without ``readouts`` they are swept here, on the development set; with them, the values
         found there are applied as they are, on the test set.
         """
+
+
+Embed = Callable[[list[str]], Tensor]
+"""S sentences -> [S, D] packed embeddings."""
+
+Generate = Callable[[str, Sequence[str], Sequence[str] | None], list[str]]
+"""Operation, N first sentences, N second ones (None where it takes one) -> N sentences."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What a task may ask of a model.
+
+    Attributes:
+        embed: embeddings that ``geometry`` compares.
+        geometry: compares them.
+        features: embeddings for a linear classifier on top, where they differ from ``embed``.
+        generate: carries out an operation and decodes the result; None without a decoder.
+    """
+
+    embed: Embed
+    geometry: Geometry
+    features: Embed | None = None
+    generate: Generate | None = None
+
+
+@runtime_checkable
+class ModelTask(Protocol):
+    """A task that asks the model itself, not for the embeddings of a list of sentences."""
+
+    @property
+    def name(self) -> str:
+        """First part of the names of its metrics."""
+
+    def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
+        """Metrics; what the model cannot do is among the skipped, with the reason."""
 
 
 def readout_of(readouts: Mapping[str, Any], task: str, kind: str, name: str) -> Any | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,42 +10,61 @@ from torch import Tensor
 
 from sentune.errors import TrialFailed
 from sentune.geometry.base import Geometry
-from sentune.tasks.base import Result, Task
-
-Embed = Callable[[list[str]], Tensor]
+from sentune.tasks.base import Embed, Generate, Model, ModelTask, Result, Task
 
 
 def evaluate(
-    tasks: Sequence[Task],
+    tasks: Sequence[Task | ModelTask],
     embed: Embed,
     geometry: Geometry,
     readouts: Mapping[str, Any] | None = None,
+    *,
+    features: Embed | None = None,
+    generate: Generate | None = None,
 ) -> Result:
     """Metrics, readouts and tables of all tasks.
 
     Args:
         tasks: with distinct names.
-        embed: S sentences -> [S, D] packed embeddings; called once.
+        embed: S sentences -> [S, D] packed embeddings; called once for all tasks that compare
+            embeddings.
         geometry: compares the embeddings.
         readouts: None to sweep them (development set), or the values to apply (test set).
+        features, generate: as in ``sentune.tasks.base.Model``.
 
     Raises:
         TrialFailed: an embedding is not finite; the message shows a sentence.
     """
+    model = Model(embed=embed, geometry=geometry, features=features, generate=generate)
+    result = Result()
+    with torch.no_grad():
+        result.update(_compare([t for t in tasks if not isinstance(t, ModelTask)], model, readouts))
+        for task in tasks:
+            if isinstance(task, ModelTask):
+                result.update(task.run(model, readouts))
+    return result
+
+
+def _compare(tasks: Sequence[Task], model: Model, readouts: Mapping[str, Any] | None) -> Result:
+    """The tasks on embeddings, each distinct sentence embedded once."""
     needs = [task.sentences() for task in tasks]
     row = {s: i for i, s in enumerate(dict.fromkeys(s for need in needs for s in need))}
     result = Result()
     if not row:
         return result
-    with torch.no_grad():
-        embeddings = _finite(embed(list(row)), list(row))
-        for task, need in zip(tasks, needs, strict=True):
-            chosen = torch.tensor([row[s] for s in need], device=embeddings.device)
-            result.update(task.evaluate(embeddings[chosen], geometry, readouts))
+    embeddings = finite(model.embed(list(row)), list(row))
+    for task, need in zip(tasks, needs, strict=True):
+        chosen = torch.tensor([row[s] for s in need], device=embeddings.device)
+        result.update(task.evaluate(embeddings[chosen], model.geometry, readouts))
     return result
 
 
-def _finite(embeddings: Tensor, sentences: Sequence[str]) -> Tensor:
+def finite(embeddings: Tensor, sentences: Sequence[str]) -> Tensor:
+    """The embeddings as they are.
+
+    Raises:
+        TrialFailed: one of them is not finite; the message shows its sentence.
+    """
     bad = (~torch.isfinite(embeddings).all(dim=1)).nonzero().flatten().tolist()
     if bad:
         raise TrialFailed(

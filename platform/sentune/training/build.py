@@ -1,31 +1,24 @@
-"""A method with its encoder, ready to train or to load weights into."""
+"""A method, ready to train or to load weights into."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from sentune.encoders import load
-from sentune.errors import InvalidValue
-from sentune.methods import MethodSettings, SentenceMethod
+from sentune.methods.base import GradientMethod
+from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings
 
 
 def build_method(
-    kind: type[SentenceMethod],
-    settings: MethodSettings,
-    training: TrainingSettings,
-    encoder: str,
-    seed: int,
-) -> SentenceMethod:
+    kind: type[Any], settings: Any, training: TrainingSettings, encoder: str, seed: int
+) -> GradientMethod:
     """The method on the CPU, its new weights drawn from ``seed`` and in the training's precision.
 
     Raises:
-        InvalidValue: the encoder cannot take sentences of ``max_length`` tokens.
+        InvalidValue: as ``Recipe.build``.
     """
     torch.manual_seed(seed)
-    text_encoder = load(encoder)
-    if training.max_length > text_encoder.max_length:
-        fix = f"the encoder takes at most {text_encoder.max_length} tokens"
-        raise InvalidValue("max_length", training.max_length, fix)
-    method = kind(text_encoder, settings)
+    method = recipe_of(kind).build(kind, settings, training, encoder)
     return method.double() if training.precision == "float64" else method

@@ -29,6 +29,7 @@ from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
+from sentune.training.recipes import recipe_of
 from sentune.training.schedules import milestones
 from sentune.training.settings import split
 from sentune.training.trial import Progress, TrialSpec
@@ -88,7 +89,8 @@ def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, s
     corpus = read(run.corpus, kind.kind, limit=run.limit)
     texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
     encoder = prepare(run.encoder, texts, out / "cache")
-    tokens = tokenise(corpus, encoder, training.max_length, out / "cache" / "tokens")
+    table_encoder = recipe_of(kind).table_encoder(encoder, training.max_length)
+    tokens = tokenise(corpus, table_encoder, out / "cache" / "tokens")
     steps = run.validate_every
     every = steps * training.batch_size if steps else -(-run.max_examples // 10)
     spec = TrialSpec(

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sentune.corpora.batches import Batch, BatchSource
-from sentune.encoders import load_tokenizer
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.methods import find
 from sentune.tasks import Result
@@ -18,12 +17,12 @@ from sentune.training.build import build_method
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
 from sentune.training.precision import check_precision
+from sentune.training.recipes import Validates, recipe_of
 from sentune.training.schedules import learning_rate_factor, steps_for
 from sentune.training.settings import split
 from sentune.training.state import Position, load_state, save_state
 from sentune.training.step import Stepper, make_optimizer
 from sentune.training.trial import Progress, TrialSpec
-from sentune.training.validation import Validator
 
 # Steps in a row with a collapsed loss and no gradient after which a trial is given up. The loss
 # alone is no sign: large boxes of equal overlap start at the same value, and at T = 1 and a
@@ -63,7 +62,7 @@ class _Trial:
         method_settings, self.settings = split(spec.settings, kind)
         _check(spec, self.settings.batch_size, group)
         check_precision(self.settings.precision, group.device)
-        self.tokenizer = load_tokenizer(spec.encoder)
+        self.recipe = recipe_of(kind)
         self.method = build_method(kind, method_settings, self.settings, spec.encoder, spec.seed)
         self.method.to(group.device).train()
         self.optimizer = make_optimizer(self.method, self.settings)
@@ -72,7 +71,7 @@ class _Trial:
         _check_corpus(self.source, spec)
         self.steps = steps_for(spec.max_examples, self.settings.batch_size)
         self.pace = _Pace()
-        self._validator: Validator | None = None
+        self._validator: Validates | None = None
         self._stepper: Stepper | None = None
         self._batches: Iterator[Batch] | None = None
 
@@ -95,8 +94,11 @@ class _Trial:
         size, started = self.settings.batch_size, time.perf_counter()
         last = steps_for(milestone, size)
         if self._stepper is None:  # not before resume(): it sends rank 0's weights to all
+            backward = self.recipe.backward(
+                self.method, self.settings, self.group, self.spec.encoder
+            )
             self._stepper = Stepper(
-                self.method, self.optimizer, self.settings, self.group, self.tokenizer.pad_id
+                self.method, self.optimizer, self.settings, self.group, backward
             )
         if self._batches is None:
             self._batches = self.source.batches(size, self.spec.seed, self.position.step * size)
@@ -109,10 +111,9 @@ class _Trial:
         factor = learning_rate_factor(
             settings.schedule, step=step, steps=self.steps, warmup=settings.warmup
         )
-        rate = settings.learning_rate * factor
         seed = (self.spec.seed, step)
         try:
-            taken = stepper.step(batch.columns, learning_rate=rate, seed=seed)
+            taken = stepper.step(batch.columns, factor=factor, seed=seed)
         except TrialFailed as failure:
             seen = step * settings.batch_size
             raise TrialFailed(f"after {seen:,} examples: {failure}") from None
@@ -153,15 +154,8 @@ class _Trial:
 
     def _validate(self) -> Result:
         if self._validator is None:
-            spec = self.spec
-            self._validator = Validator(
-                spec.dev.open(),
-                self.tokenizer,
-                self.settings,
-                self.group.device,
-                spec.references.open() if spec.references is not None else None,
-                spec.readouts,
-            )
+            device = self.group.device
+            self._validator = self.recipe.validator(self.spec, self.settings, device)
         return self._validator.validate(self.method)
 
     def save(self, folder: Path) -> None:
@@ -203,7 +197,7 @@ def _check(spec: TrialSpec, batch_size: int, group: Group) -> None:
 
 def _check_corpus(source: BatchSource, spec: TrialSpec) -> None:
     method = find(spec.method)
-    missing = set(method.roles.values()) - set(source.column_names)
+    missing = set(method.columns()) - set(source.column_names)
     if missing:
         fix = f"{method.title} trains on {method.kind.value}, with {', '.join(sorted(missing))}"
         raise InvalidValue("--corpus", source.column_names, fix)

@@ -15,37 +15,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors.torch import load_file, save_file
-from torch import Tensor
-
-from sentune.encoders import Tokenizer, load, load_tokenizer
+from sentune.encoders import Tokenizer, load_tokenizer
 from sentune.errors import InvalidValue
-from sentune.methods import SentenceMethod, find
+from sentune.methods import find
 from sentune.training.build import build_method
 from sentune.training.card import render_card
 from sentune.training.folders import whole_folder, write_json
-from sentune.training.sentence_transformers import write_modules
+from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights
 
 FORMAT = 1
 SETTINGS_FILE, READOUTS_FILE = "settings.json", "readouts.json"
-HEAD_FILE, CARD_FILE = "head.safetensors", "README.md"
-_ENCODER_PREFIX = "encoder."
+CARD_FILE = "README.md"
 
 
 class LoadedModel(NamedTuple):
     """A model folder in memory; ``settings`` holds the method's and the training's, flat."""
 
-    method: SentenceMethod
+    method: Any
     tokenizer: Tokenizer
     settings: dict[str, Any]
     readouts: dict[str, Any]
 
 
 def save_model(
-    method: SentenceMethod,
-    tokenizer: str,
+    method: Any,
+    source: str,
     folder: Path,
     *,
     training: TrainingSettings,
@@ -55,24 +51,20 @@ def save_model(
     """Write the folder whole or not at all; an existing one is replaced.
 
     Args:
-        tokenizer: path that ``load_tokenizer`` reads.
+        source: the folder that the method was built from.
         training: what it was trained with; ``max_length`` is needed to use the model.
         readouts: ``task/readout`` -> value found on the development set.
         card: section of the model card -> name -> value, such as metrics and lineage.
     """
     with whole_folder(folder) as beside:
-        _write_weights(method, beside)
-        load_tokenizer(tokenizer).save(beside)
+        stored = copy.deepcopy(method).float().cpu()  # also what was trained in float64
+        recipe_of(method).write(stored, source, beside, training)
         settings = {**training.model_dump(), **method.settings.model_dump()}
         described = {"format": FORMAT, "method": method.name, "settings": settings}
         write_json(beside / SETTINGS_FILE, described)
         write_json(beside / READOUTS_FILE, dict(readouts))
         text = render_card(method, settings, readouts, card)
         (beside / CARD_FILE).write_text(text, encoding="utf-8")
-        if method.name.startswith("simcse"):
-            write_modules(
-                beside, method.encoder.width, method.settings.pooling, training.max_length
-            )
 
 
 def load_method(folder: str | Path) -> LoadedModel:
@@ -85,13 +77,7 @@ def load_method(folder: str | Path) -> LoadedModel:
     described = read_settings(folder)
     kind = find(described["method"])
     method_settings, training = split(described["settings"], kind)
-    method = kind(load(str(folder)), method_settings)
-    head = folder / HEAD_FILE
-    if head.is_file():
-        found = method.load_state_dict(load_file(head), strict=False)
-        lost = [key for key in found.missing_keys if not key.startswith(_ENCODER_PREFIX)]
-        if lost or found.unexpected_keys:
-            raise InvalidValue("model", str(folder), f"{HEAD_FILE} does not fit {kind.title}")
+    method = recipe_of(kind).read(kind, method_settings, training, folder)
     readouts = json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8"))
     settings = {**training.model_dump(), **method_settings.model_dump()}
     return LoadedModel(method.eval(), load_tokenizer(str(folder)), settings, readouts)
@@ -117,20 +103,6 @@ def export_checkpoint(
     trained = build_method(kind, method_settings, training, encoder, seed=0)
     load_weights(checkpoint, trained)
     save_model(trained, encoder, folder, training=training, readouts=readouts, card=card)
-
-
-def _write_weights(method: SentenceMethod, folder: Path) -> None:
-    """In float32, also what was trained in float64."""
-    stored = copy.deepcopy(method).float().cpu()
-    stored.encoder.save(folder)
-    head = _head_state(stored)
-    if head:
-        save_file(head, folder / HEAD_FILE)
-
-
-def _head_state(method: SentenceMethod) -> dict[str, Tensor]:
-    state = method.state_dict()
-    return {k: v.contiguous() for k, v in state.items() if not k.startswith(_ENCODER_PREFIX)}
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sentune.errors import InvalidValue
-from sentune.methods import MethodSettings, SentenceMethod
+from sentune.methods.base import GradientMethod
 
 Precision = Literal["float32", "bfloat16", "float64"]
 Schedule = Literal["linear", "constant", "rising"]
@@ -43,8 +43,8 @@ class TrainingSettings(BaseModel):
 
 
 def split(
-    settings: Mapping[str, Any], method: type[SentenceMethod]
-) -> tuple[MethodSettings, TrainingSettings]:
+    settings: Mapping[str, Any], method: type[GradientMethod]
+) -> tuple[Any, TrainingSettings]:
     """A trial's settings as the method's and the training's, typed and checked.
 
     Text is turned into numbers where a number belongs, and ``none`` into no value.
@@ -57,9 +57,10 @@ def split(
         if name not in own and name not in general:
             allowed = ", ".join(sorted({*own, *general}))
             raise InvalidValue(name, value, f"settings of {method.title} are {allowed}")
+    training = {**method.training_defaults, **settings}
     return (
         _validate(method.settings_type, {k: v for k, v in settings.items() if k in own}),
-        _validate(TrainingSettings, {k: v for k, v in settings.items() if k in general}),
+        _validate(TrainingSettings, {k: v for k, v in training.items() if k in general}),
     )
 
 

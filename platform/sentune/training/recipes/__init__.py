@@ -1,0 +1,17 @@
+"""How each family of methods is built, trained, judged and kept."""
+
+from __future__ import annotations
+
+from sentune.methods.base import GradientMethod
+from sentune.training.recipes.base import Recipe, Validates
+from sentune.training.recipes.sentences import Sentences
+
+RECIPES: dict[str, Recipe] = {"sentences": Sentences()}
+
+
+def recipe_of(method: GradientMethod | type[GradientMethod]) -> Recipe:
+    """The recipe that a method names."""
+    return RECIPES[method.recipe]
+
+
+__all__ = ["RECIPES", "Recipe", "Validates", "recipe_of"]

@@ -1,0 +1,70 @@
+"""What the training loop asks of a family of methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from sentune.corpora.encode import TableEncoder
+from sentune.methods.base import GradientMethod
+from sentune.tasks import Result
+from sentune.training.group import Group
+from sentune.training.settings import TrainingSettings
+from sentune.training.step import Backward
+from sentune.training.trial import TrialSpec
+
+
+class Validates(Protocol):
+    """Judges a method as it stands on the development corpora."""
+
+    def validate(self, method: Any) -> Result:
+        """Metrics, best readouts and tables; the method is left in training mode."""
+
+
+class Recipe(Protocol):
+    """How the methods of one family are built, trained, judged and kept.
+
+    ``folder`` is what ``TrialSpec.encoder`` names: everything that a method is built from (an
+    encoder with its tokenizer; an encoder and a decoder; word vectors).
+    """
+
+    def table_encoder(self, folder: str, max_length: int) -> TableEncoder:
+        """Turns the corpus that the methods train on into the columns of their batches."""
+
+    def build(
+        self, kind: type[Any], settings: Any, training: TrainingSettings, folder: str
+    ) -> GradientMethod:
+        """The method on the CPU in float32, new weights drawn from torch's global generator.
+
+        Raises:
+            InvalidValue: ``folder`` does not hold what is needed, or the settings do not fit it.
+        """
+
+    def backward(
+        self, method: Any, training: TrainingSettings, group: Group, folder: str
+    ) -> Backward:
+        """Loss and gradient of a batch; with several workers it first sends rank 0's weights."""
+
+    def validator(
+        self, spec: TrialSpec, training: TrainingSettings, device: torch.device
+    ) -> Validates:
+        """Judges on ``spec.dev``, as the product will be judged."""
+
+    def write(self, method: Any, source: str, folder: Path, training: TrainingSettings) -> None:
+        """Put what is needed to use the method into an existing model folder.
+
+        Args:
+            method: on the CPU, in float32.
+            source: the folder that it was built from, for tokenizers and words.
+        """
+
+    def read(
+        self, kind: type[Any], settings: Any, training: TrainingSettings, folder: Path
+    ) -> GradientMethod:
+        """The method of a model folder, on the CPU in float32.
+
+        Raises:
+            InvalidValue: what is missing or does not fit.
+        """

@@ -1,0 +1,183 @@
+"""Methods that embed sentences and compare them: SimCSE, GaussCSE, GumbelCSE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from sentune.corpora.encode import Encoder
+from sentune.encoders import Chunk, length_sorted_chunks, load, load_tokenizer
+from sentune.errors import InvalidValue
+from sentune.methods import MethodSettings, SentenceMethod
+from sentune.training.gradcache import cached_backward
+from sentune.training.group import Group
+from sentune.training.precision import autocast, sentences_at_a_time
+from sentune.training.sentence_transformers import write_modules
+from sentune.training.settings import TrainingSettings
+from sentune.training.step import Backward, Rows
+from sentune.training.trial import TrialSpec
+from sentune.training.validation import Validator
+
+HEAD_FILE = "head.safetensors"
+ENCODER_PREFIX = "encoder."
+
+
+class Sentences:
+    """See ``sentune.training.recipes.base.Recipe``."""
+
+    def table_encoder(self, folder: str, max_length: int) -> Encoder:
+        """Every sentence column, by the encoder's tokenizer."""
+        return Encoder(folder, max_length)
+
+    def build(
+        self,
+        kind: type[SentenceMethod],
+        settings: MethodSettings,
+        training: TrainingSettings,
+        folder: str,
+    ) -> SentenceMethod:
+        """The method on the encoder of the folder."""
+        encoder = load(folder)
+        if training.max_length > encoder.max_length:
+            fix = f"the encoder takes at most {encoder.max_length} tokens"
+            raise InvalidValue("max_length", training.max_length, fix)
+        return kind(encoder, settings)
+
+    def backward(
+        self, method: SentenceMethod, training: TrainingSettings, group: Group, folder: str
+    ) -> Backward:
+        """Embeds every role, then the method's loss."""
+        return SentenceBackward(method, training, group, load_tokenizer(folder).pad_id)
+
+    def validator(
+        self, spec: TrialSpec, training: TrainingSettings, device: torch.device
+    ) -> Validator:
+        """Embeds the sentences of the development corpora."""
+        return Validator(
+            spec.dev.open(),
+            load_tokenizer(spec.encoder),
+            training,
+            device,
+            spec.references.open() if spec.references is not None else None,
+            spec.readouts,
+        )
+
+    def write(
+        self, method: SentenceMethod, source: str, folder: Path, training: TrainingSettings
+    ) -> None:
+        """The encoder as Hugging Face reads it, and the head."""
+        method.encoder.save(folder)
+        load_tokenizer(source).save(folder)
+        head = head_state(method)
+        if head:
+            save_file(head, folder / HEAD_FILE)
+        if method.name.startswith("simcse"):
+            pooling = method.settings.pooling
+            write_modules(folder, method.encoder.width, pooling, training.max_length)
+
+    def read(
+        self,
+        kind: type[SentenceMethod],
+        settings: MethodSettings,
+        training: TrainingSettings,
+        folder: Path,
+    ) -> SentenceMethod:
+        """Encoder and head; absent weights must never become random ones."""
+        del training
+        if not any(folder.glob("model*.safetensors")):
+            raise InvalidValue("model", str(folder), "it is no model, without model.safetensors")
+        method = kind(load(str(folder)), settings)
+        load_head(method, folder)
+        return method
+
+
+def head_state(
+    method: nn.Module, prefixes: tuple[str, ...] = (ENCODER_PREFIX,)
+) -> dict[str, Tensor]:
+    """The weights that are stored elsewhere under none of the prefixes."""
+    state = method.state_dict()
+    return {k: v.contiguous() for k, v in state.items() if not k.startswith(prefixes)}
+
+
+def load_head(
+    method: nn.Module, folder: Path, prefixes: tuple[str, ...] = (ENCODER_PREFIX,)
+) -> None:
+    """Put the head's weights into the method.
+
+    Raises:
+        InvalidValue: they are missing, or of another method.
+    """
+    wanted = head_state(method, prefixes)
+    head = folder / HEAD_FILE
+    if wanted and not head.is_file():
+        raise InvalidValue("model", str(folder), f"it is no model, without {HEAD_FILE}")
+    found = load_file(head) if wanted else {}
+    if found.keys() != wanted.keys() or any(found[k].shape != wanted[k].shape for k in wanted):
+        raise InvalidValue("model", str(folder), f"{HEAD_FILE} does not fit its method")
+    method.load_state_dict(found, strict=False)
+
+
+class SentenceBackward:
+    """See ``sentune.training.step.Backward``.
+
+    With ``micro_batch`` below the local share of the batch the gradients are cached, so memory is
+    bounded by the micro-batch; without it one autograd graph holds all sentences. Either way
+    sentences of like length are embedded together, which changes no loss, only the padding.
+    """
+
+    def __init__(
+        self, method: SentenceMethod, settings: TrainingSettings, group: Group, pad_id: int
+    ) -> None:
+        self.method, self._settings = method, settings
+        self._group, self._pad_id = group, pad_id
+        self._parallel = _parallel(method, group)
+
+    def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
+        total = len(next(iter(columns.values())))
+        local = self._group.slice(total)
+        roles = self.method.roles
+        rows = [row for column in roles.values() for row in columns[column][local]]
+        count = len(rows) // len(roles)
+        micro = self._settings.micro_batch
+        cached = micro is not None and micro < count
+        size = micro * len(roles) if cached and micro else sentences_at_a_time(self._group.device)
+        chunks, restore = length_sorted_chunks(rows, size, self._pad_id)
+        loss = partial(self._loss, restore=restore.to(self._group.device), total=total)
+        if cached:
+            return self._cached(chunks, loss)
+        value = loss(torch.cat([self._embed(chunk) for chunk in chunks]))
+        value.backward()
+        return value.detach()
+
+    def _cached(self, chunks: Sequence[Chunk], loss: Callable[[Tensor], Tensor]) -> Tensor:
+        parallel = self._parallel
+        no_sync = parallel.no_sync if isinstance(parallel, DistributedDataParallel) else nullcontext
+        return cached_backward(self._embed, chunks, loss, no_sync=no_sync)
+
+    def _embed(self, chunk: Chunk) -> Tensor:
+        with autocast(self._settings.precision, self._group.device):
+            return self._parallel(*chunk.to(self._group.device))
+
+    def _loss(self, embeddings: Tensor, *, restore: Tensor, total: int) -> Tensor:
+        """Local part of the mean loss, times the world size that averaging gradients divides by."""
+        parts = embeddings[restore].chunk(len(self.method.roles))
+        value = self.method.loss(
+            dict(zip(self.method.roles, parts, strict=True)),
+            partial(self._group.gather, rows=total),
+            self._group.offset(total),
+        )
+        return value * (self._group.world_size / total)
+
+
+def _parallel(method: SentenceMethod, group: Group) -> nn.Module:
+    if group.world_size == 1:
+        return method
+    devices = [group.device] if group.device.type == "cuda" else None
+    return DistributedDataParallel(method, device_ids=devices, broadcast_buffers=False)
