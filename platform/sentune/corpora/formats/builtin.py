@@ -1,57 +1,57 @@
-"""``builtin:nli``: the corpus that the package makes itself."""
+"""``builtin:NAME``: the corpora that the package makes itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from dataclasses import dataclass, field, replace
 
-from sentune.corpora.builtin import Group, groups, triplets
+from sentune.corpora.formats import builtin_nli, seeded
 from sentune.corpora.formats.reading import Log, Row
-from sentune.corpora.formats.spec import FIELD, Spec
+from sentune.corpora.formats.spec import FIELD, Spec, check_options
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 
-SIZES = {"train": 30_000, "dev": 2_000, "test": 2_000}
-OPTIONS = {
-    "split": "train, dev or test; default train",
-    "size": "rows; default 30000 for train, 2000 for dev and test",
-    "seed": "an integer; default 0",
+Readers = Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builtin:
+    """A built-in corpus.
+
+    Attributes:
+        readers: the kinds that it gives and how to make them.
+        what: a few words for people.
+        options: its own options with their meaning, beside those of ``seeded``.
+    """
+
+    readers: Readers
+    what: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+NAMES: dict[str, Builtin] = {
+    "nli": Builtin(
+        readers={Kind.TRIPLETS: builtin_nli.triplets, Kind.LABELLED_PAIRS: builtin_nli.pairs},
+        what="inference in English",
+    ),
 }
 
-
-def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
-    """Triplets and labelled pairs; both tell the same groups of sentences."""
-    if spec.path != "nli":
-        raise InvalidValue(FIELD, spec.text, "the built-in corpus is called builtin:nli")
-    return {Kind.TRIPLETS: _triplets, Kind.LABELLED_PAIRS: _pairs}
+OPTIONS = seeded.OPTIONS | {
+    option: meaning for made in NAMES.values() for option, meaning in made.options.items()
+}
+WHAT = "seeded generators: " + ", ".join(f"builtin:{n} ({m.what})" for n, m in NAMES.items())
 
 
-def _asked(spec: Spec) -> tuple[str, int, int]:
-    """Split, seed and size."""
-    split = spec.choice("split", "train", SIZES)
-    seed, size = spec.integer("seed", 0, minimum=0), spec.integer("size", SIZES[split], minimum=1)
-    return split, seed, size
+def readers(spec: Spec) -> Readers:
+    """The kinds that the named corpus gives.
 
-
-def _triplets(spec: Spec, log: Log) -> Iterator[Row]:
-    split, seed, size = _asked(spec)
-    return _counted(islice(triplets(split, seed), size), log)
-
-
-def _pairs(spec: Spec, log: Log) -> Iterator[Row]:
-    """Three pairs of each premise, so that labels are balanced."""
-    split, seed, size = _asked(spec)
-    rows = (row for group in groups(split, seed) for row in _group_pairs(group))
-    return _counted(islice(rows, size), log)
-
-
-def _counted(rows: Iterator[Row], log: Log) -> Iterator[Row]:
-    for row in rows:
-        log.counts["read"] += 1
-        yield row
-
-
-def _group_pairs(group: Group) -> Iterator[Row]:
-    yield group.premise, group.entailment, "entailment", "neutral"
-    yield group.premise, group.neutral, "neutral", group.neutral_reverse
-    yield group.premise, group.contradiction, "contradiction", "contradiction"
+    Raises:
+        InvalidValue: there is no such corpus, or an option belongs to another one.
+    """
+    if spec.path not in NAMES:
+        names = ", ".join(f"builtin:{name}" for name in NAMES)
+        raise InvalidValue(FIELD, spec.text, f"the built-in corpora are {names}")
+    made = NAMES[spec.path]
+    options = {option: value for option, value in spec.options.items() if option in OPTIONS}
+    check_options(replace(spec, options=options), {**seeded.OPTIONS, **made.options})
+    return made.readers

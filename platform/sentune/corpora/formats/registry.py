@@ -111,6 +111,6 @@ FORMATS: dict[str, Format] = {
     "builtin": Format(
         readers=builtin.readers,
         options=builtin.OPTIONS,
-        what="builtin:nli, a seeded generator of inference in English",
+        what=builtin.WHAT,
     ),
 }
