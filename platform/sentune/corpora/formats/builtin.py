@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sentune.corpora.formats import builtin_nli, seeded
+from sentune.corpora.formats import builtin_nli, builtin_operations, operations, seeded
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.spec import FIELD, Spec, check_options
 from sentune.corpora.schema import Kind
@@ -33,6 +33,11 @@ NAMES: dict[str, Builtin] = {
     "nli": Builtin(
         readers={Kind.TRIPLETS: builtin_nli.triplets, Kind.LABELLED_PAIRS: builtin_nli.pairs},
         what="inference in English",
+    ),
+    "operations": Builtin(
+        readers={Kind.OPERATIONS: builtin_operations.operations},
+        options=operations.OPTION,
+        what="fusion, difference, compression and reconstruction of short sentences",
     ),
 }
 

@@ -1,0 +1,178 @@
+"""``builtin:operations``: sentence operations of which each has one right answer.
+
+A scene is somebody who did something to a thing, and did something else at a place. Three forms of
+sentence tell of it, with a fixed order of slots, and with words that belong to one slot only::
+
+    deed   the [small] dog [quickly] chased the [red] ball [in the garden]     5 to 9 words
+    act    the [small] dog [quickly] slept in the garden                       6 to 8 words
+    both   the [small] dog chased the [red] ball and slept in the garden       10 to 12 words
+
+Fusion:
+    deed + act -> both. The three tell of the same scene: the adjectives are those of the parts,
+    the subject is told once; there is neither an adverb nor a place of the deed.
+Difference:
+    both - deed -> act and both - act -> deed, equally often.
+Compression:
+    deed (two parts in three) or both -> who did what to which thing: "the dog chased the ball".
+    Dropped are adjectives, the adverb, the place and the act. Nothing is left to drop from the
+    result, and in every row there was something.
+Reconstruction:
+    each of the three forms equally often, unchanged.
+
+A deed has at most two of its four modifiers. There are 113 words, 6,000 combinations of subject,
+deed and thing, 3,600 of subject, act and place, and 135 million distinct sentences. Of both kinds
+of combination one in ten belongs to dev and one in ten to test. All that a sentence tells belongs
+to its split, so that no sentence of one split, given or asked for, is in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, cycle
+from random import Random
+from typing import NamedTuple
+from zlib import crc32
+
+from sentune.corpora.builtin.moves import pick
+from sentune.corpora.builtin.operations_words import (
+    ACTS,
+    ADJECTIVES,
+    ADVERBS,
+    DEEDS,
+    LOOKS,
+    PLACES,
+    SUBJECTS,
+    THINGS,
+)
+from sentune.corpora.schema import OPERATIONS
+
+Row = tuple[str, str, str | None, str]
+"""Operation, first sentence, second sentence (``None`` where there is none), right answer."""
+
+MOST_MODIFIERS = 2
+_MODIFIERS = ("adjective", "adverb", "look", "where")
+_MODIFIED = [
+    chosen for n in range(MOST_MODIFIERS + 1) for chosen in combinations(_MODIFIERS, n)
+]  # the first is the empty one
+_PATIENCE = 2_000
+"""Rows drawn in vain, one after the other, after which a split has nothing new to say."""
+
+
+def operations(split: str, seed: int, chosen: Sequence[str] = OPERATIONS) -> Iterator[Row]:
+    """Distinct rows of a split, the same for the same arguments.
+
+    Args:
+        split: ``train``, ``dev`` or ``test``.
+        seed: any integer.
+        chosen: the operations, told in turn; equally often where they are distinct.
+    """
+    rng = Random(f"builtin:operations {split} {seed}")
+    seen: set[Row] = set()
+    for operation in cycle(chosen):
+        drawn = (_ROWS[operation](_scene(split, rng), rng) for _ in range(_PATIENCE))
+        row = next(((operation, *rest) for rest in drawn if (operation, *rest) not in seen), None)
+        if row is None:
+            return
+        seen.add(row)
+        yield row
+
+
+def split_of(*words: str) -> str:
+    """The split of a combination: subject, deed and thing, or subject, act and place."""
+    return {0: "dev", 1: "test"}.get(crc32("|".join(words).encode()) % 10, "train")
+
+
+class _Scene(NamedTuple):
+    """Modifiers are empty where they are not told; ``where`` is the place of the deed."""
+
+    subject: str
+    deed: str
+    thing: str
+    act: str
+    place: str
+    adjective: str = ""
+    adverb: str = ""
+    look: str = ""
+    where: str = ""
+
+    def deed_told(self) -> str:
+        return _joined(self._who(), self.adverb, self._what(), self.where and _at(self.where))
+
+    def act_told(self) -> str:
+        return _joined(self._who(), self.adverb, self.act, _at(self.place))
+
+    def both_told(self) -> str:
+        return _joined(self._who(), self._what(), "and", self.act, _at(self.place))
+
+    def told(self) -> tuple[str, str, str]:
+        """The deed, the act and both."""
+        return self.deed_told(), self.act_told(), self.both_told()
+
+    def _who(self) -> str:
+        return _joined("the", self.adjective, self.subject)
+
+    def _what(self) -> str:
+        return _joined(self.deed, "the", self.look, self.thing)
+
+
+def _at(place: str) -> str:
+    return f"in the {place}"
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _scene(split: str, rng: Random) -> _Scene:
+    """A scene of the split without modifiers."""
+    subject = pick(rng, SUBJECTS)
+    while split_of(subject, deed := pick(rng, DEEDS), thing := pick(rng, THINGS)) != split:
+        pass
+    while split_of(subject, act := pick(rng, ACTS), place := pick(rng, PLACES)) != split:
+        pass
+    return _Scene(subject, deed, thing, act, place)
+
+
+def _modified(scene: _Scene, names: Sequence[str], rng: Random) -> _Scene:
+    words = {"adjective": ADJECTIVES, "adverb": ADVERBS, "look": LOOKS, "where": PLACES}
+    return scene._replace(**{name: pick(rng, words[name]) for name in names})
+
+
+def _with_adjectives(scene: _Scene, rng: Random) -> _Scene:
+    """Each of the two adjectives in every second scene."""
+    return _modified(scene, [n for n in ("adjective", "look") if rng.random() < 0.5], rng)
+
+
+def _fusion(plain: _Scene, rng: Random) -> tuple[str, str | None, str]:
+    return _with_adjectives(plain, rng).told()
+
+
+def _difference(plain: _Scene, rng: Random) -> tuple[str, str | None, str]:
+    deed, act, both = _with_adjectives(plain, rng).told()
+    return (both, deed, act) if rng.random() < 0.5 else (both, act, deed)
+
+
+def _compression(plain: _Scene, rng: Random) -> tuple[str, str | None, str]:
+    if rng.random() < 1 / 3:
+        return _with_adjectives(plain, rng).both_told(), None, plain.deed_told()
+    return _modified(plain, pick(rng, _MODIFIED[1:]), rng).deed_told(), None, plain.deed_told()
+
+
+def _reconstruction(plain: _Scene, rng: Random) -> tuple[str, str | None, str]:
+    form = pick(rng, ("deed", "act", "both"))
+    if form == "deed":
+        text = _modified(plain, pick(rng, _MODIFIED), rng).deed_told()
+    elif form == "act":
+        names = [name for name in ("adjective", "adverb") if rng.random() < 0.5]
+        text = _modified(plain, names, rng).act_told()
+    else:
+        text = _with_adjectives(plain, rng).both_told()
+    return text, None, text
+
+
+_ROWS: dict[str, Callable[[_Scene, Random], tuple[str, str | None, str]]] = {
+    "fusion": _fusion,
+    "difference": _difference,
+    "compression": _compression,
+    "reconstruction": _reconstruction,
+}
