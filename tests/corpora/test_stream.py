@@ -13,7 +13,8 @@ import pytest
 import ray
 
 from sentune.corpora import stream
-from sentune.corpora.batches import Batch, BatchSource, SharedSource
+from sentune.corpora.batches import Batch, BatchSource, Example, SharedSource
+from sentune.corpora.mixing import MixedHandle
 from sentune.corpora.tokens import TokenFolder, shard_name
 
 SHARDS = (40, 25, 40, 7)
@@ -69,6 +70,29 @@ def test_a_batch_may_span_shards(folder: TokenFolder) -> None:
     sources: list[BatchSource] = [SharedSource(folder.load()), stream.StreamedSource(folder)]
     one, other = (plain(source.batches(100, 1), 3) for source in sources)
     assert one == other
+
+
+@pytest.mark.parametrize("start", [0, 30, 112, 130])
+def test_shared_and_streamed_give_the_same_rows(folder: TokenFolder, start: int) -> None:
+    def plain_rows(rows: Iterator[Example]) -> list:
+        return [{k: ids.tolist() for k, ids in row.items()} for row in islice(rows, 150)]
+
+    shared, streamed = SharedSource(folder.load()), stream.StreamedSource(folder)
+    assert plain_rows(streamed.rows(5, start)) == plain_rows(shared.rows(5, start))
+
+
+@pytest.mark.parametrize("start", [0, 12])
+def test_mixtures_of_shared_and_streamed_are_the_same(
+    folder: TokenFolder, tmp_path: Path, start: int
+) -> None:
+    other = write_folder(tmp_path, (13, 9))
+    batches = []
+    for limits in [(1 << 30, 1 << 30), (0, 1 << 30), (0, 0)]:
+        handles = [stream.hand_out(f, share_up_to=limit)
+                   for f, limit in zip((folder, other), limits, strict=True)]  # fmt: skip
+        mixture = MixedHandle(tuple(handles), (1.0, 3.0)).open()
+        batches.append(plain(mixture.batches(10, 5, start * 10), 8))
+    assert batches[0] == batches[1] == batches[2]
 
 
 @ray.remote(num_cpus=1.5)

@@ -28,6 +28,31 @@ class Batch:
     first: int
 
 
+Example = dict[str, npt.NDArray[np.int32]]
+"""Name of a column -> the token ids of one row."""
+
+
+class RowSource(Protocol):
+    """A corpus whose rows can be taken one at a time."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def column_names(self) -> tuple[str, ...]: ...
+
+    def rows(self, seed: int, start: int = 0) -> Iterator[Example]:
+        """Examples without end, over epochs, in the order of ``BatchSource.batches``.
+
+        Nothing is dropped: each epoch shows every row once.
+
+        Args:
+            seed: decides the order, with the number of the epoch.
+            start: examples already seen, any number of at least 0.
+        """
+        ...
+
+
 class BatchSource(Protocol):
     """Where a trial's batches come from."""
 
@@ -83,6 +108,14 @@ class SharedSource:
         epoch, skip, length = position(self.num_rows, batch_size, start)
         return self._batches(batch_size, seed, epoch, skip, length)
 
+    def rows(self, seed: int, start: int = 0) -> Iterator[Example]:
+        """See ``RowSource``."""
+        epoch, skip = divmod(start, self.num_rows)
+        while True:
+            for row in self._order(seed, epoch)[skip:].tolist():
+                yield {name: column[row] for name, column in self._table.columns.items()}
+            epoch, skip = epoch + 1, 0
+
     def _batches(
         self, batch_size: int, seed: int, epoch: int, skip: int, length: int
     ) -> Iterator[Batch]:
@@ -109,13 +142,22 @@ def position(num_rows: int, batch_size: int, start: int) -> tuple[int, int, int]
     Raises:
         InvalidValue: see ``BatchSource.batches``.
     """
+    check_batches(num_rows, batch_size, start)
+    length = num_rows - num_rows % batch_size
+    return start // length, start % length, length
+
+
+def check_batches(num_rows: int, batch_size: int, start: int) -> None:
+    """Refuses batches that cannot be had.
+
+    Raises:
+        InvalidValue: see ``BatchSource.batches``.
+    """
     if not 1 <= batch_size <= num_rows:
         fix = f"use 1 to {num_rows}, the rows of the training corpus"
         raise InvalidValue("batch_size", batch_size, fix)
     if start < 0 or start % batch_size:
         raise InvalidValue("start", start, f"use a multiple of the batch size {batch_size}")
-    length = num_rows - num_rows % batch_size
-    return start // length, start % length, length
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> list[int]:

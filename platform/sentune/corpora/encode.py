@@ -54,27 +54,43 @@ class Encoder:
     def table(self, batch: pa.RecordBatch) -> pa.Table:
         """The ids of every sentence column of the batch, under the same names."""
         columns = {
-            field.name: self._column(batch.column(field.name))
+            field.name: self.column(batch.column(field.name))
             for field in batch.schema
             if pa.types.is_string(field.type) and field.name not in _LABELS
         }
         return pa.table(columns)
 
-    def _column(self, texts: pa.Array) -> pa.ListArray:
-        """Each distinct text is tokenised once: a premise of NLI comes back three times."""
+    def column(self, texts: pa.Array) -> pa.ListArray:
+        """The ids of some texts; no ids at all, not even special ones, where a text is null.
+
+        Each distinct text is tokenised once: a premise of NLI comes back three times.
+        """
         coded = pc.dictionary_encode(texts)
-        sequences = self._tokenizer(
-            coded.dictionary.to_pylist(),
+        sequences = [*self._sequences(coded.dictionary.to_pylist()), []]
+        lengths = np.fromiter(map(len, sequences), dtype=np.int32, count=len(sequences))
+        ids = np.fromiter((i for s in sequences for i in s), dtype=np.int32, count=lengths.sum())
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        places = pc.fill_null(coded.indices, len(sequences) - 1)
+        return pa.ListArray.from_arrays(offsets, ids).take(places)
+
+    def ends_texts(self) -> bool:
+        """Whether every text ends with the tokenizer's token for that, however short it is cut."""
+        (ids,) = self._sequences([""])
+        ends = {self._tokenizer.eos_token_id, self._tokenizer.sep_token_id} - {None}
+        return bool(ids) and ids[-1] in ends
+
+    def _sequences(self, texts: list[str]) -> list[list[int]]:
+        if not texts:  # the tokenizers of transformers fail on an empty list
+            return []
+        sequences: list[list[int]] = self._tokenizer(
+            texts,
             truncation=True,
             max_length=self.max_length,
             padding=False,
             return_attention_mask=False,
             return_token_type_ids=False,
         )["input_ids"]
-        lengths = np.fromiter(map(len, sequences), dtype=np.int32, count=len(sequences))
-        ids = np.fromiter((i for s in sequences for i in s), dtype=np.int32, count=lengths.sum())
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        return pa.ListArray.from_arrays(offsets, ids).take(coded.indices)
+        return sequences
 
 
 def _fingerprint(tokenizer: Any) -> str:

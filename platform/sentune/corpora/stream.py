@@ -17,7 +17,14 @@ import pyarrow.parquet as pq
 import ray
 from ray.data import DataContext, ExecutionResources, TaskPoolStrategy
 
-from sentune.corpora.batches import Batch, SharedSource, position, row_order, shard_order
+from sentune.corpora.batches import (
+    Batch,
+    Example,
+    SharedSource,
+    position,
+    row_order,
+    shard_order,
+)
 from sentune.corpora.tokens import Ragged, TokenFolder, ragged
 
 SHARE_UP_TO = 1 << 30
@@ -29,6 +36,9 @@ would wait for ever, and its trial with it (measured: no batch in 45 s); it most
 disk anyway. One CPU of the cluster stays free for up to four readers."""
 
 _READERS = 2
+
+_ROWS = 1_024
+"""Rows that are taken from a stream at once where they are asked for one by one."""
 
 
 @dataclass(frozen=True)
@@ -116,17 +126,29 @@ class StreamedSource:
         epoch, skip, length = position(self.num_rows, batch_size, start)
         return self._batches(batch_size, seed, epoch, skip, length)
 
+    def rows(self, seed: int, start: int = 0) -> Iterator[Example]:
+        """See ``RowSource``."""
+        epoch, skip = divmod(start, self.num_rows)
+        while True:
+            for table in self._epoch(_ROWS, seed, epoch, skip, drop_last=False):
+                columns = {name: ragged(table.column(name)) for name in self.column_names}
+                for row in range(len(table)):
+                    yield {name: column[row] for name, column in columns.items()}
+            epoch, skip = epoch + 1, 0
+
     def _batches(
         self, batch_size: int, seed: int, epoch: int, skip: int, length: int
     ) -> Iterator[Batch]:
         while True:
-            for table in self._epoch(batch_size, seed, epoch, skip):
+            for table in self._epoch(batch_size, seed, epoch, skip, drop_last=True):
                 columns = {name: ragged(table.column(name)) for name in self.column_names}
                 yield Batch(_rows(columns), epoch, epoch * length + skip)
                 skip += batch_size
             epoch, skip = epoch + 1, 0
 
-    def _epoch(self, batch_size: int, seed: int, epoch: int, skip: int) -> Iterator[pa.Table]:
+    def _epoch(
+        self, batch_size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
+    ) -> Iterator[pa.Table]:
         tasks = self._tasks(seed, epoch, skip)
         with DataContext.current(self._context()):
             shards = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
@@ -140,7 +162,7 @@ class StreamedSource:
             batch_size=batch_size,
             batch_format="pyarrow",
             prefetch_batches=self._prefetch,
-            drop_last=True,
+            drop_last=drop_last,
         )
 
     def _tasks(self, seed: int, epoch: int, skip: int) -> list[dict[str, Any]]:
