@@ -10,17 +10,15 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, PreTrainedTokenizerFast
 
+from sentune.encoders.word_pieces import SPECIAL_TOKENS, count_words, learn_tokenizer
 from sentune.errors import InvalidValue
-
-_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 class TinySpec(BaseModel):
@@ -61,7 +59,7 @@ class TinySpec(BaseModel):
 
 def prepare_tiny(spec: TinySpec, texts: Iterable[str], cache: Path) -> Path:
     """Folder with config and tokenizer, named by a hash of the texts' words and the options."""
-    words = _count_words(texts)
+    words = count_words(texts)
     if not words:
         raise InvalidValue("--encoder", "builtin:tiny", "the corpus has no words to learn from")
     content = json.dumps([spec.model_dump(), sorted(words.items())], ensure_ascii=False)
@@ -75,7 +73,7 @@ def _write(spec: TinySpec, words: Counter[str], folder: Path) -> None:
     """Write beside the final place and rename, so that a folder which exists is whole."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    tokenizer = _with_special_tokens(_learn_pieces(words, spec.vocabulary))
+    tokenizer = learn_tokenizer(words, spec.vocabulary)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=spec.positions,
@@ -104,51 +102,5 @@ def _config(spec: TinySpec, vocabulary: int) -> BertConfig:
         hidden_dropout_prob=spec.dropout,
         attention_probs_dropout_prob=spec.dropout,
         max_position_embeddings=spec.positions,
-        pad_token_id=_SPECIAL.index("[PAD]"),
+        pad_token_id=SPECIAL_TOKENS.index("[PAD]"),
     )
-
-
-def _count_words(texts: Iterable[str]) -> Counter[str]:
-    """Lower-cased words and punctuation marks; what is learned depends on nothing else."""
-    normalise, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
-    words: Counter[str] = Counter()
-    for text in texts:
-        words.update(w for w, _ in split.pre_tokenize_str(normalise.normalize_str(text)))
-    return words
-
-
-def _learn_pieces(words: Counter[str], size: int) -> models.WordPiece:
-    """WordPiece vocabulary, equal for equal words.
-
-    The trainer numbers characters in the order of a hash map and breaks ties by number, so two
-    runs disagree; naming every character up front as a special token fixes the numbers.
-    """
-    letters = sorted({letter for word in words for letter in word})
-    fixed = [*_SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=max(size, len(fixed)),
-        special_tokens=fixed,
-        initial_alphabet=letters,
-        show_progress=False,
-    )
-    learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learner.train_from_iterator(_repeat(words), trainer)
-    return models.WordPiece(vocab=learner.get_vocab(), unk_token="[UNK]")
-
-
-def _repeat(words: Counter[str]) -> Iterator[str]:
-    # counts above a thousand change no merge that matters, and keep a large corpus fast
-    for word, count in sorted(words.items()):
-        yield " ".join([word] * min(count, 1000))
-
-
-def _with_special_tokens(model: models.WordPiece) -> Tokenizer:
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    ends = [(token, _SPECIAL.index(token)) for token in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
-    )
-    return tokenizer

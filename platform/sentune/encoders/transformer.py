@@ -18,10 +18,13 @@ from transformers.utils import logging
 from sentune.errors import InvalidValue
 
 Pooling = Literal["cls", "mean"]
+_UNUSED = ("pooler.", "decoder.")
 
 
 class TextEncoder(nn.Module):
     """Sentence vectors from the last hidden states of a transformer.
+
+    Of an encoder-decoder (T5, BART) it is the encoder alone.
 
     Attributes:
         width: H.
@@ -33,13 +36,17 @@ class TextEncoder(nn.Module):
         # the pooler's output is not used here, and DistributedDataParallel refuses idle parameters
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
+        self._joined: bool = bool(getattr(model.config, "is_encoder_decoder", False))
+        if self._joined:
+            model.decoder = None
         self.model: Any = model
         self.width: int = model.config.hidden_size
         self.max_length: int = getattr(model.config, "max_position_embeddings", None) or 512
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
         """[N, L], [N, L] -> [N, H], in the precision of the weights."""
-        states = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        model = self.model.encoder if self._joined else self.model
+        states = model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         if pooling == "cls":
             return states[:, 0].to(self.dtype)
         mask = attention_mask.unsqueeze(-1).to(self.dtype)
@@ -50,6 +57,14 @@ class TextEncoder(nn.Module):
         """Precision of the weights."""
         return next(self.parameters()).dtype
 
+    def drops_out(self) -> bool:
+        """Whether the same sentence, embedded twice, may give two vectors."""
+        if not self.training:
+            return False
+        layers = (m.p for m in self.modules() if isinstance(m, nn.Dropout))
+        named = (v for k, v in self.model.config.to_dict().items() if "drop" in k)
+        return any(isinstance(rate, float) and rate > 0 for rate in (*layers, *named))
+
     def set_dropout(self, rate: float) -> None:
         """Give every dropout layer the same rate."""
         for module in self.modules():
@@ -58,7 +73,7 @@ class TextEncoder(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write config and weights in Hugging Face's layout (safetensors)."""
-        with _no_progress_bars():
+        with no_progress_bars():
             self.model.save_pretrained(folder)
 
 
@@ -83,8 +98,8 @@ def load(path: str) -> TextEncoder:
 
 
 def _pretrained(path: str) -> Any:
-    """The stored weights; only a pooler, which is not used, may be missing."""
-    with _no_progress_bars():
+    """The stored weights; only what is not used, a pooler or a decoder, may be missing."""
+    with no_progress_bars():
         model, info = AutoModel.from_pretrained(
             path,
             dtype=torch.float32,
@@ -94,14 +109,14 @@ def _pretrained(path: str) -> Any:
             local_files_only=True,
             output_loading_info=True,
         )
-    missing = sorted(key for key in info["missing_keys"] if not key.startswith("pooler."))
+    missing = sorted(key for key in info["missing_keys"] if not key.startswith(_UNUSED))
     if missing:
         raise InvalidValue("--encoder", path, f"its weights lack {', '.join(missing[:3])}")
     return model
 
 
 @contextmanager
-def _no_progress_bars() -> Iterator[None]:
+def no_progress_bars() -> Iterator[None]:
     """Loading reports bars and a table of missing weights, which is checked here instead."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

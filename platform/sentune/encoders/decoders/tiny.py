@@ -1,0 +1,114 @@
+"""``builtin:tiny`` as a decoder: a small BART, its word pieces learned from the corpus.
+
+Nothing is downloaded; the weights are drawn when the decoder is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from tokenizers import decoders
+from transformers import BartConfig, PreTrainedTokenizerFast
+
+from sentune.encoders.decoders.folders import new_folder
+from sentune.encoders.word_pieces import SPECIAL_TOKENS, count_words, learn_tokenizer
+from sentune.errors import InvalidValue
+
+_PAD, _START, _END = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
+
+
+class TinyDecoderSpec(BaseModel):
+    """Options of ``builtin:tiny?name=value&...`` where it names a decoder."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    layers: int = Field(2, ge=1, le=24)
+    """Transformer layers."""
+    width: int = Field(128, ge=8, le=1024)
+    """Width of the hidden states; a multiple of ``heads``."""
+    heads: int = Field(4, ge=1, le=16)
+    """Attention heads."""
+    inner: int = Field(512, ge=8, le=4096)
+    """Width of the feed-forward layers."""
+    dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Dropout of hidden states and attention."""
+    vocabulary: int = Field(8000, ge=100, le=60000)
+    """Most word pieces, special tokens included."""
+    positions: int = Field(128, ge=8, le=4096)
+    """Most tokens of a sentence."""
+
+    @classmethod
+    def parse(cls, spec: str) -> TinyDecoderSpec:
+        """Read ``builtin:tiny?layers=2&width=128``."""
+        name, _, query = spec.removeprefix("builtin:").partition("?")
+        if name != "tiny":
+            raise InvalidValue("--decoder", spec, "the built-in decoder is builtin:tiny")
+        try:
+            options = cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
+        except (ValidationError, ValueError) as error:
+            allowed = ", ".join(cls.model_fields)
+            raise InvalidValue("--decoder", spec, f"options are {allowed}: {error}") from error
+        if options.width % options.heads:
+            raise InvalidValue("--decoder", spec, "width must be a multiple of heads")
+        return options
+
+
+def prepare_tiny_decoder(spec: TinyDecoderSpec, texts: Iterable[str], cache: Path) -> Path:
+    """Folder with config and tokenizer, named by a hash of the texts' words and the options."""
+    words = count_words(texts)
+    if not words:
+        raise InvalidValue("--decoder", "builtin:tiny", "the corpus has no words to learn from")
+    content = json.dumps([spec.model_dump(), sorted(words.items())], ensure_ascii=False)
+    folder = cache / f"tiny-decoder-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    return new_folder(folder, lambda beside: _write(spec, words, beside))
+
+
+def _write(spec: TinyDecoderSpec, words: Counter[str], folder: Path) -> None:
+    tokenizer = learn_tokenizer(words, spec.vocabulary)
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=spec.positions,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        bos_token="[CLS]",
+        eos_token="[SEP]",
+    ).save_pretrained(str(folder))
+    _config(spec, tokenizer.get_vocab_size()).save_pretrained(str(folder))
+
+
+def _config(spec: TinyDecoderSpec, vocabulary: int) -> BartConfig:
+    """A BART whose encoder, which is not used, has no layers.
+
+    Weights are drawn with a deviation of 1 / sqrt(width): with BART's 0.02, meant for a width of
+    768, a narrow decoder's cross-attention adds a twentieth of the vector that it is given.
+    """
+    return BartConfig(
+        vocab_size=vocabulary,
+        d_model=spec.width,
+        encoder_layers=0,
+        decoder_layers=spec.layers,
+        encoder_attention_heads=spec.heads,
+        decoder_attention_heads=spec.heads,
+        encoder_ffn_dim=spec.inner,
+        decoder_ffn_dim=spec.inner,
+        dropout=spec.dropout,
+        attention_dropout=spec.dropout,
+        max_position_embeddings=spec.positions,
+        init_std=1 / math.sqrt(spec.width),
+        pad_token_id=_PAD,
+        bos_token_id=_START,
+        eos_token_id=_END,
+        decoder_start_token_id=_START,
+        forced_eos_token_id=None,
+    )
