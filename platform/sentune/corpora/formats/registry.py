@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sentune.corpora.formats import annotators, arrow, builtin, csts, hub, nli, sts, tables
+from sentune.corpora.formats import (
+    annotators,
+    arrow,
+    beir,
+    builtin,
+    csts,
+    hub,
+    nli,
+    senteval,
+    sts,
+    tables,
+)
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import Kind
@@ -97,6 +108,16 @@ FORMATS: dict[str, Format] = {
         readers=_always({Kind.CONDITIONED_PAIRS: csts.pairs}),
         options={"labels": "LC-STS's .tsv, whose labels replace those of the same rows"},
         what="official C-STS .csv",
+    ),
+    "senteval": Format(
+        readers=senteval.readers,
+        options=senteval.OPTIONS,
+        what="official folder of a transfer task of SentEval, or of all of them",
+    ),
+    "beir": Format(
+        readers=_always({Kind.QUERIES: beir.queries, Kind.SENTENCES: beir.sentences}),
+        options=beir.OPTIONS,
+        what="a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv",
     ),
     "parquet": Format(
         readers=arrow.readers,
