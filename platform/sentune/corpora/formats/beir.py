@@ -1,0 +1,162 @@
+"""BEIR's layout of retrieval (Thakur et al. 2021): passages, queries and judgements in a folder.
+
+``corpus.jsonl`` has ``_id``, ``title`` and ``text`` of a passage a line, ``queries.jsonl`` ``_id``
+and ``text``; both may be ``.gz``. ``qrels/SPLIT.tsv`` has the header query-id, corpus-id, score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import fsspec
+
+from sentune.corpora.formats import select
+from sentune.corpora.formats.objects import objects
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
+from sentune.corpora.formats.spec import Spec, parse
+from sentune.corpora.schema import SPLITS
+from sentune.errors import CorpusError
+
+OPTIONS = {"split": "train, dev or test: whose judgements to read; default test"}
+_HEADER = ["query-id", "corpus-id", "score"]
+_BAD_ROWS = 100
+
+
+def queries(spec: Spec, log: Log) -> Iterator[Row]:
+    """Queries with the ids of their relevant passages, those with a score above 0.
+
+    Both in the order of their files. Counted: judgements with a score of 0 or less,
+    ``judged_irrelevant``; queries dropped as the split has no relevant passage for them,
+    ``without_relevant``; and queries that are judged but missing, ``judged_unknown``.
+
+    Raises:
+        CorpusError: a file is missing or damaged, or the judgements lack their header.
+    """
+    relevant = _relevant(spec, log)
+    path = _file(spec.path, "queries.jsonl")
+    seen: dict[str, int] = {}
+    for line, fields in objects(path, log, "_id", "text"):
+        try:
+            name, text = sentence(fields["_id"], "_id"), sentence(fields["text"], "text")
+            if name in seen:
+                raise BadFieldError(f"the query {name} stands on line {seen[name]} already")
+        except BadFieldError as error:
+            log.quarantine(path, line, str(error))
+            continue
+        seen[name] = line
+        if name in relevant:
+            yield name, text, relevant[name]
+        else:
+            log.counts["without_relevant"] += 1
+    if unknown := relevant.keys() - seen.keys():
+        log.counts["judged_unknown"] = len(unknown)
+
+
+def sentences(spec: Spec, log: Log) -> Iterator[Row]:
+    """The distinct queries that have relevant passages."""
+    return select.sentences(queries(spec, log), (1,))
+
+
+def passages(text: str, log: Log | None = None) -> Iterator[tuple[str, str]]:
+    """Streams (id, title and text) of a corpus's passages, in the order of the file.
+
+    Title and text are joined by a blank, as BEIR does. Nothing is held in memory, so that an id
+    that comes twice is not noticed here.
+
+    Args:
+        text: ``beir:FOLDER``, with or without options.
+        log: counts the passages and puts aside bad ones; without one, 100 bad ones are allowed.
+
+    Raises:
+        InvalidValue: another format.
+        CorpusError: the file is missing or damaged, or has too many bad rows.
+    """
+    log = Log(_BAD_ROWS) if log is None else log
+    return _passages(corpus_file(text), log)
+
+
+def corpus_file(text: str) -> str:
+    """The file of passages that belongs to ``beir:FOLDER``.
+
+    Raises:
+        InvalidValue: another format.
+        CorpusError: there is no such folder.
+    """
+    return _file(parse(text, ("beir",)).path, "corpus.jsonl")
+
+
+def _passages(path: str, log: Log) -> Iterator[tuple[str, str]]:
+    for line, fields in objects(path, log, "_id", "text"):
+        try:
+            name = sentence(fields["_id"], "_id")
+            title, body = _text(fields.get("title") or "", "title"), _text(fields["text"], "text")
+            passage = f"{title} {body}".strip()
+            if not passage:
+                raise BadFieldError("title and text are empty")
+        except BadFieldError as error:
+            log.quarantine(path, line, str(error))
+        else:
+            yield name, passage
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise BadFieldError(f"{name} is no text")
+    return value
+
+
+def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
+    """Query -> its relevant passages. The lines are no rows, so ``read`` does not count them."""
+    path = _judgements(spec)
+    before, judged = log.counts["read"], set()
+    relevant: dict[str, list[str]] = {}
+    source = lines(path, log)
+    if next(source, (1, ""))[1].split("\t") != _HEADER:
+        raise CorpusError(path, f"the header is not {', '.join(_HEADER)}, tab-separated", line=1)
+    for line, text in source:
+        try:
+            query, passage, score = _judgement(text)
+            if (query, passage) in judged:
+                raise BadFieldError(f"the passage {passage} is judged twice for {query}")
+        except BadFieldError as error:
+            log.quarantine(path, line, str(error))
+            continue
+        judged.add((query, passage))
+        if score > 0:
+            relevant.setdefault(query, []).append(passage)
+        else:
+            log.counts["judged_irrelevant"] += 1
+    log.counts["read"] = before
+    return relevant
+
+
+def _judgement(text: str) -> tuple[str, str, float]:
+    fields = text.split("\t")
+    if len(fields) != len(_HEADER):
+        raise BadFieldError(f"{len(fields)} columns where there should be {len(_HEADER)}")
+    query, passage = (sentence(f, n) for f, n in zip(fields[:2], _HEADER[:2], strict=True))
+    return query, passage, number(fields[2], "score")
+
+
+def _judgements(spec: Spec) -> str:
+    """The file of the split's judgements; a missing one is told with those that are there."""
+    split = spec.choice("split", "test", SPLITS)
+    folder = f"{spec.path.rstrip('/')}/qrels"
+    system, root = fsspec.core.url_to_fs(folder)
+    if not system.isdir(root):
+        raise CorpusError(folder, "there is no such folder")
+    there = {PurePosixPath(name).name for name in system.ls(root, detail=False)}
+    if f"{split}.tsv" not in there:
+        names = ", ".join(sorted(name for name in there if name.endswith(".tsv"))) or "none"
+        raise CorpusError(f"{folder}/{split}.tsv", f"there is no such file; there are: {names}")
+    return f"{folder}/{split}.tsv"
+
+
+def _file(folder: str, name: str) -> str:
+    """``FOLDER/NAME``, or ``FOLDER/NAME.gz`` where that is what there is."""
+    system, root = fsspec.core.url_to_fs(folder)
+    if not system.isdir(root):
+        raise CorpusError(folder, "there is no such folder")
+    zipped = f"{root.rstrip('/')}/{name}.gz"
+    return f"{folder.rstrip('/')}/{name}{'.gz' if system.exists(zipped) else ''}"

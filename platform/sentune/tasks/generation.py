@@ -1,0 +1,193 @@
+"""Generation: what a model makes of sentences by operations on their embeddings.
+
+InterSent section 3.4 and Table 1. Legend: N = items of an operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS, Corpus, Kind
+from sentune.errors import CorpusError, InvalidValue, TrialFailed
+from sentune.tasks.base import Model, Result
+from sentune.tasks.rouge import ROUGE, f_measures
+
+EXAMPLES = 8
+"""Rows of each operation in ``generation/examples.json``, the first of the corpus."""
+
+INTERPRETED = ("fusion", "difference", "compression")
+"""The operations of the mean: Table 1 has no reconstruction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """The N items of one operation in one corpus.
+
+    Attributes:
+        name: of its metrics: the operation, or ``compression-gigaword`` in a second corpus.
+        firsts, seconds: the sentences; ``seconds`` is None where the operation takes one.
+        targets: what should come out.
+    """
+
+    name: str
+    operation: str
+    firsts: list[str]
+    seconds: list[str] | None
+    targets: list[str]
+
+    @property
+    def inputs(self) -> list[str]:
+        """What copying the input gives: both sentences for a fusion, the first one otherwise."""
+        if self.operation != "fusion" or self.seconds is None:
+            return self.firsts
+        return [f"{a} {b}" for a, b in zip(self.firsts, self.seconds, strict=True)]
+
+    def examples(self, generated: Sequence[str], rouge1: Sequence[float]) -> list[dict[str, Any]]:
+        """The first items with what the model made of them."""
+        seconds: Sequence[str | None] = self.seconds or [None] * len(self.firsts)
+        columns = zip(self.firsts, seconds, self.targets, generated, rouge1, strict=True)
+        names = ("first", "second", "target", "generated", "rouge1")
+        rows = [dict(zip(names, row, strict=True)) for row in islice(columns, EXAMPLES)]
+        return [{"operation": self.name, **row} for row in rows]
+
+
+class Generation:
+    """ROUGE of the sentences that a model decodes, for each operation of each corpus.
+
+    Metrics, each the mean over items of an F-measure without stemmer (see ``f_measures``):
+    ``OPERATION/rouge1``, ``/rouge2`` and ``/rougeL``. Of several corpora with an operation the
+    first has the bare name, the next ones add their format: ``compression-gigaword``, then
+    ``compression-gigaword-2``. ``generation/rouge1`` and so on are the plain means over all of
+    these but reconstruction, which are the averages of InterSent's Tables 1, 5 and 8.
+
+    Args:
+        corpora: of operations.
+        name: of the means.
+        limit: at most so many items, the first, of each operation in each corpus.
+
+    Raises:
+        CorpusError: a corpus is not of operations, or has an unknown one, or one with the wrong
+            number of sentences.
+        InvalidValue: no corpora, or a limit below 1.
+    """
+
+    kind = "generation"
+
+    def __init__(
+        self, corpora: Sequence[Corpus], name: str = kind, *, limit: int | None = None
+    ) -> None:
+        if not corpora:
+            raise InvalidValue("corpora", list(corpora), "give at least one of operations")
+        if limit is not None and limit < 1:
+            raise InvalidValue("limit", limit, "use at least 1, or None for all items")
+        self.name = name
+        self.items: list[Items] = []
+        for corpus in corpora:
+            taken = {items.name for items in self.items}
+            self.items += _items(corpus, taken, limit)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all metrics."""
+        parts = [items.name for items in self.items]
+        means = [self.name] if _mean_of(self.items) else []
+        return tuple(f"{part}/{rouge}" for part in (*parts, *means) for rouge in ROUGE)
+
+    def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
+        """Generates and scores; there is no readout. All is skipped for a model that cannot.
+
+        Raises:
+            TrialFailed: the model gave another number of sentences than it was asked for.
+        """
+        if model.generate is None:
+            names = (self.name, *(items.name for items in self.items))
+            return Result(skipped=dict.fromkeys(names, "the model has no decoder"))
+        found, examples = Result(), []
+        for items in self.items:
+            generated = model.generate(items.operation, items.firsts, items.seconds)
+            if len(generated) != len(items.targets):
+                reason = f"{len(generated)} sentences for {len(items.targets)} of {items.name}"
+                raise TrialFailed(f"the model generated {reason}")
+            scores = f_measures(items.targets, generated)
+            found.metrics |= _named(items.name, "", scores.mean(axis=0))
+            found.tables[f"{items.name}/counts.json"] = {"pairs": len(items.targets)}
+            examples += items.examples(generated, scores[:, 0].tolist())
+        found.tables[f"{self.name}/examples.json"] = examples
+        found.metrics |= self._means(found.metrics, self.items, "")
+        if not _mean_of(self.items):
+            found.skipped[self.name] = f"no corpus has one of {', '.join(INTERPRETED)}"
+        return found
+
+    def baselines(self) -> dict[str, float]:
+        """``OPERATION/copy_rouge1`` and so on: the scores of the input given back as it is.
+
+        Without the operations whose every input is its target; ``generation/copy_rouge1`` is the
+        mean over the others.
+        """
+        told = [items for items in self.items if items.inputs != items.targets]
+        found: dict[str, float] = {}
+        for items in told:
+            scores = f_measures(items.targets, items.inputs)
+            found |= _named(items.name, "copy_", scores.mean(axis=0))
+        return found | self._means(found, told, "copy_")
+
+    def _means(
+        self, metrics: Mapping[str, float], items: Sequence[Items], prefix: str
+    ) -> dict[str, float]:
+        names = _mean_of(items)
+        if not names:
+            return {}
+        means = [
+            sum(metrics[f"{n}/{prefix}{rouge}"] for n in names) / len(names) for rouge in ROUGE
+        ]
+        return _named(self.name, prefix, means)
+
+
+def _mean_of(items: Iterable[Items]) -> list[str]:
+    return [part.name for part in items if part.operation in INTERPRETED]
+
+
+def _named(name: str, prefix: str, values: Iterable[float]) -> dict[str, float]:
+    return {f"{name}/{prefix}{rouge}": float(v) for rouge, v in zip(ROUGE, values, strict=True)}
+
+
+def _items(corpus: Corpus, taken: set[str], limit: int | None) -> list[Items]:
+    """A corpus's items by operation, in the order of ``OPERATIONS``."""
+    if corpus.kind is not Kind.OPERATIONS:
+        reason = f"generation needs {Kind.OPERATIONS.value}, not {corpus.kind.value}"
+        raise CorpusError(corpus.spec, reason)
+    rows: dict[str, list[tuple[str, str | None, str]]] = {name: [] for name in OPERATIONS}
+    columns = zip(*corpus.table.to_pydict().values(), strict=True)
+    for line, (operation, first, second, target) in enumerate(columns, start=1):
+        _check(corpus, line, operation, second)
+        if limit is None or len(rows[operation]) < limit:
+            rows[operation].append((first, second, target))
+    return [
+        Items(
+            name=_free_name(operation, corpus, taken),
+            operation=operation,
+            firsts=[first for first, _, _ in found],
+            seconds=[str(s) for _, s, _ in found] if operation in PAIR_OPERATIONS else None,
+            targets=[target for _, _, target in found],
+        )
+        for operation, found in rows.items()
+        if found
+    ]
+
+
+def _check(corpus: Corpus, line: int, operation: str, second: str | None) -> None:
+    if operation not in OPERATIONS:
+        reason = f"unknown operation {operation!r}; there are {', '.join(OPERATIONS)}"
+        raise CorpusError(corpus.spec, reason, line=line)
+    if (second is not None) != (operation in PAIR_OPERATIONS):
+        needed = "two sentences" if second is None else "one sentence"
+        raise CorpusError(corpus.spec, f"{operation} takes {needed}", line=line)
+
+
+def _free_name(operation: str, corpus: Corpus, taken: set[str]) -> str:
+    base = f"{operation}-{corpus.spec.partition(':')[0]}"
+    names = (operation, base, *(f"{base}-{count}" for count in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)

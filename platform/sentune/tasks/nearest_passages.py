@@ -1,0 +1,156 @@
+"""Exact search for the passages nearest to queries, in memory that does not grow with them.
+
+Legend: Q = queries, P = passages of a tile, K = passages kept for a query, D = packed width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sentune.errors import InvalidValue, TrialFailed
+from sentune.geometry.base import Geometry
+from sentune.geometry.points import Points
+from sentune.geometry.precision import full_precision, widen
+
+TILE = 4096
+"""Passages scored at once. A matrix product rounds a number by its shape and place, so tiles are
+cut at fixed places of the corpus, whatever blocks the passages come in."""
+
+ROWS = 256
+"""Queries scored at once: with a tile 2^20 similarities, 4 MiB."""
+
+NOTHING = -1
+
+
+@dataclass(frozen=True)
+class Hits:
+    """The nearest passages of Q queries, the nearest first.
+
+    Attributes:
+        scores: [Q, K] similarities, -inf where there are fewer than K passages.
+        places: [Q, K] places in the corpus, from 0; ``NOTHING`` where there are fewer.
+    """
+
+    scores: Tensor
+    places: Tensor
+
+
+class NearestPassages:
+    """Takes passages in any blocks, in order, and keeps the K nearest of each query.
+
+    Similarity is the geometry's: cosine for points, the mean of both directions of entailment
+    where they differ. Of equally similar passages those that come first are kept and stand first,
+    whatever the blocks; ``torch.topk`` would choose among them as it likes. Held are Q x K hits, a
+    tile and a block.
+
+    Args:
+        queries: [Q, D] packed embeddings.
+        geometry: of queries and passages.
+        depth: K.
+
+    Raises:
+        InvalidValue: no query, or a depth below 1.
+    """
+
+    def __init__(self, queries: Tensor, geometry: Geometry, *, depth: int) -> None:
+        if not len(queries):
+            raise InvalidValue("queries", 0, "give at least one")
+        if depth < 1:
+            raise InvalidValue("depth", depth, "keep at least one passage")
+        self._geometry = geometry
+        self._queries = _prepared(geometry, queries)
+        shape = len(queries), depth
+        self._scores = self._queries.new_full(shape, -torch.inf)
+        self._places = torch.full(shape, NOTHING, device=queries.device)
+        self._waiting = queries[:0]
+        self._searched = 0
+        self._left_out: list[tuple[int, int]] = []
+
+    @property
+    def seen(self) -> int:
+        """How many passages were added."""
+        return self._searched + len(self._waiting)
+
+    def add(self, passages: Tensor, left_out: Iterable[tuple[int, int]] = ()) -> None:
+        """The next passages, [n, D] packed embeddings.
+
+        Args:
+            left_out: (query, place) of passages, among these, that are no hits of that query.
+
+        Raises:
+            TrialFailed: a similarity is not a number.
+        """
+        self._left_out += left_out
+        waiting = torch.cat([self._waiting, passages])
+        whole = len(waiting) // TILE * TILE
+        for tile in waiting[:whole].split(TILE) if whole else ():
+            self._search(tile)
+        self._waiting = waiting[whole:].clone()  # a slice would hold on to the whole block
+
+    def hits(self) -> Hits:
+        """The nearest of all passages; none can be added afterwards."""
+        if len(self._waiting):
+            self._search(self._waiting)
+            self._waiting = self._waiting[:0]
+        return Hits(self._scores, self._places)
+
+    def _search(self, tile: Tensor) -> None:
+        size, end = len(tile), self._searched + len(tile)
+        hidden = [(q, p - self._searched) for q, p in self._left_out if p < end]
+        self._left_out = [(q, p) for q, p in self._left_out if p >= end]
+        # the last tile is filled up: another shape would round equal passages apart
+        tile = _prepared(self._geometry, torch.cat([tile, tile[-1:].expand(TILE - size, -1)]))
+        for start in range(0, len(self._queries), ROWS):
+            rows = slice(start, start + ROWS)
+            table = _similarities(self._geometry, self._queries[rows], tile)[:, :size]
+            if not table.sum().isfinite():
+                where = f"of passages {self._searched} to {end - 1}"
+                raise TrialFailed(f"a similarity {where} with a query is not a number")
+            for query, column in hidden:
+                if start <= query < start + ROWS:
+                    table[query - start, column] = -torch.inf
+            self._merge(rows, table)
+        self._searched = end
+
+    def _merge(self, rows: slice, table: Tensor) -> None:
+        """Takes over the columns that are nearer than a row's last hit, in their order.
+
+        One as near as the last hit comes after it in the corpus, so it stays out. After the first
+        tiles few columns are nearer: of random passages about K of every tile's place in the
+        corpus, which is what makes sorting cheap.
+        """
+        nearer = table > self._scores[rows, -1:]
+        counts = nearer.sum(dim=1)
+        row, column = nearer.nonzero(as_tuple=True)
+        slot = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+        scores = table.new_full((len(table), int(counts.max())), -torch.inf)
+        places = torch.full_like(scores, NOTHING, dtype=self._places.dtype)
+        scores[row, slot] = table[row, column]
+        places[row, slot] = column + self._searched
+        scores = torch.cat([self._scores[rows], scores], dim=1)
+        places = torch.cat([self._places[rows], places], dim=1)
+        order = scores.sort(dim=1, descending=True, stable=True).indices[:, : self._scores.shape[1]]
+        self._scores[rows] = scores.gather(1, order)
+        self._places[rows] = places.gather(1, order)
+
+
+def _prepared(geometry: Geometry, embeddings: Tensor) -> Tensor:
+    """Points are brought to length 1 once, not for every table."""
+    wide: Tensor = widen(embeddings)
+    return F.normalize(wide, dim=-1) if isinstance(geometry, Points) else wide
+
+
+@full_precision
+def _similarities(geometry: Geometry, queries: Tensor, passages: Tensor) -> Tensor:
+    """[Q, D], [P, D] prepared -> [Q, P]."""
+    if isinstance(geometry, Points):
+        return queries @ passages.T
+    if geometry.symmetric:
+        return geometry.entails_table(queries, passages)
+    forward, backward = geometry.entails_tables(queries, passages)
+    return (forward + backward) / 2

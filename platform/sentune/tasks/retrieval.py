@@ -1,0 +1,162 @@
+"""Retrieval: how near to the top of a corpus a query's relevant passages come.
+
+InterSent sections 3.6 (MRR@10 and recall@10 on Quora's questions) and 4.1 (recall@100).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentune.corpora.formats.beir import corpus_file, passages
+from sentune.corpora.formats.reading import Log
+from sentune.corpora.schema import Corpus, Kind
+from sentune.errors import CorpusError, InvalidValue
+from sentune.tasks.base import Model, Result
+from sentune.tasks.evaluate import finite
+from sentune.tasks.nearest_passages import NearestPassages
+
+DEPTH = 100
+BAD_PASSAGES = 100
+
+Passage = tuple[str, str]
+
+
+class Retrieval:
+    """Ranks all passages of a ``beir:`` folder for each query, by the geometry's similarity.
+
+    Metrics, each the mean over queries: ``mrr@10``, 1 / rank of the first relevant passage among
+    the first 10, else 0; ``recall@10`` and ``recall@100``, the part of the relevant passages that
+    is among the first 10 and 100. The search is exact, and passages stream from the file: memory
+    holds queries x 100 hits and one block. Equally similar passages rank in the order of the file.
+
+    A relevant passage that the file lacks counts as not found, as in BEIR (trec_eval). The table
+    ``NAME/counts.json`` tells how many there are, with all other counts.
+
+    Args:
+        corpus: of queries, from a ``beir:`` folder.
+        name: first part of the metrics' names.
+        block: passages encoded at once.
+        keep_identical: whether a passage with the query's own id may be a hit. BEIR leaves it out
+            (``ignore_identical_ids``): in Quora and ArguAna queries are passages themselves.
+
+    Raises:
+        CorpusError: the corpus has no queries, or no folder of passages.
+        InvalidValue: the queries are not from a ``beir:`` folder, or a block below 1.
+    """
+
+    kind = "retrieval"
+
+    def __init__(
+        self, corpus: Corpus, name: str = kind, block: int = 8192, keep_identical: bool = False
+    ) -> None:
+        if corpus.kind is not Kind.QUERIES:
+            reason = f"{name} needs {Kind.QUERIES.value}, not {corpus.kind.value}"
+            raise CorpusError(corpus.spec, reason)
+        if block < 1:
+            raise InvalidValue("block", block, "encode at least 1 passage at once")
+        columns = corpus.table.to_pydict()
+        self.name, self.block, self.keep_identical = name, block, keep_identical
+        self.corpus, self._file = corpus.spec, corpus_file(corpus.spec)
+        self.ids: list[str] = columns["id"]
+        self.queries: list[str] = columns["query"]
+        self.relevant: list[list[str]] = columns["relevant"]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all metrics."""
+        return tuple(f"{self.name}/{metric}" for metric in ("mrr@10", "recall@10", "recall@100"))
+
+    def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
+        """Encodes queries and passages and ranks; there is no readout.
+
+        Raises:
+            CorpusError: a passage cannot be read or a relevant one is there twice, or none of the
+                relevant ones is there.
+            TrialFailed: an embedding is not finite.
+        """
+        embedded = finite(model.embed(self.queries), self.queries)
+        search = NearestPassages(embedded, model.geometry, depth=DEPTH)
+        log, found = Log(BAD_PASSAGES), _Found(self)
+        for block in _blocks(passages(self.corpus, log), self.block):
+            texts = [text for _, text in block]
+            hidden = found.notice(block, search.seen)
+            search.add(finite(model.embed(texts), texts), hidden)
+        if not found.places:
+            reason = f"it has none of the {len(found.wanted)} relevant passages of the queries"
+            raise CorpusError(self._file, reason)
+        hits = search.hits().places.cpu().numpy()
+        tables: dict[str, Any] = {f"{self.name}/counts.json": self._counts(found, search.seen, log)}
+        if log.bad:
+            bad = [{"line": row.line, "reason": row.reason} for row in log.bad]
+            tables[f"{self.name}/bad_passages.json"] = bad
+        return Result(metrics=self._metrics(hits, found.places), tables=tables)
+
+    def _metrics(self, hits: NDArray[np.int64], places: Mapping[str, int]) -> dict[str, float]:
+        """[Q, K] places of the hits -> the metrics."""
+        sizes = np.array([len(names) for names in self.relevant])
+        right = np.array(
+            [
+                np.isin(row, [places[name] for name in names if name in places])
+                for row, names in zip(hits, self.relevant, strict=True)
+            ]
+        )
+        first = right[:, :10].argmax(axis=1)
+        values = (
+            np.where(right[:, :10].any(axis=1), 1 / (first + 1), 0),
+            right[:, :10].sum(axis=1) / sizes,
+            right.sum(axis=1) / sizes,
+        )
+        return {name: float(v.mean()) for name, v in zip(self.names, values, strict=True)}
+
+    def _counts(self, found: _Found, seen: int, log: Log) -> dict[str, int]:
+        missing = sum(name not in found.places for names in self.relevant for name in names)
+        return {
+            "queries": len(self.queries),
+            "passages": seen,
+            "bad_passages": len(log.bad),
+            "relevant": sum(len(names) for names in self.relevant),
+            "relevant_missing": missing,
+            "left_out_identical": found.left_out,
+        }
+
+
+class _Found:
+    """Places of the passages that matter, told as the passages stream by.
+
+    Attributes:
+        wanted: ids of the relevant passages.
+        places: of the relevant passages that came, by id.
+        left_out: how many passages with a query's own id came.
+    """
+
+    def __init__(self, task: Retrieval) -> None:
+        self.wanted = {name for names in task.relevant for name in names}
+        self.places: dict[str, int] = {}
+        self.left_out = 0
+        self._file = task._file
+        own = [] if task.keep_identical else task.ids
+        self._queries = {name: query for query, name in enumerate(own)}
+
+    def notice(self, block: Iterable[Passage], start: int) -> list[tuple[int, int]]:
+        """(query, place) of the passages that have a query's own id."""
+        hidden = []
+        for place, (name, _) in enumerate(block, start):
+            if name in self.wanted:
+                if name in self.places:
+                    raise CorpusError(self._file, f"the passage {name} is there twice")
+                self.places[name] = place
+            if name in self._queries:
+                hidden.append((self._queries[name], place))
+        self.left_out += len(hidden)
+        return hidden
+
+
+def _blocks(items: Iterable[Passage], size: int) -> Iterator[list[Passage]]:
+    source = iter(items)
+    while block := list(islice(source, size)):
+        yield block
