@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -42,10 +43,11 @@ class BidirectionalGru(nn.Module):
         return states
 
 
-def pack(rows: Sequence[np.ndarray]) -> PackedSequence:
+def pack(rows: Sequence[np.ndarray], device: torch.device) -> PackedSequence:
     """Rows of a word table for each sentence, none empty, as one packed sequence of [T] ids."""
     ids, mask = pad(rows, 0)
-    return pack_padded_sequence(ids, mask.sum(1), batch_first=True, enforce_sorted=False)
+    lengths = mask.sum(1)  # stays on the CPU: packing reads it there
+    return pack_padded_sequence(ids.to(device), lengths, batch_first=True, enforce_sorted=False)
 
 
 def carry(packed: PackedSequence, data: Tensor) -> PackedSequence:

@@ -1,0 +1,148 @@
+"""Sentence encoders whose decoder can be inverted, and is a second encoder after training.
+
+"Exploiting Invertible Decoders for Unsupervised Sentence Representation Learning" (Tang and de Sa).
+
+Legend: B = pairs of sentences, T = words of the following sentences, K = negative samples,
+n = width of a word vector, d_z = of a sentence vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from sentune.corpora.schema import Kind
+from sentune.encoders.words.fixed import FixedVectors
+from sentune.encoders.words.gru import BidirectionalGru, carry, pack
+from sentune.geometry.points import Points
+from sentune.methods.base import GradientMethod
+from sentune.methods.invertible_components import Postprocessing
+from sentune.methods.invertible_decoder import Decoder
+from sentune.readouts.grid import Readout
+from sentune.readouts.representation import REPRESENTATION
+
+Ids = Sequence[np.ndarray]
+
+
+class InvertibleSettings(BaseModel):
+    """Settings of invertible decoders; defaults follow section 4.5 unless said otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    decoder: Literal["linear", "coupling"] = "linear"
+    """linear: ``x = W z + b``. coupling: affine coupling layers after it (section 3.3.2)."""
+    hidden_size: int = Field(1024, ge=1)
+    """Width of a direction of the GRU; d_z is twice that, 2048 in the paper."""
+    negatives: int = Field(5, ge=1)
+    """K, words drawn against each word of the following sentence."""
+    constraint: bool = True
+    """Make the rows of W orthonormal after each step; Table 2 compares with and without."""
+    beta: float = Field(0.01, gt=0.0, lt=0.5)
+    """How far a step goes towards orthonormal rows."""
+    coupling_layers: int = Field(4, ge=1)
+    """Affine coupling layers; four let every output depend on every input."""
+    coupling_width: int = Field(300, ge=1)
+    """Hidden units of the networks s and t; the paper does not say. 300 is a word vector's width
+    there, twice that of the halves."""
+    component_sentences: int = Field(20_000, ge=1)
+    """Sentences of the training corpus, at most, that the removed components are fitted on."""
+
+
+class Invertible(GradientMethod):
+    """A bidirectional GRU that predicts the words of the next sentence by an invertible decoder.
+
+    The word vectors are fixed (section 4) and belong to no checkpoint.
+
+    Attributes:
+        vectors: of the words.
+        encoder: f_en.
+        decoder: f_de.
+        postprocessing: the components that are removed from representations; fitted at validation.
+    """
+
+    name: ClassVar[str] = "invertible"
+    title: ClassVar[str] = "Invertible decoders"
+    settings_type: ClassVar[type[BaseModel]] = InvertibleSettings
+    recipe: ClassVar[str] = "invertible"
+    kind: ClassVar[Kind] = Kind.ADJACENT_SENTENCES
+    objective: ClassVar[str] = "sts/pearson"
+    readouts: ClassVar[tuple[Readout, ...]] = (REPRESENTATION,)
+    training_defaults: ClassVar[Mapping[str, Any]] = {
+        "batch_size": 512,
+        "learning_rate": 5e-4,
+        "schedule": "constant",
+        "warmup": 0.0,
+        "clip_norm": 1.0,
+    }
+
+    def __init__(self, vectors: FixedVectors, settings: InvertibleSettings) -> None:
+        super().__init__()
+        self.vectors, self.settings = vectors, settings
+        width = vectors.width
+        self.encoder = BidirectionalGru(width, settings.hidden_size)
+        layers = settings.coupling_layers if settings.decoder == "coupling" else 0
+        self.decoder = Decoder(
+            self.encoder.width, width, layers=layers, hidden=settings.coupling_width
+        )
+        self.postprocessing = Postprocessing(sentence=self.encoder.width, word=width)
+
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        """A sentence and the one that follows it."""
+        return "text", "following"
+
+    @property
+    def geometry(self) -> Points:
+        """Cosine of points."""
+        return Points()
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.decoder.projection.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it computes in, but for autocast."""
+        return self.decoder.projection.weight.dtype
+
+    def words(self, texts: Ids) -> PackedSequence:
+        """Rows of the word table for each sentence, none empty -> their vectors, packed."""
+        ids = pack(texts, self.device)
+        return carry(ids, self.vectors(ids.data, self.dtype))
+
+    def encode(self, texts: Ids) -> Tensor:
+        """[B, d_z] z of section 3.2: the last hidden states of both directions."""
+        return self.encoder.last(self.words(texts)).to(self.dtype)
+
+    def loss(self, texts: Ids, followings: Ids, negatives: Tensor) -> Tensor:
+        """Sum over the pairs of the negative log-likelihood of section 3.1, by negative sampling.
+
+        For a pair it is the mean over the words w of the following sentence of
+        ``-log sigmoid(x^T v_w) - sum_k log sigmoid(-x^T v_k)``.
+
+        Args:
+            texts, followings: B sentences each, as rows of the word table; none is empty.
+            negatives: [T, K] rows of the word table, the samples of each following word.
+        """
+        z = self.encode(texts)
+        counts = torch.tensor([len(words) for words in followings], device=z.device)
+        ids = torch.from_numpy(np.concatenate(followings).astype(np.int64)).to(z.device)
+        with torch.autocast(z.device.type, enabled=False):
+            x = self.decoder(z).repeat_interleave(counts, dim=0)
+            right = (x * self.vectors(ids, self.dtype)).sum(1)
+            wrong = torch.einsum("tn,tkn->tk", x, self.vectors(negatives, self.dtype))
+            terms = F.softplus(-right) + F.softplus(wrong).sum(1)
+            return (terms / counts.repeat_interleave(counts)).sum()
+
+    def after_step(self) -> None:
+        """The update towards orthonormal rows, where the constraint is on."""
+        if self.settings.constraint:
+            self.decoder.orthonormalise(self.settings.beta)

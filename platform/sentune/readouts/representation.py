@@ -1,0 +1,11 @@
+"""The readout of a model that has several encoders: which representation of a sentence is used."""
+
+from __future__ import annotations
+
+from sentune.readouts.grid import Readout
+
+REPRESENTATION = Readout(
+    name="representation",
+    grid=("ensemble", "z_en", "z_de"),
+    help="ensemble of encoder and inverse decoder, or one of them",
+)
