@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 
@@ -10,14 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.corpora.formats.annotators import in_order
+from sentune.corpora.formats.operations import operation_row
 from sentune.corpora.formats.reading import BadFieldError, Log, Row, check_label, number, sentence
 from sentune.corpora.formats.spec import Spec
-from sentune.corpora.schema import SCHEMAS, Kind
+from sentune.corpora.schema import SCHEMAS, SPLITS, Kind
 from sentune.errors import CorpusError
+
+MANIFEST = "manifest.json"
+"""Tells the kind of a folder that ``prepare`` wrote."""
 
 
 def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
-    """The kinds whose columns the file or folder has."""
+    """The kind of a prepared folder; of any other, the kinds whose columns it has."""
+    kind = _prepared(spec.path)
+    if kind is not None:
+        return {kind: partial(_read, kind)}
     names = set(_schema(files(spec.path)[0]).names)
     return {kind: partial(_read, kind) for kind in kinds_with(names)}
 
@@ -25,11 +33,12 @@ def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
 def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
     """The kinds whose required columns are among ``names``.
 
-    Pairs with a condition are no scored pairs: without it their scores mean nothing.
+    Pairs with a condition are neither scored nor related pairs: without it their scores mean
+    nothing.
     """
     kinds = tuple(kind for kind in Kind if _required(kind) <= names)
     if Kind.CONDITIONED_PAIRS in kinds:
-        return tuple(kind for kind in kinds if kind is not Kind.SCORED_PAIRS)
+        return tuple(k for k in kinds if k not in (Kind.SCORED_PAIRS, Kind.RELATED))
     return kinds
 
 
@@ -51,19 +60,52 @@ def files(path: str) -> list[str]:
 
 def row(kind: Kind, fields: Mapping[str, object]) -> Row:
     """Checks the fields of a row and brings them into the order of the kind's schema."""
-    return tuple(_value(column, fields.get(column.name)) for column in SCHEMAS[kind])
+    if kind is Kind.OPERATIONS:
+        return operation_row(fields)
+    return tuple(_value(kind, column, fields.get(column.name)) for column in SCHEMAS[kind])
 
 
-def _value(column: pa.Field, value: object) -> object:
+def _value(kind: Kind, column: pa.Field, value: object) -> object:
     if value is None and column.nullable:
         return None
-    if column.name in ("label", "reverse_label"):
-        return check_label(value)
-    if column.name == "labels":
-        return in_order(value)
     if pa.types.is_floating(column.type):
         return number(value, column.name)
-    return sentence(value, column.name)
+    check = _CHECKS.get((kind, column.name))
+    return check(value) if check else sentence(value, column.name)
+
+
+def _split(value: object) -> str:
+    if value not in SPLITS:
+        raise BadFieldError(f"split is {value!r}, none of {', '.join(SPLITS)}")
+    return str(value)
+
+
+def _class(value: object) -> str:
+    """Classes are often numbers."""
+    return str(value) if isinstance(value, int) else sentence(value, "label")
+
+
+def _ids(value: object) -> list[str]:
+    if not isinstance(value, list) or not value:
+        raise BadFieldError("relevant is no list of ids")
+    return [sentence(item, "an id of relevant") for item in value]
+
+
+_CHECKS: dict[tuple[Kind, str], Callable[[object], object]] = {
+    (Kind.LABELLED_PAIRS, "label"): check_label,
+    (Kind.LABELLED_PAIRS, "reverse_label"): check_label,
+    (Kind.SEVERAL_LABELS, "labels"): in_order,
+    (Kind.CLASSIFIED, "label"): _class,
+    (Kind.CLASSIFIED, "split"): _split,
+    (Kind.RELATED, "split"): _split,
+    (Kind.QUERIES, "relevant"): _ids,
+}
+
+
+def _prepared(path: str) -> Kind | None:
+    system, root = fsspec.core.url_to_fs(path)
+    manifest = f"{root.rstrip('/')}/{MANIFEST}"
+    return Kind(json.loads(system.cat_file(manifest))["kind"]) if system.exists(manifest) else None
 
 
 def _required(kind: Kind) -> set[str]:

@@ -19,6 +19,7 @@ from sentune.errors import CorpusError, InvalidValue
 BATCH_ROWS = 16_384
 PAIRS = (
     Kind.LABELLED_PAIRS, Kind.SEVERAL_LABELS, Kind.CONDITIONED_PAIRS, Kind.SCORED_PAIRS,
+    Kind.OPERATIONS, Kind.CLASSIFIED, Kind.RELATED, Kind.QUERIES,
 )  # fmt: skip
 """The kinds that a task can be made of, in the order in which ``read_pairs`` prefers them."""
 
@@ -28,8 +29,18 @@ SENTENCE_COLUMNS = {
     Kind.SCORED_PAIRS: (0, 1),
     Kind.SEVERAL_LABELS: (0, 1),
     Kind.CONDITIONED_PAIRS: (0, 1),  # a condition is what to compare by, not a sentence of its own
+    Kind.OPERATIONS: (1, 2, 3),
+    Kind.SENTENCE_PAIRS: (0, 1),
+    Kind.ADJACENT_SENTENCES: (0, 1),
+    Kind.CLASSIFIED: (0, 1),
+    Kind.RELATED: (0, 1),
+    Kind.QUERIES: (1,),
     Kind.SENTENCES: (0,),
 }
+"""Where the sentences of a row stand, the first one first. A null among them is none."""
+
+_MADE_OF = {Kind.TRIPLETS: Kind.LABELLED_PAIRS, Kind.SENTENCE_PAIRS: Kind.OPERATIONS}
+"""Kinds that follow from one other kind; sentences follow from any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +134,7 @@ def kinds_of(spec: str) -> tuple[Kind, ...]:
 def derived(readers: Readers) -> tuple[Kind, ...]:
     """All kinds that a format with these readers gives."""
     kinds = set(readers)
-    if Kind.LABELLED_PAIRS in kinds:
-        kinds.add(Kind.TRIPLETS)
+    kinds |= {made for made, source in _MADE_OF.items() if source in kinds}
     if kinds:
         kinds.add(Kind.SENTENCES)
     return tuple(kind for kind in Kind if kind in kinds)
@@ -139,11 +149,13 @@ def _as_kind(spec: Spec, kind: Kind, premises: slice | None, log: Log) -> Iterat
     native = _native(kind, readers, every=every)
     rows = readers[native](spec, log)
     if premises is not None:
-        rows = select.take_premises(rows, premises)
+        rows = select.take_premises(rows, premises, SENTENCE_COLUMNS[native][0])
     if native is kind:
         return rows
     if kind is Kind.TRIPLETS:
         return select.triplets(rows, log, every=every)
+    if kind is Kind.SENTENCE_PAIRS:
+        return select.sentence_pairs(rows, log)
     return select.sentences(rows, SENTENCE_COLUMNS[native])
 
 
@@ -153,7 +165,7 @@ def _native(kind: Kind, readers: Readers, *, every: bool) -> Kind:
         return Kind.LABELLED_PAIRS
     if kind in readers:
         return kind
-    wanted = (Kind.LABELLED_PAIRS,) if kind is Kind.TRIPLETS else tuple(Kind)
+    wanted = (_MADE_OF[kind],) if kind in _MADE_OF else tuple(Kind)
     return next(native for native in wanted if native in readers)
 
 

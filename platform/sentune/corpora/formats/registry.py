@@ -10,9 +10,14 @@ from sentune.corpora.formats import (
     arrow,
     beir,
     builtin,
+    compressions,
     csts,
+    fusions,
+    gigaword,
     hub,
     nli,
+    operations,
+    paraphrases,
     senteval,
     sts,
     tables,
@@ -133,5 +138,36 @@ FORMATS: dict[str, Format] = {
         readers=builtin.readers,
         options=builtin.OPTIONS,
         what=builtin.WHAT,
+    ),
+    "wikisplit": Format(
+        readers=_always({Kind.OPERATIONS: fusions.wikisplit}),
+        options=fusions.WIKISPLIT_OPTIONS,
+        what="official WikiSplit .tsv",
+    ),
+    "discofuse": Format(
+        readers=_always({Kind.OPERATIONS: fusions.discofuse}),
+        what="official DiscoFuse .tsv",
+    ),
+    "compression": Format(
+        readers=_always({Kind.OPERATIONS: compressions.compression}),
+        what="official .json of Google's sentence compression, or sentence TAB compression",
+    ),
+    "gigaword": Format(
+        readers=_always({Kind.OPERATIONS: gigaword.gigaword}),
+        options=gigaword.OPTIONS,
+        what="Rush et al.'s folder of articles and titles, or article TAB title",
+    ),
+    "paranmt": Format(
+        readers=_always({Kind.OPERATIONS: paraphrases.paranmt}),
+        what="official ParaNMT .txt",
+    ),
+    "quora": Format(
+        readers=_always({Kind.OPERATIONS: paraphrases.quora}),
+        what="official .tsv of Quora's question pairs, of which the duplicates are taken",
+    ),
+    "operations": Format(
+        readers=_always({Kind.OPERATIONS: operations.jsonl}),
+        options=operations.OPTION,
+        what="JSON lines with operation, first, target and, where it takes two, second",
     ),
 }

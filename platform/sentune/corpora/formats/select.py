@@ -38,10 +38,10 @@ def take(items: Iterable[Item], part: slice) -> Iterator[Item]:
         yield from islice(items, part.start, part.stop)
 
 
-def take_premises(rows: Iterable[Row], part: slice) -> Iterator[Row]:
-    """Rows whose first field is among the distinct first fields sliced by ``part``.
+def take_premises(rows: Iterable[Row], part: slice, column: int = 0) -> Iterator[Row]:
+    """Rows whose field ``column`` is among its distinct values sliced by ``part``.
 
-    Distinct fields are numbered in order of first appearance, so that two slices that do not
+    Distinct values are numbered in order of first appearance, so that two slices that do not
     overlap share no premise even where a file returns to one (SNLI does). Slices that count
     from the end collect the rows; others hold the distinct premises.
     """
@@ -49,15 +49,15 @@ def take_premises(rows: Iterable[Row], part: slice) -> Iterator[Row]:
     if (part.start or 0) >= 0 and (part.stop or 0) >= 0:
         start, stop = part.start or 0, part.stop
         for row in rows:
-            place = numbers.setdefault(row[0], len(numbers))
+            place = numbers.setdefault(row[column], len(numbers))
             if place >= start and (stop is None or place < stop):
                 yield row
         return
     collected = list(rows)
     for row in collected:
-        numbers.setdefault(row[0], len(numbers))
+        numbers.setdefault(row[column], len(numbers))
     chosen = range(len(numbers))[part]
-    yield from (row for row in collected if numbers[row[0]] in chosen)
+    yield from (row for row in collected if numbers[row[column]] in chosen)
 
 
 def triplets(pairs: Iterable[Row], log: Log, *, every: bool = False) -> Iterator[Row]:
@@ -90,15 +90,37 @@ def triplets(pairs: Iterable[Row], log: Log, *, every: bool = False) -> Iterator
                 yield premise, positive, negative
 
 
+def sentence_pairs(rows: Iterable[Row], log: Log) -> Iterator[Row]:
+    """Operations -> (anchor, positive), for InterSent's supervised contrastive baseline.
+
+    The two shorter sentences of fusion and difference are concatenated (section 3.3): fusion gives
+    (first + second, target), difference (first, second + target), the others (first, target).
+    Pairs of equal texts are dropped and counted as ``equal_pairs``.
+    """
+    for operation, first, second, target in rows:
+        if operation == "fusion":
+            pair = f"{first} {second}", target
+        elif operation == "difference":
+            pair = first, f"{second} {target}"
+        else:
+            pair = first, target
+        if pair[0] == pair[1]:
+            log.counts["equal_pairs"] += 1
+        else:
+            yield pair
+
+
 def sentences(rows: Iterable[Row], columns: tuple[int, ...]) -> Iterator[Row]:
     """Distinct sentences of the given columns, row by row, in order of first appearance.
+
+    A null is no sentence.
 
     Holds a digest of 16 bytes for each.
     """
     seen: set[bytes] = set()
     for row in rows:
-        for column in columns:
-            digest = blake2b(row[column].encode(), digest_size=16).digest()
+        for text in (row[column] for column in columns if row[column] is not None):
+            digest = blake2b(text.encode(), digest_size=16).digest()
             if digest not in seen:
                 seen.add(digest)
-                yield (row[column],)
+                yield (text,)
