@@ -7,9 +7,12 @@ from sentune.methods.base import GradientMethod, MethodSettings, SentenceMethod
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.methods.gausscse import Gausscse, GausscseSettings
 from sentune.methods.gumbelcse import Gumbelcse, GumbelcseSettings
+from sentune.methods.intersent import Intersent, IntersentSettings
+from sentune.methods.invertible import Invertible, InvertibleSettings
 from sentune.methods.laes import Laes, LaesSettings
 from sentune.methods.sif import Sif, SifSettings
 from sentune.methods.simcse import (
+    PairSimcse,
     Simcse,
     SimcseSettings,
     UnsupervisedSimcse,
@@ -17,12 +20,14 @@ from sentune.methods.simcse import (
 )
 
 REGISTRY: dict[str, type[SentenceMethod]] = {
-    method.name: method for method in (Simcse, UnsupervisedSimcse, Gausscse, Gumbelcse)
+    method.name: method for method in (Simcse, PairSimcse, UnsupervisedSimcse, Gausscse, Gumbelcse)
 }
 
 """Methods that embed sentences and compare them, trained by gradient."""
 
-GENERATIVE: dict[str, type[GradientMethod]] = {}
+GENERATIVE: dict[str, type[GradientMethod]] = {
+    method.name: method for method in (Intersent, Invertible)
+}
 """Methods whose batches have a way of their own through the model, trained by gradient."""
 
 CLOSED_FORM: dict[str, type[ClosedForm]] = {method.name: method for method in (Sif, Laes)}
@@ -63,9 +68,14 @@ __all__ = [
     "GradientMethod",
     "Gumbelcse",
     "GumbelcseSettings",
+    "Intersent",
+    "IntersentSettings",
+    "Invertible",
+    "InvertibleSettings",
     "Laes",
     "LaesSettings",
     "MethodSettings",
+    "PairSimcse",
     "SentenceMethod",
     "Sif",
     "SifSettings",

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from sentune.methods.base import GradientMethod
 from sentune.training.recipes.base import Recipe, Validates
+from sentune.training.recipes.intersent import IntersentRecipe
+from sentune.training.recipes.invertible import InvertibleRecipe
 from sentune.training.recipes.sentences import Sentences
 
-RECIPES: dict[str, Recipe] = {"sentences": Sentences()}
+RECIPES: dict[str, Recipe] = {
+    "sentences": Sentences(),
+    "intersent": IntersentRecipe(),
+    "invertible": InvertibleRecipe(),
+}
 
 
 def recipe_of(method: GradientMethod | type[GradientMethod]) -> Recipe:

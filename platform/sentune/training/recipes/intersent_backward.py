@@ -1,0 +1,172 @@
+"""Loss and gradient of InterSent on a global batch, with memory bounded by the micro-batch.
+
+Legend: N = local items, R = sentences that they need, D = width of an embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sentune.encoders import Chunk, length_sorted_chunks
+from sentune.methods.intersent import Intersent
+from sentune.training.gradcache import RandomState
+from sentune.training.gradients import average_gradients, send_parameters
+from sentune.training.group import Group
+from sentune.training.precision import autocast, sentences_at_a_time
+from sentune.training.recipes.intersent_rows import Needed, needed_rows
+from sentune.training.settings import TrainingSettings
+from sentune.training.step import Rows
+
+SENTENCES = 3  # that an item has at most
+
+
+class _Decoded(NamedTuple):
+    """Targets that go through the decoder together, their items, and their tokens' weights."""
+
+    chunk: Chunk
+    items: Tensor
+    weights: Tensor
+
+
+class IntersentBackward:
+    """See ``sentune.training.step.Backward``.
+
+    Only what an operation needs is encoded. The decoder works through its targets in parts, each
+    with its own backward pass, so that one part's activations are in memory at a time. With
+    ``micro_batch`` below the local share of the batch the encoder's gradients are cached as well
+    (``sentune.training.gradcache``); without it one graph holds all sentences.
+    """
+
+    def __init__(
+        self, method: Intersent, training: TrainingSettings, group: Group, pad_id: int
+    ) -> None:
+        self.method, self._training, self._group, self._pad_id = method, training, group, pad_id
+        send_parameters(method, group)
+
+    def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
+        total = len(columns["first"])
+        local = self._group.slice(total)
+        settings = self.method.settings
+        needed = needed_rows(
+            columns,
+            local,
+            targets=settings.contrastive_weight > 0,
+            merge=not self.method.encoder.drops_out(),
+        )
+        decoded = self._decoded(columns["decoded"], local) if settings.alpha else []
+        micro = self._training.micro_batch
+        cached = micro is not None and micro < len(needed.codes) and settings.train_encoder
+        size = micro * SENTENCES if micro else sentences_at_a_time(self._group.device)
+        chunks, restore = length_sorted_chunks(needed.rows, size, self._pad_id)
+        objective = partial(
+            self._objective, needed=needed, restore=restore, decoded=decoded, total=total
+        )
+        value = self._cached(chunks, objective) if cached else objective(self._embeddings(chunks))
+        average_gradients(self.method.parameters(), self._group)
+        return value
+
+    def _embed(self, chunk: Chunk) -> Tensor:
+        with autocast(self._training.precision, self._group.device):
+            return self.method.embed(*chunk.to(self._group.device))
+
+    def _embeddings(self, chunks: Sequence[Chunk]) -> Tensor:
+        """[R, D] in the order of the chunks; [0, D] on a worker without items.
+
+        The latter takes part in the backward pass too: the other workers' gradients of its
+        (missing) rows are summed there.
+        """
+        if chunks:
+            return torch.cat([self._embed(chunk) for chunk in chunks])
+        encoder = self.method.encoder
+        none = torch.zeros(0, encoder.width, dtype=encoder.dtype, device=self._group.device)
+        return none.requires_grad_(self.method.settings.train_encoder)
+
+    def _cached(self, chunks: Sequence[Chunk], objective: partial[Tensor]) -> Tensor:
+        """Embeds without a graph, then again in parts, each with its part of the gradient."""
+        parts, states = [], []
+        with torch.no_grad():
+            for chunk in chunks:
+                states.append(RandomState.capture())
+                parts.append(self._embed(chunk))
+        leaf = torch.cat(parts).requires_grad_()
+        value = objective(leaf)
+        after = RandomState.capture()
+        gradients = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        for chunk, state, part in zip(
+            chunks, states, gradients.split([len(part) for part in parts]), strict=True
+        ):
+            state.restore()
+            self._embed(chunk).backward(part)
+        after.restore()
+        return value
+
+    def _objective(
+        self,
+        embeddings: Tensor,
+        *,
+        needed: Needed,
+        restore: Tensor,
+        decoded: Sequence[_Decoded],
+        total: int,
+    ) -> Tensor:
+        """Eq. 3, both terms' local sums at the same scale; leaves gradients behind.
+
+        Averaging the workers' gradients divides by their number, so each term is a local sum
+        times world size / B. A gathered term that were scaled otherwise than the generative one,
+        which is not gathered, would change alpha with the number of workers.
+        """
+        settings, scale = self.method.settings, self._group.world_size
+        codes, first, second, target = needed.to(self._group.device)
+        ordered = embeddings[restore.to(self._group.device)]
+        outputs = self.method.operate(codes, ordered[first], ordered[second])
+        roots: list[tuple[Tensor, Tensor | None]] = []
+        value = embeddings.new_zeros(())
+        if decoded:
+            value, gradient = self._generative(outputs, decoded, settings.alpha * scale)
+            roots.append((outputs, gradient))
+        if settings.contrastive_weight:
+            gather = partial(self._group.gather, rows=total)
+            contrastive = self.method.contrastive(
+                outputs, ordered[target], gather, self._group.offset(total)
+            ) * (settings.contrastive_weight * scale / total)
+            value = value + contrastive.detach()
+            roots.append((contrastive, None))
+        roots = [root for root in roots if root[0].requires_grad]
+        if roots:
+            tensors, gradients = zip(*roots, strict=True)
+            torch.autograd.backward(tensors, gradients)
+        return value
+
+    def _generative(
+        self, outputs: Tensor, decoded: Sequence[_Decoded], factor: float
+    ) -> tuple[Tensor, Tensor]:
+        """The local part of the generative loss times ``factor``, and its gradient [N, D]."""
+        leaf = outputs.detach().requires_grad_()
+        value = leaf.new_zeros(())
+        for part in decoded:
+            with autocast(self._training.precision, self._group.device):
+                loss = self.method.generative(leaf[part.items], *part.chunk, part.weights)
+            (loss * factor).backward()
+            value = value + loss.detach() * factor
+        assert leaf.grad is not None
+        return value, leaf.grad
+
+    def _decoded(self, rows: Rows, local: slice) -> list[_Decoded]:
+        """The local targets in parts of like length."""
+        device, decoder = self._group.device, self.method.decoder
+        lengths = torch.tensor([len(row) - decoder.given for row in rows])
+        weights = self.method.token_weights(lengths)[local]
+        size = self._training.micro_batch or sentences_at_a_time(device)
+        chunks, restore = length_sorted_chunks(rows[local], size, decoder.pad_id)
+        items = np.argsort(restore.numpy())
+        places = torch.from_numpy(items).split([len(chunk.input_ids) for chunk in chunks])
+        return [
+            _Decoded(chunk.to(device), place.to(device), weights[place].to(device))
+            for chunk, place in zip(chunks, places, strict=True)
+        ]
