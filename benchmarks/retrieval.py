@@ -1,0 +1,81 @@
+"""Exact search: passages in blocks against sentence-transformers' semantic_search over them all.
+
+Both find the nearest passages by cosine. Ours takes them in blocks that are made on the way, as a
+corpus is encoded; semantic_search needs all embeddings at once, so they count as its memory.
+
+python benchmarks/retrieval.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from measure import Work, measure, report
+from torch import Tensor
+
+from sentune.geometry import Points
+from sentune.tasks.nearest_passages import NearestPassages
+
+
+def _queries(count: int, width: int) -> Tensor:
+    return torch.randn(count, width, generator=torch.Generator().manual_seed(1))
+
+
+def _blocks(count: int, width: int, block: int) -> Iterator[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    for start in range(0, count, block):
+        yield torch.randn(min(block, count - start), width, generator=generator)
+
+
+def whole(queries: int, passages: int, width: int, depth: int, block: int) -> Work:
+    """semantic_search over the concatenated blocks."""
+    from sentence_transformers.util import semantic_search
+
+    asked = _queries(queries, width)
+
+    def work() -> object:
+        return semantic_search(asked, torch.cat(list(_blocks(passages, width, block))), top_k=depth)
+
+    return work
+
+
+def in_blocks(queries: int, passages: int, width: int, depth: int, block: int) -> Work:
+    """NearestPassages over the same blocks."""
+    asked = _queries(queries, width)
+
+    def work() -> object:
+        found = NearestPassages(asked, Points(), depth=depth)
+        for part in _blocks(passages, width, block):
+            found.add(part)
+        return found.hits()
+
+    return work
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--queries", type=int, default=1_000)
+    options.add_argument("--passages", type=int, default=200_000)
+    options.add_argument("--width", type=int, default=128)
+    options.add_argument("--depth", type=int, default=100)
+    options.add_argument("--block", type=int, default=8_192)
+    options.add_argument("--threads", type=int, default=1)
+    options.add_argument("--repeats", type=int, default=3)
+    o = options.parse_args()
+    sizes = (o.queries, o.passages, o.width, o.depth, o.block)
+    rows = [
+        (name, measure(partial(make, *sizes), repeats=o.repeats, threads=o.threads))
+        for name, make in (("semantic_search", whole), ("in blocks", in_blocks))
+    ]
+    title = (
+        f"The {o.depth} nearest of {o.passages:,} passages for {o.queries:,} queries, "
+        f"d = {o.width}, with the making of the passages"
+    )
+    report(title, rows, o.threads)
+
+
+if __name__ == "__main__":
+    main()
