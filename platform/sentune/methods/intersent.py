@@ -138,13 +138,13 @@ class Intersent(GradientMethod):
             rows = (codes == code).nonzero().flatten()
             if len(rows):
                 others = second[place[rows]] if code in PAIR_CODES else None
-                results.append(self._apply(code, first[rows], others))
+                results.append(self._result(code, first[rows], others))
                 places.append(rows)
         if not results:
             return first
         return torch.cat(results)[torch.cat(places).argsort()]
 
-    def _apply(self, code: int, first: Tensor, second: Tensor | None) -> Tensor:
+    def _result(self, code: int, first: Tensor, second: Tensor | None) -> Tensor:
         if second is not None:
             operator = self.operators.fuse if code == FUSION else self.operators.subtract
             return operator(first, second)
