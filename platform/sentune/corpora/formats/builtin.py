@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sentune.corpora.formats import builtin_nli, builtin_operations, operations, seeded
+from sentune.corpora.formats import (
+    builtin_nli,
+    builtin_operations,
+    builtin_stories,
+    operations,
+    seeded,
+)
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.spec import FIELD, Spec, check_options
 from sentune.corpora.schema import Kind
@@ -38,6 +44,17 @@ NAMES: dict[str, Builtin] = {
         readers={Kind.OPERATIONS: builtin_operations.operations},
         options=operations.OPTION,
         what="fusion, difference, compression and reconstruction of short sentences",
+    ),
+    "stories": Builtin(
+        readers={
+            Kind.ADJACENT_SENTENCES: builtin_stories.adjacent,
+            Kind.SENTENCES: builtin_stories.sentences,
+        },
+        what="ordered sentences of little stories",
+    ),
+    "similarity": Builtin(
+        readers={Kind.SCORED_PAIRS: builtin_stories.similarity},
+        what="pairs of such sentences, scored by what they share",
     ),
 }
 

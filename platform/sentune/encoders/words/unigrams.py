@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sentune.encoders.words.folders import written
 from sentune.encoders.words.table import WordTable
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
@@ -39,8 +38,12 @@ def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) ->
     words = words if words.fingerprint else replace(words, fingerprint=_content(words))
     key = sha256(f"{_VERSION} {words.fingerprint} ".encode() + counts.tobytes()).hexdigest()[:16]
     folder = cache.expanduser().resolve() / "training-words" / key
-    if not (folder / COUNTS).exists():
-        _write(words, counts, folder)
+
+    def write(draft: Path) -> None:
+        save_whole(words, draft)
+        np.save(draft / COUNTS, counts)
+
+    written(folder, COUNTS, write)
     return str(folder)
 
 
@@ -63,16 +66,3 @@ def _content(words: WordTable) -> str:
     text = "\n".join(words.words).encode()
     arrays = (np.ascontiguousarray(words.vectors), words.probabilities, words.listed)
     return sha256(text + b"".join(array.tobytes() for array in arrays)).hexdigest()[:32]
-
-
-def _write(words: WordTable, counts: NDArray[np.int64], folder: Path) -> None:
-    draft = folder.with_name(f".{folder.name}-{uuid4().hex}")
-    try:
-        save_whole(words, draft)
-        np.save(draft / COUNTS, counts)
-        draft.rename(folder)
-    except OSError:
-        if not (folder / COUNTS).exists():  # else another process was first with the same content
-            raise
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)

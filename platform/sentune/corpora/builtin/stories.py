@@ -1,0 +1,124 @@
+"""``builtin:stories``: little stories whose sentences are about one thing.
+
+What comes next can be told from the topic, from who acts and from what is acted on, hardly from
+the words themselves: each sentence draws anew which word of a concept it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from random import Random
+from typing import NamedTuple
+
+from sentune.corpora.builtin.moves import pick
+from sentune.corpora.builtin.stories_words import (
+    ADJECTIVES,
+    MANNERS,
+    PEOPLE,
+    TIMES,
+    TOPICS,
+    Activity,
+    Concept,
+    Topic,
+)
+
+SHORTEST, LONGEST = 4, 8
+"""Sentences of a story."""
+
+_FRAMES = ("plain", "fronted", "existential")
+
+
+class Meaning(NamedTuple):
+    """What a sentence says, but for details that matter to no other."""
+
+    topic: Topic
+    actor: Concept
+    verb: Concept
+    thing: Concept
+    place: Concept | None
+
+
+class Wording(NamedTuple):
+    """How a sentence says it.
+
+    Attributes:
+        words: for actor, verb, thing and place, which of the two words.
+        frame: order of the parts; changes nothing in meaning.
+        adjective, manner, time: details that occur in every topic, or None.
+    """
+
+    words: tuple[int, int, int, int]
+    frame: str
+    adjective: str | None
+    manner: str | None
+    time: str | None
+
+
+def stories(split: str, seed: int) -> Iterator[list[str]]:
+    """Endless stories, each a list of sentences; the same for the same split and seed."""
+    rng = Random(f"builtin:stories {split} {seed}")
+    while True:
+        yield _story(rng)
+
+
+def adjacent(split: str, seed: int) -> Iterator[tuple[str, str]]:
+    """Endless pairs of a sentence and the one that follows it in its story."""
+    for story in stories(split, seed):
+        yield from pairwise(story)
+
+
+def draw_actor(topic: Topic, rng: Random) -> Concept:
+    """Someone of the topic, or in two of five cases one of those who may act in any."""
+    return pick(rng, topic.actors if rng.random() < 0.6 else PEOPLE)
+
+
+def draw_wording(rng: Random) -> Wording:
+    """Any way of saying something."""
+    one, two, three, four = (int(rng.random() * 2) for _ in range(4))
+    return Wording(
+        words=(one, two, three, four),
+        frame=pick(rng, _FRAMES),
+        adjective=pick(rng, ADJECTIVES) if rng.random() < 0.25 else None,
+        manner=pick(rng, MANNERS) if rng.random() < 0.2 else None,
+        time=pick(rng, TIMES) if rng.random() < 0.25 else None,
+    )
+
+
+def text_of(meaning: Meaning, wording: Wording) -> str:
+    """The sentence in lower case, without a full stop."""
+    which = wording.words
+    actor = " ".join(filter(None, [wording.adjective, meaning.actor[which[0]]]))
+    done = [meaning.verb[which[1]], "the", meaning.thing[which[2]], wording.manner]
+    where = [meaning.place[which[3]] if meaning.place else None, wording.time]
+    if wording.frame == "fronted":
+        parts = [*where, "the", actor, "is", *done]
+    elif wording.frame == "existential":
+        article = "an" if actor[0] in "aeiou" else "a"
+        parts = ["there is", article, actor, *done, *where]
+    else:
+        parts = ["the", actor, "is", *done, *where]
+    return " ".join(filter(None, parts))
+
+
+def _story(rng: Random) -> list[str]:
+    topic = pick(rng, TOPICS)
+    cast = draw_actor(topic, rng), draw_actor(topic, rng)
+    plot = rng.sample(topic.activities, 2)
+    place = pick(rng, topic.places)
+    count = rng.randint(SHORTEST, LONGEST)
+    return [text_of(_next(topic, cast, plot, place, rng), draw_wording(rng)) for _ in range(count)]
+
+
+def _next(
+    topic: Topic, cast: tuple[Concept, Concept], plot: list[Activity], place: Concept, rng: Random
+) -> Meaning:
+    """Mostly the first of the cast, doing one of the two things that the story is about."""
+    activity = pick(rng, plot if rng.random() < 0.8 else topic.activities)
+    return Meaning(
+        topic=topic,
+        actor=cast[0] if rng.random() < 0.7 else cast[1],
+        verb=activity.verb,
+        thing=pick(rng, activity.objects),
+        place=place if rng.random() < 0.4 else None,
+    )

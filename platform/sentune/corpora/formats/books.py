@@ -1,0 +1,146 @@
+"""Plain text of any length, such as books: its sentences, and each with the one after it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import fsspec
+import sentencex
+
+from sentune.corpora.formats import select
+from sentune.corpora.formats.raw import raw_lines
+from sentune.corpora.formats.reading import Log, Row
+from sentune.corpora.formats.spec import FIELD, Spec
+from sentune.errors import CorpusError, InvalidValue
+
+OPTIONS = {
+    "language": "ISO 639 code of the language, whose abbreviations end no sentence; default en",
+    "encoding": "utf-8 or latin-1; default utf-8",
+    "min_words": "shorter sentences are left out; default 1",
+    "max_words": "longer sentences are left out; default: none",
+}
+
+_ENDS = (".txt", ".txt.gz")
+
+_MOST = 1 << 16
+"""Characters of a paragraph that are held; of a longer one, all but the last sentence is passed on.
+Milton's Paradise Lost has 12 books, each a paragraph of 35,000 to 60,000 characters."""
+
+
+@dataclass(frozen=True)
+class _Options:
+    language: str
+    encoding: str
+    shortest: int
+    longest: float
+
+
+def adjacent(spec: Spec, log: Log) -> Iterator[Row]:
+    """Each sentence with the one that follows it in the same file.
+
+    The path is a file, or a folder whose ``.txt`` and ``.txt.gz`` files are read in alphabetical
+    order, those of its folders too. Paragraphs end at blank lines, and line breaks within them
+    are spaces; the next paragraph goes on where the last one ended. Headings stay.
+
+    ``read`` counts lines. Left out and counted, each a gap that no pair crosses: ``short`` and
+    ``long`` sentences, and ``damaged`` paragraphs, those with a line that cannot be decoded, which
+    goes to quarantine. ``cut`` counts stretches of 65,536 characters without an end of a sentence,
+    which are taken for one.
+
+    Raises:
+        InvalidValue: an option cannot be used.
+        CorpusError: there is no such file, or no text in the folder.
+    """
+    for path in _files(spec):
+        before: str | None = None
+        for sentence in _sentences(path, _options(spec), log):
+            if before is not None and sentence is not None:
+                yield before, sentence
+            before = sentence
+
+
+def sentences(spec: Spec, log: Log) -> Iterator[Row]:
+    """The distinct sentences, in order of first appearance; see ``adjacent``."""
+    found = (
+        (sentence,)
+        for path in _files(spec)
+        for sentence in _sentences(path, _options(spec), log)
+        if sentence is not None
+    )
+    return select.sentences(found, (0,))
+
+
+def _options(spec: Spec) -> _Options:
+    language = spec.options.get("language", "en")
+    if not re.fullmatch("[a-z]{2,3}", language):
+        raise InvalidValue(f"{FIELD} option language", language, "use an ISO 639 code, such as en")
+    shortest = spec.integer("min_words", 1, minimum=1)
+    limited = "max_words" in spec.options
+    longest = spec.integer("max_words", 1, minimum=shortest) if limited else float("inf")
+    encoding = spec.choice("encoding", "utf-8", ("utf-8", "latin-1"))
+    return _Options(language, encoding, shortest, longest)
+
+
+def _files(spec: Spec) -> list[str]:
+    system, root = fsspec.core.url_to_fs(spec.path)
+    if not system.isdir(root):
+        return [spec.path]
+    names = sorted(name for name in system.find(root) if name.endswith(_ENDS))
+    if not names:
+        raise CorpusError(spec.path, f"no file in the folder ends with {' or '.join(_ENDS)}")
+    return [spec.path.rstrip("/") + name.removeprefix(root.rstrip("/")) for name in names]
+
+
+def _sentences(path: str, options: _Options, log: Log) -> Iterator[str | None]:
+    """The sentences of a file, and None wherever something was left out."""
+    for sentence in _split(path, options, log):
+        words = len(sentence.split()) if sentence is not None else 0
+        if sentence is None:
+            log.counts["damaged"] += 1
+            yield None
+        elif words < options.shortest or words > options.longest:
+            log.counts["short" if words < options.shortest else "long"] += 1
+            yield None
+        else:
+            yield sentence
+
+
+def _split(path: str, options: _Options, log: Log) -> Iterator[str | None]:
+    """All sentences of a file, and None for a damaged paragraph."""
+    held, damaged = "", False
+    for line in _lines(path, options, log):
+        if line is None:
+            held, damaged = "", True
+        elif not line:
+            yield from [None] if damaged else _segments(held, options)
+            held, damaged = "", False
+        elif not damaged:
+            held = f"{held} {line}" if held else line
+            if len(held) > _MOST:
+                *whole, held = _segments(held, options)
+                yield from whole
+                if not whole:
+                    log.counts["cut"] += 1
+                    yield held
+                    held = ""
+    yield from [None] if damaged else _segments(held, options)
+
+
+def _segments(text: str, options: _Options) -> list[str]:
+    parts = (part.strip() for part in sentencex.segment(options.language, text))
+    return [part for part in parts if part]
+
+
+def _lines(path: str, options: _Options, log: Log) -> Iterator[str | None]:
+    """Lines without white space at their ends and with single spaces, None for a bad one."""
+    for number, raw in raw_lines(path):
+        log.counts["read"] += 1
+        content = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+        try:
+            yield " ".join(content.decode(options.encoding).split())
+        except UnicodeDecodeError as error:
+            reason = f"no UTF-8 at byte {error.start}; if the file is Latin-1, add encoding=latin-1"
+            log.quarantine(path, number, reason)
+            yield None

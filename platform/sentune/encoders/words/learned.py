@@ -1,0 +1,182 @@
+"""``builtin:ppmi``: word vectors from the training corpus itself.
+
+Legend: W = words, n = width of a vector, T = tokens of the corpus.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from scipy import sparse
+from scipy.sparse.linalg import svds
+
+from sentune.encoders.words.folders import written
+from sentune.encoders.words.table import META, WordTable
+from sentune.encoders.words.tokenizing import tokenise
+from sentune.encoders.words.whole import save_whole
+from sentune.errors import InvalidValue
+
+BUILTIN = "builtin:"
+_VERSION = 1
+
+
+class PpmiSpec(BaseModel):
+    """Options of ``builtin:ppmi?name=value&...``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    width: int = Field(64, ge=1, le=1024)
+    """Dimensions of a vector."""
+    window: int = Field(5, ge=1, le=100)
+    """Words on either side that count as context, within a sentence."""
+    min_count: int = Field(2, ge=1)
+    """Rarer words have no vector."""
+    seed: int = Field(0, ge=0)
+    """Seeds the vector that the decomposition starts from."""
+
+    @classmethod
+    def parse(cls, spec: str) -> PpmiSpec:
+        """Reads ``builtin:ppmi?width=64&window=5``.
+
+        Raises:
+            InvalidValue: another name, or an option that cannot be used.
+        """
+        name, _, query = spec.removeprefix(BUILTIN).partition("?")
+        if name != "ppmi" or not spec.startswith(BUILTIN):
+            raise InvalidValue("--vectors", spec, "the built-in vectors are builtin:ppmi")
+        try:
+            return cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
+        except (ValidationError, ValueError) as error:
+            allowed = ", ".join(cls.model_fields)
+            raise InvalidValue("--vectors", spec, f"options are {allowed}: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """T lower-cased tokens as numbers.
+
+    Attributes:
+        numbers: [T] number of each token, by first appearance.
+        lengths: tokens of each sentence.
+        words: the word of each number.
+        content: hash of all tokens and of where sentences end.
+    """
+
+    numbers: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+    words: tuple[str, ...]
+    content: str
+
+
+def learn_words(texts: Iterable[str], spec: str, cache: Path) -> WordTable:
+    """Vectors by positive pointwise mutual information and a truncated SVD.
+
+    With n_wc = how often c stands within the window of w, the matrix M_wc = max(0, log(n_wc N /
+    (n_w n_c))) is decomposed as U S V^T; the vectors are U S^0.5 (Levy, Goldberg and Dagan 2015,
+    sections 2 and 3.3). Tokens are those of ``tokenise`` in lower case. Probabilities are relative
+    frequencies among all tokens, those of rare words included in the sum.
+
+    Memory: T numbers, the pairs of one distance, and the sparse matrix. The same texts and options
+    give the same folder of the cache.
+
+    Args:
+        texts: sentences, gone through once.
+        spec: ``builtin:ppmi?width=64&window=5&min_count=2&seed=0``.
+        cache: folder of the cache; several processes may use it at once.
+
+    Raises:
+        InvalidValue: an option cannot be used, or the corpus has too few words for the width.
+    """
+    options = PpmiSpec.parse(spec)
+    tokens = _read(texts)
+    key = sha256(f"{_VERSION} {options.model_dump_json()} {tokens.content}".encode()).hexdigest()
+    folder = cache.expanduser().resolve() / "words" / f"ppmi-{key[:16]}"
+    written(folder, META, partial(_write, tokens, options, spec, key[:32]))
+    return WordTable.load(str(folder))
+
+
+def _read(texts: Iterable[str]) -> _Tokens:
+    places: dict[str, int] = {}
+    numbers: list[NDArray[np.int32]] = []
+    content = sha256()
+    for text in texts:
+        words = [word.lower() for word in tokenise(text)]
+        content.update(f"{' '.join(words)}\n".encode())
+        found = [places.setdefault(word, len(places)) for word in words]
+        numbers.append(np.array(found, dtype=np.int32))
+    if not places:
+        raise InvalidValue("--vectors", "builtin:ppmi", "the corpus has no words to learn from")
+    lengths = np.array([len(part) for part in numbers], dtype=np.int64)
+    return _Tokens(np.concatenate(numbers), lengths, tuple(places), content.hexdigest())
+
+
+def _write(tokens: _Tokens, options: PpmiSpec, spec: str, fingerprint: str, draft: Path) -> None:
+    counts = Counter(dict(enumerate(np.bincount(tokens.numbers).tolist())))
+    order = sorted(counts, key=lambda number: (-counts[number], tokens.words[number]))
+    kept = [number for number in order if counts[number] >= options.min_count]
+    if len(kept) <= options.width:
+        fix = f"use a width below {len(kept)}, the words that occur min_count times"
+        raise InvalidValue("--vectors option width", options.width, fix)
+    rows = np.full(len(order), -1, dtype=np.int32)
+    rows[kept] = np.arange(len(kept))
+    shares = np.array([counts[number] for number in order]) / len(tokens.numbers)
+    table = WordTable(
+        words=tuple(tokens.words[number] for number in kept),
+        vectors=_decompose(
+            _ppmi(_pairs(rows[tokens.numbers], tokens, options, len(kept))), options
+        ),
+        probabilities=shares[: len(kept)],
+        spec=spec,
+        fingerprint=fingerprint,
+        listed=shares,
+        counts={"read": len(tokens.lengths), "rare": len(order) - len(kept)},
+    )
+    save_whole(table, draft)
+
+
+def _pairs(
+    rows: NDArray[np.int32], tokens: _Tokens, options: PpmiSpec, size: int
+) -> sparse.csr_matrix:
+    """[W, W] how often two words stand within the window of each other, in one sentence.
+
+    A rare word (-1) keeps its place, so that others do not move closer.
+    """
+    sentences = np.repeat(np.arange(len(tokens.lengths)), tokens.lengths)
+    total = sparse.csr_matrix((size, size))
+    for distance in range(1, options.window + 1):
+        left, right = rows[:-distance], rows[distance:]
+        there = (sentences[:-distance] == sentences[distance:]) & (left >= 0) & (right >= 0)
+        ones = np.ones(int(there.sum()))
+        found = sparse.csr_matrix((ones, (left[there], right[there])), shape=(size, size))
+        total = total + found + found.T
+    return total
+
+
+def _ppmi(pairs: sparse.csr_matrix) -> sparse.csr_matrix:
+    """[W, W] positive pointwise mutual information of counts of pairs, which is symmetric."""
+    sums = np.asarray(pairs.sum(axis=1)).ravel()
+    matrix = pairs.tocoo()
+    information = np.log(matrix.data * sums.sum() / (sums[matrix.row] * sums[matrix.col]))
+    positive = information > 0
+    places = (matrix.row[positive], matrix.col[positive])
+    return sparse.csr_matrix((information[positive], places), shape=pairs.shape)
+
+
+def _decompose(matrix: sparse.csr_matrix, options: PpmiSpec) -> NDArray[np.float32]:
+    """[W, n] U S^0.5, strongest dimension first, the largest entry of each one positive."""
+    start = np.random.default_rng(options.seed).standard_normal(matrix.shape[0])
+    left, strengths, _ = svds(matrix, k=options.width, v0=start)
+    order = np.argsort(-strengths)
+    left, strengths = left[:, order], strengths[order]
+    largest = left[np.abs(left).argmax(axis=0), np.arange(options.width)]
+    vectors: NDArray[np.float32] = (left * np.sign(largest) * np.sqrt(strengths)).astype(np.float32)
+    return vectors
