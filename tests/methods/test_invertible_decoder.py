@@ -1,0 +1,97 @@
+"""Decoders: inverses, orthonormal rows, and the constraint while gradients pull."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from sentune.methods.invertible_decoder import Coupling, Decoder
+
+
+def decoder(sentence: int, word: int, layers: int, seed: int = 0) -> Decoder:
+    """In float64, with couplings that are far from the identity where they start."""
+    torch.manual_seed(seed)
+    made = Decoder(sentence, word, layers=layers, hidden=16).double()
+    for parameter in made.couplings.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    return made
+
+
+def orthonormal(made: Decoder) -> Decoder:
+    nn.init.orthogonal_(made.projection.weight)
+    return made
+
+
+def by_hand(layer: Coupling, x: Tensor) -> Tensor:
+    """Section 3.3.2, one number at a time."""
+    half = len(x) // 2
+    kept, changed = (x[half:], x[:half]) if layer.flipped else (x[:half], x[half:])
+    s, t = layer.scale(kept), layer.shift(kept)
+    moved = torch.stack([c * torch.exp(a) + b for c, a, b in zip(changed, s, t, strict=True)])
+    return torch.cat((moved, kept) if layer.flipped else (kept, moved))
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("width", [6, 7])
+def test_a_coupling_layer_is_its_formula(flipped: bool, width: int) -> None:
+    torch.manual_seed(3)
+    layer = Coupling(width, 9, flipped=flipped).double()
+    x = torch.randn(4, width, dtype=torch.float64)
+    assert torch.equal(layer(x), x), "an untrained layer is the identity"
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    torch.testing.assert_close(layer(x), torch.stack([by_hand(layer, row) for row in x]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    width=st.integers(2, 9),
+    layers=st.integers(1, 5),
+    seed=st.integers(0, 1000),
+    double=st.booleans(),
+)
+def test_couplings_come_back(width: int, layers: int, seed: int, double: bool) -> None:
+    dtype, error = (torch.float64, 1e-12) if double else (torch.float32, 1e-5)
+    made = decoder(width, width, layers, seed).to(dtype)
+    x = torch.randn(5, width, dtype=dtype)
+    there = made.couplings(x)
+    back = made.uncouple(there)
+    assert (back - x).abs().max() <= error
+    assert (made.couplings(made.uncouple(x)) - x).abs().max() <= error
+
+
+@pytest.mark.parametrize("layers", [0, 4])
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_inverse_and_decoder_undo_each_other(layers: int, dtype: torch.dtype, error: float) -> None:
+    square = orthonormal(decoder(8, 8, layers)).to(dtype)
+    wide, tall = orthonormal(decoder(20, 8, layers)).to(dtype), decoder(6, 8, layers)
+    tall = orthonormal(tall).to(dtype)
+    z, x = torch.randn(5, 8, dtype=dtype), torch.randn(5, 8, dtype=dtype)
+    assert (square.inverse(square(z)) - z).abs().max() < error
+    assert (wide(wide.inverse(x)) - x).abs().max() < error, "d_z > n: x -> z -> x"
+    small = torch.randn(5, 6, dtype=dtype)
+    assert (tall.inverse(tall(small)) - small).abs().max() < error, "d_z < n: z -> x -> z"
+
+
+def test_the_inverse_needs_orthonormal_rows() -> None:
+    made = decoder(20, 8, 0)
+    x = torch.randn(5, 8, dtype=torch.float64)
+    assert (made(made.inverse(x)) - x).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(("sentence", "word"), [(12, 5), (5, 12), (7, 7)])
+def test_the_update_is_its_formula_and_ends_orthonormal(sentence: int, word: int) -> None:
+    made = decoder(sentence, word, 0)
+    weight = made.projection.weight.detach().clone()
+    made.orthonormalise(0.01)
+    expected = 1.01 * weight - 0.01 * (weight @ weight.T) @ weight
+    torch.testing.assert_close(made.projection.weight.detach(), expected)
+    before = made.deviation()
+    for _ in range(1500):
+        made.orthonormalise(0.01)
+    assert made.deviation() < 1e-9 < before
+    found = torch.linalg.svdvals(made.projection.weight.detach())
+    torch.testing.assert_close(found, torch.ones_like(found))
