@@ -26,7 +26,9 @@ _ENDS = (".txt", ".txt.gz")
 
 _MOST = 1 << 16
 """Characters of a paragraph that are held; of a longer one, all but the last sentence is passed on.
-Milton's Paradise Lost has 12 books, each a paragraph of 35,000 to 60,000 characters."""
+The longest paragraph of 16 books from Project Gutenberg is one of Paradise Lost, 50,078 characters.
+With 4,000 instead, 0.7 % more sentences are found in them: a quotation that a cut leaves open is
+split, and a closed one is not."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from sentune.corpora.formats import (
     annotators,
     arrow,
     beir,
+    books,
     builtin,
     compressions,
     csts,
@@ -129,6 +130,11 @@ FORMATS: dict[str, Format] = {
         what="a folder that `sentune corpora prepare` wrote, or any .parquet with our columns",
     ),
     "text": Format(readers=_always({Kind.SENTENCES: tables.text}), what="one sentence a line"),
+    "books": Format(
+        readers=_always({Kind.ADJACENT_SENTENCES: books.adjacent, Kind.SENTENCES: books.sentences}),
+        options=books.OPTIONS,
+        what="plain text of any length, a .txt file or a folder of them",
+    ),
     "hf": Format(
         readers=hub.readers,
         options=hub.OPTIONS,
