@@ -6,13 +6,12 @@ from sentune.encoders.decoders.decoder import Decoder
 from sentune.encoders.decoders.folders import bundle
 from sentune.encoders.decoders.load import load_decoder
 from sentune.encoders.decoders.prepare import prepare_decoder
-from sentune.encoders.decoders.tokenizing import DecoderTokenizer, load_decoder_tokenizer
+from sentune.encoders.decoders.tokenizing import DecoderTokenizer
 
 __all__ = [
     "Decoder",
     "DecoderTokenizer",
     "bundle",
     "load_decoder",
-    "load_decoder_tokenizer",
     "prepare_decoder",
 ]

@@ -5,6 +5,7 @@ Legend: N = sentences, L = tokens of the longest of them, D = width, V = vocabul
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +15,31 @@ from torch.nn import functional as F
 from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput
 
+from sentune.encoders.decoders.tokenizing import DecoderTokenizer
 from sentune.encoders.transformer import no_progress_bars
 
 
 class Decoder(nn.Module):
     """A Hugging Face decoder whose cross-attention has one place: the vector (InterSent 2.3).
 
+    Args:
+        model: of Hugging Face, with an output layer; see ``load_decoder``.
+        tokenizer: the decoder's own.
+        start_id: the token that a sentence is begun with.
+
     Attributes:
         width: D of the vectors that it takes.
         max_length: most tokens of a sentence, special tokens included.
-        pad_id, end_id: of its tokenizer.
-        start_id: the token that a sentence is begun with.
         given: tokens at the front of a tokenised sentence that are given and not predicted: 1
             where the tokenizer itself begins with ``start_id`` (BERT), else 0 (T5, BART).
     """
 
-    def __init__(self, model: Any, *, start_id: int, end_id: int, pad_id: int, given: int) -> None:
+    def __init__(self, model: Any, tokenizer: DecoderTokenizer, start_id: int) -> None:
         super().__init__()
         self.model: Any = model
-        self.start_id, self.end_id, self.pad_id, self.given = start_id, end_id, pad_id, given
+        self.tokenizer, self.start_id = tokenizer, start_id
+        self.pad_id, self.end_id = tokenizer.pad_id, tokenizer.end_id
+        self.given = int(tokenizer.leads and start_id == tokenizer.start_id)
         self.width: int = model.config.hidden_size
         self.max_length: int = getattr(model.config, "max_position_embeddings", None) or 512
         self._joined: bool = model.config.is_encoder_decoder
@@ -86,7 +93,8 @@ class Decoder(nn.Module):
             max_length: most tokens; the decoder's own limit bounds it.
 
         Returns:
-            N lists of ids without start, end and padding tokens.
+            N lists of ids without start, end and padding tokens; ``texts`` makes sentences of
+            them.
         """
         if not len(memory):
             return []
@@ -124,7 +132,12 @@ class Decoder(nn.Module):
         end = ids.index(self.end_id) if self.end_id in ids else len(ids)
         return [token for token in ids[:end] if token not in (self.pad_id, self.start_id)]
 
+    def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Sentences of lists of ids."""
+        return self.tokenizer.texts(ids)
+
     def save(self, folder: Path) -> None:
-        """Write config and weights in Hugging Face's layout (safetensors)."""
+        """Write config, weights (safetensors) and tokenizer as ``load_decoder`` reads them."""
         with no_progress_bars():
             self.model.save_pretrained(folder)
+        self.tokenizer.save(folder)

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from sentune.encoders.decoders.decoder import Decoder
-from sentune.encoders.decoders.tokenizing import DecoderTokenizer, load_decoder_tokenizer
+from sentune.encoders.decoders.tokenizing import DecoderTokenizer
 from sentune.encoders.transformer import no_progress_bars
 from sentune.errors import InvalidValue
 
@@ -33,7 +33,7 @@ def load_decoder(path: str) -> Decoder:
     stored = any(folder.glob("*.safetensors"))
     if not stored and any(folder.glob("*.bin")):
         raise InvalidValue("--decoder", path, "convert its weights to safetensors first")
-    tokenizer = load_decoder_tokenizer(path)
+    tokenizer = DecoderTokenizer(path)
     config = AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     if not config.is_encoder_decoder:
@@ -89,13 +89,7 @@ def _decoder(model: Any, tokenizer: DecoderTokenizer) -> Decoder:
     if start is None:
         fix = "its config names no decoder_start_token_id, nor its tokenizer a first token"
         raise InvalidValue("--decoder", tokenizer.path, fix)
-    return Decoder(
-        model,
-        start_id=start,
-        end_id=tokenizer.end_id,
-        pad_id=tokenizer.pad_id,
-        given=int(tokenizer.leads and start == tokenizer.start_id),
-    )
+    return Decoder(model, tokenizer, start)
 
 
 def _leave_out_encoder(model: Any) -> None:

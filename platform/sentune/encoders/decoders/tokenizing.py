@@ -1,4 +1,4 @@
-"""Text to a decoder's token ids and back."""
+"""A decoder's token ids back to text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from transformers import AutoTokenizer
 
 from sentune.errors import InvalidValue
@@ -36,27 +35,11 @@ class DecoderTokenizer:
         self.start_id: int | None = start
         self.leads: bool = start is not None and t("")["input_ids"][:1] == [start]
 
-    def encode(self, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
-        """Token ids of each text, the end token among them, cut to ``max_length``."""
-        if not texts:
-            return []
-        cut = self._tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]
-        return [np.asarray(self._ended(ids, max_length), dtype=np.int32) for ids in cut]
-
-    def _ended(self, ids: list[int], max_length: int) -> list[int]:
-        """GPT-2's tokenizer adds no end token by itself."""
-        return ids if ids[-1:] == [self.end_id] else [*ids[: max_length - 1], self.end_id]
-
     def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Sentences without special tokens; runs of spaces become one."""
         found = self._tokenizer.batch_decode([list(row) for row in ids], skip_special_tokens=True)
         return [" ".join(text.split()) for text in found]
 
     def save(self, folder: Path) -> None:
-        """Write the tokenizer's files, as ``load_decoder_tokenizer`` reads them."""
+        """Write the tokenizer's files, as Hugging Face reads them."""
         self._tokenizer.save_pretrained(os.fspath(folder))
-
-
-def load_decoder_tokenizer(path: str) -> DecoderTokenizer:
-    """The tokenizer of a prepared decoder, or of the decoder of a model folder."""
-    return DecoderTokenizer(path)

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from sentune.corpora.encode_operations import OperationEncoder
 from sentune.encoders import load, load_tokenizer
-from sentune.encoders.decoders import load_decoder, load_decoder_tokenizer
+from sentune.encoders.decoders import load_decoder
 from sentune.errors import InvalidValue
 from sentune.methods.intersent import Intersent, IntersentSettings
 from sentune.training.group import Group
@@ -62,7 +62,6 @@ class IntersentRecipe:
         return IntersentValidator(
             spec.dev.open(),
             load_tokenizer(_part(spec.encoder, ENCODER)),
-            load_decoder_tokenizer(_part(spec.encoder, DECODER)),
             training,
             device,
         )
@@ -75,7 +74,6 @@ class IntersentRecipe:
         load_tokenizer(_part(source, ENCODER)).save(folder)
         (folder / DECODER).mkdir()
         method.decoder.save(folder / DECODER)
-        load_decoder_tokenizer(_part(source, DECODER)).save(folder / DECODER)
         save_file(head_state(method, STORED_APART), folder / HEAD_FILE)
         write_modules(folder, method.encoder.width, method.settings.pooling, training.max_length)
 

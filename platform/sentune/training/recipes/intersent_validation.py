@@ -10,7 +10,6 @@ from torch import Tensor
 
 from sentune.corpora.schema import OPERATIONS, Corpus
 from sentune.encoders import Tokenizer, length_sorted_chunks
-from sentune.encoders.decoders import DecoderTokenizer
 from sentune.methods.intersent import Intersent
 from sentune.tasks import Result, evaluate, tasks_for
 from sentune.training.precision import autocast, sentences_at_a_time
@@ -27,13 +26,11 @@ class IntersentValidator:
         self,
         corpora: Sequence[Corpus],
         tokenizer: Tokenizer,
-        decoder_tokenizer: DecoderTokenizer,
         settings: TrainingSettings,
         device: torch.device,
     ) -> None:
         self._tasks = tasks_for(*corpora)
-        self._tokenizer, self._decoder_tokenizer = tokenizer, decoder_tokenizer
-        self._settings, self._device = settings, device
+        self._tokenizer, self._settings, self._device = tokenizer, settings, device
         self._tokens: dict[str, np.ndarray] = {}
 
     def validate(self, method: Intersent) -> Result:
@@ -87,7 +84,7 @@ class IntersentValidator:
     def _decode(self, method: Intersent, embeddings: Tensor) -> list[str]:
         with autocast(self._settings.precision, self._device):
             ids = method.decode(embeddings, max_length=self._settings.max_length)
-        return self._decoder_tokenizer.texts(ids)
+        return method.decoder.texts(ids)
 
     def _tokenise(self, sentences: Sequence[str]) -> list[np.ndarray]:
         fresh = [s for s in dict.fromkeys(sentences) if s not in self._tokens]

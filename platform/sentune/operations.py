@@ -1,0 +1,143 @@
+"""Operations in the space of embeddings, and embeddings back to sentences (InterSent, Table 7).
+
+They take sentences or embeddings and give embeddings, so that they compose::
+
+    both = fuse(embedder, fuse(embedder, "They sang.", "They danced."), "They left.")
+    decode(embedder, both)
+
+Legend: N = sentences, D = width of an embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sentune.errors import InvalidValue
+from sentune.methods.intersent import Intersent
+
+Embeddings = NDArray[np.float32]
+Operand = str | Sequence[str] | Embeddings
+
+
+class Embeds(Protocol):
+    """What the operations need; ``sentune.Embedder`` is one."""
+
+    @property
+    def method(self) -> Any:
+        """The trained method."""
+
+    @property
+    def device(self) -> torch.device:
+        """On which it computes."""
+
+    @property
+    def max_length(self) -> int:
+        """Most tokens of a sentence."""
+
+    def embed(self, sentences: Sequence[str]) -> Tensor:
+        """N sentences -> [N, D]."""
+
+
+def fuse(embedder: Embeds, a: Operand, b: Operand) -> Embeddings:
+    """Embeddings of sentences that tell what both tell.
+
+    Args:
+        a, b: sentences or embeddings, N and N, or N and one.
+
+    Returns:
+        [N, D]; [D] for two single ones.
+
+    Raises:
+        InvalidValue: the model's method has no operators, or the numbers do not fit.
+    """
+    return _pairwise(embedder, a, b, _method(embedder).operators.fuse)
+
+
+def difference(embedder: Embeds, a: Operand, b: Operand) -> Embeddings:
+    """Embeddings of what ``a`` tells and ``b``, which it contains, does not; see ``fuse``."""
+    return _pairwise(embedder, a, b, _method(embedder).operators.subtract)
+
+
+def compress(embedder: Embeds, a: Operand) -> Embeddings:
+    """Embeddings of the essential of sentences; see ``fuse``."""
+    method = _method(embedder)
+    with torch.no_grad():
+        return _array(method.operators.compress(_rows(embedder, a)), single=_single(a))
+
+
+def decode(
+    embedder: Embeds,
+    embeddings: Embeddings,
+    *,
+    beams: int = 1,
+    max_length: int | None = None,
+    batch_size: int = 64,
+) -> str | list[str]:
+    """The sentences that embeddings stand for.
+
+    Args:
+        embeddings: [N, D], or [D] for one sentence.
+        beams: of the search; 1 is greedy.
+        max_length: most tokens of a sentence; the model's own by default.
+        batch_size: sentences that are decoded together.
+
+    Returns:
+        N sentences; one string for [D].
+
+    Raises:
+        InvalidValue: the model's method has no decoder, or the embeddings are not its own.
+    """
+    method = _method(embedder)
+    for name, value in (("beams", beams), ("batch_size", batch_size)):
+        if value < 1:
+            raise InvalidValue(name, value, "it must be at least 1")
+    rows, texts = _rows(embedder, embeddings), []
+    for part in rows.split(batch_size):
+        ids = method.decode(part, beams, max_length or embedder.max_length)
+        texts += method.decoder.texts(ids)
+    return texts[0] if _single(embeddings) else texts
+
+
+def _method(embedder: Embeds) -> Intersent:
+    method = embedder.method
+    if not isinstance(method, Intersent):
+        fix = "it has neither operators nor a decoder; use a model of intersent"
+        raise InvalidValue("method", method.name, fix)
+    return method
+
+
+def _pairwise(embedder: Embeds, a: Operand, b: Operand, operator: Any) -> Embeddings:
+    first, second = _rows(embedder, a), _rows(embedder, b)
+    if len(first) != len(second) and 1 not in (len(first), len(second)):
+        fix = "give as many on both sides, or one on one of them"
+        raise InvalidValue("sentences", f"{len(first)} and {len(second)}", fix)
+    count = 0 if 0 in (len(first), len(second)) else max(len(first), len(second))
+    with torch.no_grad():
+        found = operator(first.expand(count, -1), second.expand(count, -1))
+    return _array(found, single=_single(a) and _single(b))
+
+
+def _rows(embedder: Embeds, operand: Operand) -> Tensor:
+    """[N, D] on the model's device."""
+    if not isinstance(operand, np.ndarray):
+        return embedder.embed([operand] if isinstance(operand, str) else operand)
+    width = _method(embedder).encoder.width
+    if operand.ndim not in (1, 2) or operand.shape[-1] != width:
+        fix = f"this model's embeddings have {width} numbers each"
+        raise InvalidValue("embeddings", f"an array of shape {operand.shape}", fix)
+    return torch.from_numpy(np.atleast_2d(operand).astype(np.float32)).to(embedder.device)
+
+
+def _single(operand: Operand) -> bool:
+    return operand.ndim == 1 if isinstance(operand, np.ndarray) else isinstance(operand, str)
+
+
+def _array(rows: Tensor, *, single: bool) -> Embeddings:
+    found: Embeddings = rows.float().cpu().numpy()
+    return found[0] if single else found
