@@ -18,8 +18,8 @@ def compression(spec: Spec, log: Log) -> Iterator[Row]:
     The official files hold one JSON object after the other, each over many lines and with a blank
     line behind it. They are read as a stream; the line of a bad record is its first.
     """
-    source = _records(spec.path, log) if _is_json(spec.path) else _pairs(spec.path, log)
-    for line, text, shorter in source:
+    records = _records if _is_json(spec.path, log.limit) else _pairs
+    for line, text, shorter in records(spec.path, log):
         try:
             row = "compression", sentence(text, "sentence"), None, sentence(shorter, "compression")
         except BadFieldError as error:
@@ -28,9 +28,9 @@ def compression(spec: Spec, log: Log) -> Iterator[Row]:
             yield row
 
 
-def _is_json(path: str) -> bool:
+def _is_json(path: str, bad_rows: int) -> bool:
     """Whether the first line that is not blank opens an object."""
-    first = next((text.strip() for _, text in lines(path, Log(0)) if text.strip()), "")
+    first = next((text.strip() for _, text in lines(path, Log(bad_rows)) if text.strip()), "")
     return first.startswith("{") and "\t" not in first
 
 
@@ -41,10 +41,9 @@ def _pairs(path: str, log: Log) -> Iterator[tuple[int, object, object]]:
 
 def _records(path: str, log: Log) -> Iterator[tuple[int, object, object]]:
     """First line, sentence and compression of each object."""
-    end = (0, "")
     held: list[str] = []
     start = 0
-    for line, text in chain(lines(path, ApartLog(log)), [end]):
+    for line, text in chain(lines(path, ApartLog(log)), [(0, "")]):
         if text.strip():
             start = start if held else line
             held.append(text)

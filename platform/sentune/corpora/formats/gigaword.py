@@ -9,8 +9,8 @@ import fsspec
 
 from sentune.corpora.formats.columns import ApartLog, columns
 from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, sentence
-from sentune.corpora.formats.spec import Spec
-from sentune.errors import CorpusError
+from sentune.corpora.formats.spec import FIELD, Spec
+from sentune.errors import CorpusError, InvalidValue
 
 SHARED = 4
 OPTIONS = {
@@ -71,7 +71,9 @@ def _source(spec: Spec, log: Log) -> Iterator[tuple[str, int, str, str]]:
         for line, article, title in _parallel(articles, titles, log):
             yield articles, line, article, title
         return
-    spec.choice("split", "all", ("all",))  # a file has no splits
+    if "split" in spec.options:
+        fix = "leave it out: splits are files of a folder, and this is one file"
+        raise InvalidValue(f"{FIELD} option split", spec.options["split"], fix)
     for line, (article, title) in columns(spec.path, log, fewest=2, most=2):
         yield spec.path, line, article, title
 
