@@ -23,6 +23,10 @@ A deed has at most two of its four modifiers. There are 113 words, 6,000 combina
 deed and thing, 3,600 of subject, act and place, and 135 million distinct sentences. Of both kinds
 of combination one in ten belongs to dev and one in ten to test. All that a sentence tells belongs
 to its split, so that no sentence of one split, given or asked for, is in another.
+
+What a score is worth, as ROUGE-1 on dev: the right answer of another row has 48 (fusion), 38
+(difference), 44 (compression) and 38 (reconstruction), for the little words are the same
+everywhere; the first sentence, left as it is, has 70, 72, 75 and 100.
 """
 
 from __future__ import annotations
