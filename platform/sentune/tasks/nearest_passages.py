@@ -17,11 +17,11 @@ from sentune.geometry.base import Geometry
 from sentune.geometry.points import Points
 from sentune.geometry.precision import full_precision, widen
 
-TILE = 4096
+TILE = 2048
 """Passages scored at once. A matrix product rounds a number by its shape and place, so tiles are
 cut at fixed places of the corpus, whatever blocks the passages come in."""
 
-ROWS = 256
+ROWS = 512
 """Queries scored at once: with a tile 2^20 similarities, 4 MiB."""
 
 NOTHING = -1
