@@ -16,14 +16,18 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
+from sentune import operations
 from sentune.answers import Direction, Entailment
 from sentune.encoders import Tokenizer, length_sorted_chunks
 from sentune.errors import InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.interpretations import Interpretation, interpretations
+from sentune.methods import CLOSED_FORM
 from sentune.methods.base import SentenceMethod
-from sentune.model_folder import folder_of, is_closed_form, load_trained
+from sentune.model_folder import folder_of, load_trained, method_in
 from sentune.stored_references import StoredReferences
+from sentune.tasks.base import ModelTask, Result, Task
+from sentune.tasks.evaluate import evaluate
 from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity
 
 Embeddings = NDArray[np.float32]
@@ -83,8 +87,13 @@ class Embedder:
         folder = folder_of(source)
         card = folder / "README.md"
         text = card.read_text(encoding="utf-8") if card.is_file() else ""
-        if is_closed_form(folder):
+        name = method_in(folder)
+        if name in CLOSED_FORM:
             return _word_embedder(folder, text)
+        if name == "invertible":
+            from sentune.invertible_embedder import InvertibleEmbedder
+
+            return InvertibleEmbedder.load(folder, device)
         model = load_trained(folder)
         return cls(
             model.method,
@@ -261,6 +270,79 @@ class Embedder:
             InvalidValue: the model has no boxes, or there are no references.
         """
         return interpretations(self, sentence, k, references, alpha_1, alpha_2)
+
+    def features(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
+        """[N, F] what a linear classifier is put on; the embeddings, unless a model has better."""
+        return self.embed(sentences, batch_size=batch_size, show_progress=False)
+
+    def fuse(self, a: Sentences, b: Sentences) -> Embeddings:
+        """Embeddings of the fusion of paired sentences (InterSent section 2.1).
+
+        Args:
+            a, b: sentences or embeddings, N and N; operations compose:
+                ``fuse(fuse(a, b), c)``.
+
+        Returns:
+            [N, D]; [D] for single ones.
+
+        Raises:
+            InvalidValue: the model has no operators.
+        """
+        return operations.fuse(self, a, b)
+
+    def difference(self, a: Sentences, b: Sentences) -> Embeddings:
+        """Embeddings of what ``a`` says and ``b`` does not; see ``fuse``."""
+        return operations.difference(self, a, b)
+
+    def compress(self, a: Sentences) -> Embeddings:
+        """Embeddings of the compressed sentences; see ``fuse``."""
+        return operations.compress(self, a)
+
+    def decode(
+        self, embeddings: Sentences, *, beams: int = 1, max_length: int | None = None
+    ) -> Any:
+        """Sentences from embeddings: one string for [D], a list of N for [N, D].
+
+        Args:
+            embeddings: embeddings, or sentences, which are encoded first.
+            beams: of the search; 1 is greedy.
+            max_length: most tokens; the model's own where None.
+
+        Raises:
+            InvalidValue: the model has no decoder.
+        """
+        return operations.decode(self, embeddings, beams=beams, max_length=max_length)
+
+    def generate(
+        self, operation: str, first: Sequence[str], second: Sequence[str] | None = None
+    ) -> list[str]:
+        """What comes of an operation of ``sentune.corpora.schema.OPERATIONS`` on N sentences."""
+        return operations.generate(self, operation, first, second)
+
+    def evaluate(
+        self,
+        tasks: Sequence[Task | ModelTask],
+        readouts: Mapping[str, Any] | None = None,
+        *,
+        batch_size: int = 64,
+    ) -> Result:
+        """Metrics of tasks, and which of them the model cannot do and why.
+
+        Args:
+            readouts: the values to apply, such as ``self.readouts``; None to choose them here.
+        """
+
+        def embed(sentences: list[str]) -> Tensor:
+            return self.embed_known(sentences, batch_size=batch_size)
+
+        return evaluate(
+            tasks,
+            embed,
+            self.geometry,
+            readouts,
+            features=lambda sentences: self.features(sentences, batch_size=batch_size),
+            generate=self.generate if operations.decodes(self) else None,
+        )
 
     def _compare(self, a: Sentences, b: Sentences, compare: Compare) -> Tensor:
         """[N] comparisons of paired rows; one row is paired with all of the other side."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from sentune.errors import InvalidValue
-from sentune.methods import CLOSED_FORM
 from sentune.training.model import (
     READOUTS_FILE,
     SETTINGS_FILE,
@@ -27,9 +26,11 @@ def folder_of(source: str | Path) -> Path:
     return Path(resolve_model(str(source)))
 
 
-def is_closed_form(folder: Path) -> bool:
-    """Whether the folder holds a method on word vectors."""
-    return (folder / SETTINGS_FILE).is_file() and read_settings(folder)["method"] in CLOSED_FORM
+def method_in(folder: Path) -> str:
+    """Name of the method that the folder holds; empty where it has no settings."""
+    if not (folder / SETTINGS_FILE).is_file():
+        return ""
+    return str(read_settings(folder)["method"])
 
 
 def load_trained(folder: Path) -> LoadedModel:

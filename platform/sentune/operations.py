@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
 from sentune.errors import InvalidValue
 from sentune.methods.intersent import Intersent
 
@@ -29,8 +30,8 @@ class Embeds(Protocol):
     """What the operations need; ``sentune.Embedder`` is one."""
 
     @property
-    def method(self) -> Any:
-        """The trained method."""
+    def name(self) -> str:
+        """Key of the method."""
 
     @property
     def device(self) -> torch.device:
@@ -73,7 +74,7 @@ def compress(embedder: Embeds, a: Operand) -> Embeddings:
 
 def decode(
     embedder: Embeds,
-    embeddings: Embeddings,
+    embeddings: Operand,
     *,
     beams: int = 1,
     max_length: int | None = None,
@@ -82,7 +83,7 @@ def decode(
     """The sentences that embeddings stand for.
 
     Args:
-        embeddings: [N, D], or [D] for one sentence.
+        embeddings: [N, D], or [D] for one sentence; sentences are encoded first.
         beams: of the search; 1 is greedy.
         max_length: most tokens of a sentence; the model's own by default.
         batch_size: sentences that are decoded together.
@@ -104,11 +105,42 @@ def decode(
     return texts[0] if _single(embeddings) else texts
 
 
+def generate(
+    embedder: Embeds, operation: str, first: Sequence[str], second: Sequence[str] | None = None
+) -> list[str]:
+    """What comes of an operation on each of N sentences, or pairs of them.
+
+    Args:
+        operation: one of ``sentune.corpora.schema.OPERATIONS``.
+        second: where the operation takes two.
+
+    Raises:
+        InvalidValue: there is no such operation, or it takes another number of sentences.
+    """
+    if operation not in OPERATIONS:
+        raise InvalidValue("operation", operation, f"choose one of {', '.join(OPERATIONS)}")
+    if (operation in PAIR_OPERATIONS) != (second is not None):
+        fix = f"{' and '.join(PAIR_OPERATIONS)} take two sentences, the others one"
+        raise InvalidValue("operation", operation, fix)
+    operand: Operand = first
+    if second is not None:
+        operand = (fuse if operation == "fusion" else difference)(embedder, first, second)
+    elif operation == "compression":
+        operand = compress(embedder, first)
+    found = decode(embedder, operand)
+    return [found] if isinstance(found, str) else found
+
+
+def decodes(embedder: Embeds) -> bool:
+    """Whether the model has operators and a decoder."""
+    return isinstance(getattr(embedder, "method", None), Intersent)
+
+
 def _method(embedder: Embeds) -> Intersent:
-    method = embedder.method
+    method = getattr(embedder, "method", None)  # methods on word vectors have none
     if not isinstance(method, Intersent):
         fix = "it has neither operators nor a decoder; use a model of intersent"
-        raise InvalidValue("method", method.name, fix)
+        raise InvalidValue("method", embedder.name, fix)
     return method
 
 

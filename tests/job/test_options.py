@@ -2,8 +2,16 @@
 
 import pytest
 
+from search_spaces.intersent import SPACE
 from sentune.errors import InvalidValue
-from sentune.job.options import JobOptions, default_storage, parse
+from sentune.job import command
+from sentune.job.options import (
+    JobOptions,
+    OperationOptions,
+    StudyOptions,
+    default_storage,
+    parse,
+)
 
 DEFAULTS = JobOptions(study="gumbel")
 
@@ -63,3 +71,24 @@ def test_storage_leaves_an_uploaded_copy(tmp_path, monkeypatch) -> None:
     assert not default_storage(uploaded).startswith(str(tmp_path))
     monkeypatch.setenv("SENTUNE_STORAGE", "s3://bucket/studies")
     assert default_storage(uploaded) == "s3://bucket/studies"
+
+
+def test_quick_sets_several_options_and_what_is_given_beside_it_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[StudyOptions] = []
+    monkeypatch.setattr("sentune.job.flow.tune", lambda options, space: seen.append(options))
+    defaults = OperationOptions(study="usual", trials=8)
+    main = command._command(SPACE, defaults, {"trials": 2, "study": "fast"})
+    main(quick=True)
+    main(quick=True, trials="3")
+    main()
+    assert [(o.study, o.trials) for o in seen] == [("fast", 2), ("fast", 3), ("usual", 8)]
+
+
+def test_several_corpora_are_given_by_repeating_the_option() -> None:
+    given = {"corpus": ["wikisplit:a", "compression:b"], "dev": ["wikisplit:c"]}
+    options = parse(given, OperationOptions(study="mix"))
+    assert options.corpora == ("wikisplit:a", "compression:b")
+    with pytest.raises(InvalidValue, match=r"--dev.*wikisplit:a"):
+        parse({"corpus": ["builtin:operations", "wikisplit:a"]}, OperationOptions(study="mix"))

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from sentune.cli import corpora, dashboard, interpret, linear, model, train
+from sentune.cli import corpora, dashboard, interpret, linear, model, operations, train
 from sentune.errors import SentuneError
 
 app = typer.Typer(
@@ -19,6 +19,11 @@ app.command()(train.train)
 app.command()(model.evaluate)
 app.command()(model.encode)
 app.command()(interpret.interpret)
+app.command()(operations.fuse)
+app.command()(operations.difference)
+app.command()(operations.compress)
+app.command()(operations.reconstruct)
+app.command()(operations.compose)
 app.command()(linear.linear)
 app.command()(dashboard.dashboard)
 app.add_typer(corpora.app, name="corpora")

@@ -10,8 +10,6 @@ import typer
 from sentune.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from sentune.corpora.schema import Corpus
     from sentune.embedder import Embedder
     from sentune.readouts import Grid
@@ -29,8 +27,8 @@ def evaluate(
     task: Annotated[
         list[str],
         typer.Option(
-            help="rte, direction, ambiguous-rte, csts or sts, and a corpus: rte=snli:PATH. "
-            "Repeatable."
+            help="A task and its corpus: rte=snli:PATH, sts=stsb:PATH, mr=senteval:FOLDER, "
+            "retrieval=beir:FOLDER, generation=wikisplit:PATH. Repeatable. docs/tasks.md has all."
         ),
     ],
     dev: Annotated[
@@ -78,13 +76,12 @@ def evaluate(
     batch_size: BatchSize = 64,
     device: Device = None,
 ) -> None:
-    """Measure a model on labelled and scored pairs."""
+    """Measure a model on tasks, and say which it cannot do and why."""
     from rich.console import Console
 
     from sentune.cli.results import show, write_json
     from sentune.embedder import Embedder
     from sentune.methods import CLOSED_FORM
-    from sentune.tasks import evaluate as run
     from sentune.tasks import make_tasks
 
     wanted = _corpora("--task", task, limit)
@@ -98,13 +95,10 @@ def evaluate(
     grids = _grids(embedder, against, set_ or [])
     tuning = make_tasks(corpora, exclude=exclude, references=against, grids=grids)
 
-    def embed(sentences: list[str]) -> Tensor:
-        return embedder.embed_known(sentences, batch_size=batch_size)
-
     readouts = dict(embedder.readouts)
     if tuning:
-        readouts |= run(tuning, embed, embedder.geometry).readouts
-    result = run(chosen, embed, embedder.geometry, readouts)
+        readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
+    result = embedder.evaluate(chosen, readouts, batch_size=batch_size)
     show(result, Console())
     if json is not None:
         write_json(result, json)
@@ -161,7 +155,7 @@ def _grids(embedder: Embedder, references: References | None, items: list[str]) 
 def _corpora(option: str, asked: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
     """``KIND=FORMAT:PATH`` -> kind and corpus, read as the task needs it."""
     from sentune.corpora.formats import read
-    from sentune.tasks import TASKS
+    from sentune.tasks import TASKS, of_task
 
     found = []
     for text in asked:
@@ -169,5 +163,5 @@ def _corpora(option: str, asked: list[str], limit: int | None) -> list[tuple[str
         if not equals or kind not in TASKS:
             fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(TASKS)}"
             raise InvalidValue(option, text, fix)
-        found.append((kind, read(spec, TASKS[kind], limit=limit)))
+        found.append((kind, read(of_task(spec, kind), TASKS[kind], limit=limit)))
     return found

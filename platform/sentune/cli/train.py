@@ -7,17 +7,38 @@ from typing import Annotated
 
 import typer
 
+from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
+
+BUILTIN = {
+    Kind.TRIPLETS: ("builtin:nli", "builtin:nli"),
+    Kind.SENTENCES: ("builtin:nli", "builtin:nli"),
+    Kind.SENTENCE_PAIRS: ("builtin:operations", "builtin:operations"),
+    Kind.OPERATIONS: ("builtin:operations", "builtin:operations"),
+    Kind.ADJACENT_SENTENCES: ("builtin:stories", "builtin:similarity"),
+}
+"""What ships with the package to train on, and to judge on."""
 
 
 def train(
-    method: Annotated[str, typer.Option(help="simcse, simcse-unsupervised, gauss or gumbel.")],
+    method: Annotated[
+        str,
+        typer.Option(
+            help="simcse, simcse-pairs, simcse-unsupervised, gauss, gumbel, intersent or "
+            "invertible."
+        ),
+    ],
     out: Annotated[
         Path, typer.Option(help="Folder of the run; the same command continues what is there.")
     ],
     corpus: Annotated[
-        str, typer.Option(metavar="FORMAT:PATH", help="Training corpus.")
-    ] = "builtin:nli",
+        list[str] | None,
+        typer.Option(
+            metavar="FORMAT:PATH",
+            help="Training corpus; default: one that ships with the package. Repeatable for "
+            "intersent, which mixes several.",
+        ),
+    ] = None,
     dev: Annotated[
         list[str] | None,
         typer.Option(metavar="FORMAT:PATH", help="Corpus to validate on. Repeatable."),
@@ -25,6 +46,21 @@ def train(
     encoder: Annotated[
         str, typer.Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")
     ] = "builtin:tiny",
+    decoder: Annotated[
+        str,
+        typer.Option(metavar="NAME|PATH", help="intersent: Hugging Face decoder, or builtin:tiny."),
+    ] = "builtin:tiny",
+    vectors: Annotated[
+        str,
+        typer.Option(
+            metavar="glove:FILE|fasttext:FILE",
+            help="invertible: word vectors, or builtin:ppmi, learned from the corpus.",
+        ),
+    ] = "builtin:ppmi",
+    frequencies: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|wordfreq:LANG", help="invertible: counts of words."),
+    ] = None,
     max_examples: Annotated[int, typer.Option(min=1, help="Examples to train on.")] = 30_000,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows of the corpus at most.")] = None,
     set_: Annotated[
@@ -56,13 +92,16 @@ def train(
     ] = 1,
 ) -> None:
     """Train one method with given settings and leave the best model in OUT/model."""
+    from sentune.methods import find
     from sentune.training.local import LocalRun, run_locally
 
+    trained_on, judged_on = BUILTIN[find(method).kind]
+    corpora = tuple(corpus or (trained_on,))
     run = LocalRun(
         method=method,
         settings=_pairs(set_ or []),
-        corpus=corpus,
-        dev=tuple(dev or _builtin_dev(corpus)),
+        corpus=corpora,
+        dev=tuple(dev or _builtin_dev(corpora, judged_on)),
         encoder=encoder,
         max_examples=max_examples,
         limit=limit,
@@ -70,6 +109,9 @@ def train(
         objective=objective,
         seed=seed,
         references=references,
+        decoder=decoder,
+        vectors=vectors,
+        frequencies=frequencies,
     )
     folder = run_locally(run, out, workers=workers, say=typer.echo)
     typer.echo(f"model: {folder}")
@@ -85,7 +127,8 @@ def _pairs(items: list[str]) -> dict[str, str]:
     return pairs
 
 
-def _builtin_dev(corpus: str) -> tuple[str, ...]:
-    if not corpus.startswith("builtin:"):
-        raise InvalidValue("--dev", "", f"say on which corpus to validate, as --corpus is {corpus}")
-    return ("builtin:nli?split=dev",)
+def _builtin_dev(corpora: tuple[str, ...], judged_on: str) -> tuple[str, ...]:
+    own = [spec for spec in corpora if not spec.startswith("builtin:")]
+    if own:
+        raise InvalidValue("--dev", "", f"say on which corpus to validate, as --corpus is {own[0]}")
+    return (f"{judged_on}?split=dev",)

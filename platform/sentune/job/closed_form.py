@@ -14,16 +14,17 @@ from rich.console import Console
 
 from sentune.code import result_fingerprint
 from sentune.corpora.formats import read_pairs
+from sentune.corpora.prepared import prepared
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import share
 from sentune.encoders.words import WordTable, open_words
-from sentune.job.closed_form_data import prepared, shipped
 from sentune.job.data import describe, numbered
-from sentune.job.gradient import best_run
 from sentune.job.kinds import Publishes
 from sentune.job.options import ClosedFormOptions
 from sentune.job.product import Product
 from sentune.job.request import absolute, cache_folder, with_readouts
+from sentune.job.trained import best_run
+from sentune.job.word_tables import shipped
 from sentune.methods import find_closed_form
 from sentune.records import StudyListener, StudySummary
 from sentune.search.config import StudyConfig
@@ -80,7 +81,9 @@ class ClosedFormJob:
     def prepare(self, console: Console) -> None:
         """Reads corpora and word vectors; says how many of the words are known."""
         cache = cache_folder(self.config)
-        self.sentences = prepared(self.options, cache / "sentences")
+        self.sentences = prepared(
+            self.options.corpus, Kind.SENTENCES, cache / "sentences", limit=self.options.limit
+        )
         self.dev = tuple(read_scored(spec) for spec in self.options.dev)
         self.config = self._config(self.sentences.rows)
         if self._streams:
@@ -101,16 +104,8 @@ class ClosedFormJob:
 
     def corpora(self) -> Mapping[str, Mapping[str, Any]]:
         """Role -> what was read."""
-        manifest = self.sentences.manifest
-        train = {
-            "spec": self.options.corpus,
-            "fingerprint": manifest["fingerprint"],
-            "rows": self.sentences.rows,
-            "kind": Kind.SENTENCES.value,
-            "counts": manifest["counts"],
-        }
         dev = {numbered("dev", i): describe(corpus) for i, corpus in enumerate(self.dev)}
-        return {"corpus": train, **dev}
+        return {"corpus": self.sentences.described(), **dev}
 
     def study(self, listeners: Sequence[StudyListener]) -> Study:
         """The study on the cluster; word tables go to the object store once, here."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,8 +18,7 @@ from sentune.job.options import StudyOptions, option_name, parse
 if TYPE_CHECKING:
     from sentune.search.space import SearchSpace
 
-REPEATED = ("dev", "test", "set", "vectors")
-FLAGS = ("dry_run", "search_readouts")
+CORPORA = ("corpus", "dev", "test", "encoder", "decoder", "vectors", "frequencies")
 CORPUS, COUNT, URI = "FORMAT:PATH", "N", "URI"
 METAVARS = {
     "corpus": CORPUS,
@@ -26,6 +26,7 @@ METAVARS = {
     "test": CORPUS,
     "encoder": "NAME|PATH",
     "references": CORPUS,
+    "decoder": "NAME|PATH",
     "vectors": "glove:FILE|fasttext:FILE",
     "frequencies": "FILE|wordfreq:LANG",
     "limit": COUNT,
@@ -51,20 +52,30 @@ METAVARS = {
 }
 
 
-def run(space: SearchSpace, defaults: StudyOptions) -> None:
+def run(
+    space: SearchSpace, defaults: StudyOptions, *, quick: Mapping[str, Any] | None = None
+) -> None:
     """Runs a job from the command line: parses, checks, tunes, reports.
+
+    Args:
+        quick: options that ``--quick`` sets, for a first look within minutes; what is given beside
+            it holds. None: the job has no such flag.
 
     Exit codes: 0 the study is complete, 2 a wrong value or an impossible plan, 1 the study
     failed, 130 interrupted (the same command resumes).
     """
-    typer.run(_command(space, defaults))
+    typer.run(_command(space, defaults, quick))
 
 
-def _command(space: SearchSpace, defaults: StudyOptions) -> Callable[..., None]:
+def _command(
+    space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
+) -> Callable[..., None]:
     def main(**given: Any) -> None:
         errors = Console(stderr=True)
         try:
-            options = parse({k: v for k, v in given.items() if v is not None and v != []}, defaults)
+            usual = {**defaults.model_dump(), **(quick or {})} if given.pop("quick", None) else {}
+            base = type(defaults).model_validate(usual) if usual else defaults
+            options = parse({k: v for k, v in given.items() if v is not None and v != []}, base)
             from sentune.job.flow import tune  # slow imports wait until the options are right
 
             tune(options, space)
@@ -76,9 +87,11 @@ def _command(space: SearchSpace, defaults: StudyOptions) -> Callable[..., None]:
             sys.exit(130)
 
     main.__doc__ = f"Tune {space.method} and leave one model with an error bar on its number."
-    parameters = [
-        _parameter(name, field, defaults) for name, field in type(defaults).model_fields.items()
-    ]
+    fields = type(defaults).model_fields
+    order = sorted(fields, key=lambda name: name not in CORPORA)  # what it reads comes first
+    parameters = [_parameter(name, fields[name], defaults) for name in order]
+    if quick is not None:
+        parameters.append(_flag("quick", f"a first look within minutes: {_listed(quick)}"))
     main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     main.__annotations__ = {p.name: p.annotation for p in parameters}
     return main
@@ -88,7 +101,8 @@ def _parameter(name: str, field: FieldInfo, defaults: StudyOptions) -> inspect.P
     """Values travel as text: ``parse`` alone decides what is allowed, so errors read alike."""
     value = getattr(defaults, name)
     shown = _shown(name, value)
-    written: Any = bool if name in FLAGS else list[str] if name in REPEATED else str
+    repeated = typing.get_origin(field.annotation) is tuple
+    written: Any = bool if field.annotation is bool else list[str] if repeated else str
     option = typer.Option(
         option_name(name),
         help=f"{field.description}{f' (default: {shown})' if shown else ''}",
@@ -101,6 +115,16 @@ def _parameter(name: str, field: FieldInfo, defaults: StudyOptions) -> inspect.P
         default=None,
         annotation=Annotated[written | None, option],
     )
+
+
+def _flag(name: str, text: str) -> inspect.Parameter:
+    option = typer.Option(option_name(name), help=text, show_default=False)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=None, annotation=Annotated[bool | None, option])
+
+
+def _listed(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{option_name(name)} {_shown(name, v)}" for name, v in options.items())
 
 
 def _shown(name: str, value: object) -> str:

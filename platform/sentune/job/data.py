@@ -9,7 +9,7 @@ from typing import Any
 from sentune.corpora.formats import kinds_of, read, read_pairs
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import InvalidValue
-from sentune.job.options import JobOptions
+from sentune.job.options import JobOptions, StudyOptions
 from sentune.methods import REGISTRY
 from sentune.readouts.grid import grid_of
 from sentune.readouts.interpretation import REFERENCES
@@ -17,7 +17,6 @@ from sentune.search.dimensions import Choice
 from sentune.search.space import SearchSpace
 from sentune.tasks.references import References
 
-BUILTIN = "builtin:nli"
 STORED = 1_000
 """n of the references that go with a model where no task has chosen one: 3,000 sentences, half a
 minute for a BERT of 6 layers on a CPU."""
@@ -95,20 +94,21 @@ def read_corpora(options: JobOptions, method: str) -> Corpora:
             fix = f"{method} has no interpretations; leave it out"
             raise InvalidValue("--references", options.references, fix)
         references = read(options.references, kinds_of(options.references)[0])
-    dev = read_evaluation(options.dev or default_specs("dev"))
+    dev = dev_corpora(options, "builtin:nli")
     return Corpora(train=train, dev=dev, references=references)
 
 
-def default_specs(role: str) -> tuple[str, ...]:
-    """The builtin corpus's split of that role."""
-    return (f"{BUILTIN}?split={role}",)
+def dev_corpora(options: StudyOptions, builtin: str) -> tuple[Corpus, ...]:
+    """``--dev``, else the dev split of what ships with the package."""
+    return read_evaluation(options.dev or (f"{builtin}?split=dev",))
 
 
-def test_specs(options: JobOptions) -> tuple[str, ...]:
-    """``--test``; where everything else is builtin, so is the test set."""
-    if options.test or not options.corpus.startswith(BUILTIN) or options.dev:
+def test_specs(options: StudyOptions, builtin: str) -> tuple[str, ...]:
+    """``--test``; where everything else ships with the package, so does the test set."""
+    own = [spec for spec in options.corpora if not spec.startswith("builtin:")]
+    if options.test or own or options.dev:
         return options.test
-    return default_specs("test")
+    return (f"{builtin}?split=test",)
 
 
 def read_evaluation(specs: Sequence[str]) -> tuple[Corpus, ...]:

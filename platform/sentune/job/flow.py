@@ -16,8 +16,16 @@ from sentune.job.display import Display
 from sentune.job.exhibits import exhibit, exhibits_folder
 from sentune.job.gradient import GradientJob
 from sentune.job.kinds import Job
-from sentune.job.options import ClosedFormOptions, JobOptions, StudyOptions
+from sentune.job.operations import OperationsJob
+from sentune.job.options import (
+    ClosedFormOptions,
+    JobOptions,
+    OperationOptions,
+    StudyOptions,
+    WordOptions,
+)
 from sentune.job.report import plan_table, pointers, report
+from sentune.job.words import WordsJob
 from sentune.records import StudyListener, StudySummary, TrialState
 from sentune.search.capacity import available
 from sentune.search.cluster import connected
@@ -72,6 +80,10 @@ def make_job(options: StudyOptions, space: SearchSpace) -> Job:
     """The kind of job that the options are of."""
     if isinstance(options, ClosedFormOptions):
         return ClosedFormJob(options.complete(), space)
+    if isinstance(options, OperationOptions):
+        return OperationsJob(options, space)
+    if isinstance(options, WordOptions):
+        return WordsJob(options, space)
     assert isinstance(options, JobOptions)
     return GradientJob(options, space)
 

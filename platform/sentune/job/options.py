@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from sentune.errors import InvalidValue
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
 SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes")
 
 
@@ -55,7 +56,7 @@ class StudyOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    corpus: str = Field("", description="training corpus, FORMAT:PATH[?rows=A:B]")
+    corpus: str | tuple[str, ...] = Field("", description=CORPUS)
     dev: tuple[str, ...] = Field((), description="corpus to select on; repeat it for several")
     test: tuple[str, ...] = Field(
         (), description="corpus read once, at the end, for the winner; repeat it for several"
@@ -94,6 +95,12 @@ class StudyOptions(BaseModel):
     dry_run: bool = Field(False, description="print the plan and stop")
 
     @property
+    def corpora(self) -> tuple[str, ...]:
+        """The training corpora, most jobs have one."""
+        named = self.corpus
+        return named if isinstance(named, tuple) else (named,)
+
+    @property
     def narrowing(self) -> dict[str, str]:
         """``--set`` as key -> value.
 
@@ -111,21 +118,9 @@ class StudyOptions(BaseModel):
         return pairs
 
 
-class JobOptions(StudyOptions):
-    """What a user can ask of a method that is trained by gradient."""
+class TrainingOptions(StudyOptions):
+    """What a user can ask of any method that is trained by gradient."""
 
-    corpus: str = Field("builtin:nli", description="training corpus, FORMAT:PATH[?rows=A:B]")
-    dev: tuple[str, ...] = Field(
-        (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
-    )
-    encoder: str = Field(
-        "builtin:tiny", description="Hugging Face encoder by name or path, or builtin:tiny"
-    )
-    references: str | None = Field(
-        None,
-        description="corpus of the reference sentences of interpretations (default: the training "
-        "corpus)",
-    )
     max_examples: Count = Field(27_000, description="budget of a full trial, in examples")
     finalists: Annotated[int, Field(ge=0)] = Field(
         1, description="best trials that are trained again from fresh seeds"
@@ -146,21 +141,77 @@ class JobOptions(StudyOptions):
     )
 
     @model_validator(mode="after")
-    def _dev_belongs_to_the_corpus(self) -> JobOptions:
+    def _dev_belongs_to_the_corpus(self) -> TrainingOptions:
         if isinstance(self.workers, tuple) and not 1 <= self.workers[0] <= self.workers[1]:
             raise InvalidValue(
                 "--workers", f"{self.workers[0]}-{self.workers[1]}", "give MIN-MAX, 1 <= MIN <= MAX"
             )
-        if not self.corpus.startswith("builtin:") and not self.dev:
+        own = [spec for spec in self.corpora if not spec.startswith("builtin:")]
+        if own and not self.dev:
             raise InvalidValue(
-                "--dev", "", f"say on which corpus to select, as --corpus is {self.corpus}"
+                "--dev", "", f"say on which corpus to select, as --corpus is {own[0]}"
             )
         return self
+
+
+class JobOptions(TrainingOptions):
+    """What a user can ask of a method that embeds sentences and compares them."""
+
+    corpus: str = Field("builtin:nli", description=CORPUS)
+    dev: tuple[str, ...] = Field(
+        (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
+    )
+    encoder: str = Field(
+        "builtin:tiny", description="Hugging Face encoder by name or path, or builtin:tiny"
+    )
+    references: str | None = Field(
+        None,
+        description="corpus of the reference sentences of interpretations (default: the training "
+        "corpus)",
+    )
+
+
+class OperationOptions(TrainingOptions):
+    """What a user can ask of a method that decodes what operations make of embeddings."""
+
+    corpus: tuple[str, ...] = Field(
+        ("builtin:operations",),
+        description="training corpus, FORMAT:PATH[?rows=A:B]; repeat it to mix several: "
+        "weight_FORMAT is a setting then, how often its rows are drawn (1: as its size has it)",
+    )
+    dev: tuple[str, ...] = Field(
+        (), description="corpus to select on; repeat it for several (default: builtin:operations')"
+    )
+    encoder: str = Field(
+        "builtin:tiny", description="Hugging Face encoder by name or path, or builtin:tiny"
+    )
+    decoder: str = Field(
+        "builtin:tiny",
+        description="Hugging Face decoder or encoder-decoder by name or path, or builtin:tiny",
+    )
+
+
+class WordOptions(TrainingOptions):
+    """What a user can ask of a method that is trained by gradient on fixed word vectors."""
+
+    corpus: str = Field("builtin:stories", description=CORPUS)
+    dev: tuple[str, ...] = Field(
+        (), description="corpus to select on; repeat it for several (default: builtin:similarity)"
+    )
+    vectors: str = Field(
+        "builtin:ppmi",
+        description="word vectors, glove:FILE or fasttext:FILE, .gz too, or builtin:ppmi, learned "
+        "from the training corpus",
+    )
+    frequencies: str | None = Field(
+        None, description="counts of words, a FILE of 'word count' or wordfreq:en"
+    )
 
 
 class ClosedFormOptions(StudyOptions):
     """What a user can ask of a method on word vectors, which is fitted in closed form."""
 
+    corpus: str = Field("", description=CORPUS)
     vectors: tuple[str, ...] = Field(
         (),
         description="word vectors, glove:FILE or fasttext:FILE, .gz too; several are searched",

@@ -23,7 +23,7 @@ from sentune.search.shipping import ShippedFolder, ship
 from sentune.search.spread import over_cluster, several_machines
 from sentune.stored_references import StoredReferences
 from sentune.summary import read_summary
-from sentune.tasks import Result, evaluate, tasks_for
+from sentune.tasks import Result, tasks_for
 from sentune.tasks.references import References
 from sentune.tasks.spread import in_order
 from sentune.training.checkpoints import PROGRESS_FILE
@@ -138,7 +138,7 @@ class TrainedProduct(Product):
     """
 
     encoder: str
-    train: Corpus
+    train: Corpus | None
     references: References | None
 
     def rules(self, judged: Sequence[Corpus]) -> dict[str, float]:
@@ -186,12 +186,8 @@ def _read_tables(checkpoint: Path) -> dict[str, Any]:
 def _measure(folder: str, test: tuple[Corpus, ...], references: References | None) -> Result:
     embedder = Embedder.load(folder)
     spread = over_cluster if several_machines() else in_order
-    return evaluate(
-        tasks_for(*test, references=references, spread=spread),
-        lambda sentences: embedder.embed(sentences, show_progress=False),
-        embedder.geometry,
-        embedder.readouts,
-    )
+    tasks = tasks_for(*test, references=references, spread=spread)
+    return embedder.evaluate(tasks, embedder.readouts)
 
 
 def _measure_shipped(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sentune.corpora.weights import is_weight
 from sentune.errors import InvalidValue
-from sentune.job.data import Corpora
-from sentune.job.options import JobOptions, StudyOptions
+from sentune.job.options import StudyOptions, TrainingOptions
 from sentune.methods import find
 from sentune.readouts.grid import Readout
 from sentune.search.config import StudyConfig
@@ -16,16 +16,19 @@ from sentune.search.space import SearchSpace
 from sentune.training.settings import TrainingSettings, split
 
 
-def narrowed(space: SearchSpace, options: JobOptions) -> SearchSpace:
+def narrowed(space: SearchSpace, options: TrainingOptions, suits: str) -> SearchSpace:
     """The space that ``--set``, ``--objective`` and ``--search-readouts`` leave.
+
+    Args:
+        suits: what the starts of the space are for, the encoder or the word vectors.
 
     Raises:
         InvalidValue: a setting that there is not, or a value that it cannot have.
     """
     method = find(space.method)
     others = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
-    left = space.narrow(options.narrowing, others, method.readouts).for_encoder(options.encoder)
-    split(left.fixed, method)
+    left = space.narrow(options.narrowing, others, method.readouts).for_encoder(suits)
+    split({k: v for k, v in left.fixed.items() if not is_weight(k)}, method)
     if "max_length" in left.settings:
         fix = "fix one length: a corpus is tokenised once for all trials"
         raise InvalidValue("--set max_length", options.narrowing["max_length"], fix)
@@ -44,7 +47,7 @@ def with_readouts(
     return space if options.objective is None else replace(space, objective=options.objective)
 
 
-def study_config(options: JobOptions) -> StudyConfig:
+def study_config(options: TrainingOptions) -> StudyConfig:
     """The study that the options ask for."""
     return StudyConfig(
         name=options.study,
@@ -71,11 +74,10 @@ def absolute(storage: str) -> str:
     return storage if "://" in storage else str(Path(storage).expanduser().resolve())
 
 
-def check_batch(space: SearchSpace, corpora: Corpora) -> None:
-    """Refuses a corpus that is smaller than the largest batch that may be tried."""
+def check_batch(space: SearchSpace, rows: int) -> None:
+    """Refuses a corpus whose rows are fewer than the largest batch that may be tried."""
     dimension = space.settings.get("batch_size")
     sizes = getattr(dimension, "values", ()) or (space.fixed.get("batch_size", 0),)
-    rows = corpora.train.table.num_rows
     if max(sizes) > rows:
         fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
         raise InvalidValue("batch_size", max(sizes), fix)

@@ -43,18 +43,41 @@ class Simcse(SentenceMethod):
         """The encoder's vectors as they are."""
         return vectors
 
+    @property
+    def weights(self) -> TermWeights:
+        """The weights of the two sums."""
+        return TermWeights(contradiction=self.settings.contradiction_weight)
+
     def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
-        """GumbelCSE Eq. 2, summed over the local anchors."""
+        """GumbelCSE Eq. 2, summed over the local anchors; without hard negatives InterSent Eq. 1
+        and Gao et al. Eq. 4."""
         return contrastive_loss(
             embeddings["anchor"],
             embeddings["positive"],
-            embeddings["negative"],
+            embeddings.get("negative"),
             geometry=self.geometry,
-            weights=TermWeights(contradiction=self.settings.contradiction_weight),
+            weights=self.weights,
             temperature=self.settings.temperature,
             gather=gather,
             offset=offset,
         )
+
+
+class PairSimcse(Simcse):
+    """Pairs without hard negatives: InterSent's supervised contrastive baseline (section 3.3)."""
+
+    name: ClassVar[str] = "simcse-pairs"
+    title: ClassVar[str] = "SimCSE on pairs"
+    settings_type: ClassVar[type[MethodSettings]] = MethodSettings
+    objective: ClassVar[str] = "sts/spearman"
+    kind: ClassVar[Kind] = Kind.SENTENCE_PAIRS
+    roles: ClassVar[Mapping[str, str]] = {"anchor": "anchor", "positive": "positive"}
+    settings: MethodSettings  # type: ignore[assignment]
+
+    @property
+    def weights(self) -> TermWeights:
+        """The other sentences of the batch alone."""
+        return TermWeights()
 
 
 class UnsupervisedSimcseSettings(MethodSettings):
@@ -64,11 +87,12 @@ class UnsupervisedSimcseSettings(MethodSettings):
     """Rate of every dropout layer of the encoder: the only difference between the two views."""
 
 
-class UnsupervisedSimcse(Simcse):
+class UnsupervisedSimcse(PairSimcse):
     """Each sentence is embedded twice; its second view under other dropout is the positive."""
 
     name: ClassVar[str] = "simcse-unsupervised"
     title: ClassVar[str] = "Unsupervised SimCSE"
+    objective: ClassVar[str] = "rte/auc"
     settings_type: ClassVar[type[MethodSettings]] = UnsupervisedSimcseSettings
     kind: ClassVar[Kind] = Kind.SENTENCES
     roles: ClassVar[Mapping[str, str]] = {"anchor": "text", "positive": "text"}
@@ -77,16 +101,3 @@ class UnsupervisedSimcse(Simcse):
     def __init__(self, encoder: TextEncoder, settings: UnsupervisedSimcseSettings) -> None:
         super().__init__(encoder, settings)
         encoder.set_dropout(settings.dropout)
-
-    def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
-        """Gao et al. Eq. 4, summed over the local sentences."""
-        return contrastive_loss(
-            embeddings["anchor"],
-            embeddings["positive"],
-            None,
-            geometry=self.geometry,
-            weights=TermWeights(),
-            temperature=self.settings.temperature,
-            gather=gather,
-            offset=offset,
-        )

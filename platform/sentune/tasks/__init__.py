@@ -2,30 +2,41 @@
 
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.bag_of_words import bag_of_words_direction
-from sentune.tasks.base import Result, Task
-from sentune.tasks.choose import TASKS, make_tasks, tasks_for
+from sentune.tasks.base import Model, ModelTask, Result, Task
+from sentune.tasks.choose import TASKS, make_tasks, of_task, tasks_for
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import Direction, entailment_pairs
 from sentune.tasks.evaluate import evaluate
 from sentune.tasks.family import evaluate_family
+from sentune.tasks.generation import Generation
 from sentune.tasks.references import References
+from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
+from sentune.tasks.transfer import Transfer
+from sentune.tasks.transfer_relatedness import TransferRelatedness
 
 __all__ = [
     "TASKS",
     "AmbiguousRte",
     "Csts",
     "Direction",
+    "Generation",
+    "Model",
+    "ModelTask",
     "References",
     "Result",
+    "Retrieval",
     "Rte",
     "Sts",
     "Task",
+    "Transfer",
+    "TransferRelatedness",
     "bag_of_words_direction",
     "entailment_pairs",
     "evaluate",
     "evaluate_family",
     "make_tasks",
+    "of_task",
     "tasks_for",
 ]

@@ -13,13 +13,17 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.readouts.grid import Grids
 from sentune.tasks.ambiguous import AmbiguousRte
-from sentune.tasks.base import Task
+from sentune.tasks.base import ModelTask, Task
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import Direction, Exclude, entailment_pairs
+from sentune.tasks.generation import Generation
 from sentune.tasks.references import References
+from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
 from sentune.tasks.spread import Spread, in_order
 from sentune.tasks.sts import Sts
+from sentune.tasks.transfer import TRANSFER, Transfer
+from sentune.tasks.transfer_relatedness import TransferRelatedness
 
 TASKS: dict[str, Kind] = {
     "rte": Kind.LABELLED_PAIRS,
@@ -27,19 +31,24 @@ TASKS: dict[str, Kind] = {
     "ambiguous-rte": Kind.SEVERAL_LABELS,
     "csts": Kind.CONDITIONED_PAIRS,
     "sts": Kind.SCORED_PAIRS,
+    "generation": Kind.OPERATIONS,
+    "retrieval": Kind.QUERIES,
+    **TRANSFER,
 }
 
 POSES = {
     Kind.SCORED_PAIRS: "sts",
     Kind.SEVERAL_LABELS: "ambiguous-rte",
     Kind.CONDITIONED_PAIRS: "csts",
+    Kind.OPERATIONS: "generation",
+    Kind.QUERIES: "retrieval",
 }
 
 
 class Make(Protocol):
     """Makes a task of a corpus under a name."""
 
-    def __call__(self, corpus: Corpus, name: str) -> Task: ...
+    def __call__(self, corpus: Corpus, name: str) -> Task | ModelTask: ...
 
 
 def tasks_for(
@@ -48,14 +57,15 @@ def tasks_for(
     references: References | None = None,
     grids: Grids | None = None,
     spread: Spread = in_order,
-) -> list[Task]:
+) -> list[Task | ModelTask]:
     """Every task that the corpora can pose, named apart.
 
     Labelled pairs pose ``rte`` where both classes occur and ``direction`` where a pair entails
     one way; pairs of several labels pose ``ambiguous-rte``, conditioned pairs ``csts``, scored
-    pairs ``sts``. Of several corpora of a kind the first keeps the bare name and the next ones add
-    their format: ``rte``, ``rte-sick``, ``rte-sick-2``. A year of STS is called by its year:
-    ``sts12``.
+    pairs ``sts``, operations ``generation`` (all of them one task), queries ``retrieval``, and a
+    corpus of SentEval the transfer task that it names. Of several corpora of a kind the first keeps
+    the bare name and the next ones add their format: ``rte``, ``rte-sick``, ``rte-sick-2``. A year
+    of STS is called by its year: ``sts12``.
 
     Args:
         exclude: pairs that ``direction`` leaves out.
@@ -78,7 +88,7 @@ def make_tasks(
     references: References | None = None,
     grids: Grids | None = None,
     spread: Spread = in_order,
-) -> list[Task]:
+) -> list[Task | ModelTask]:
     """The tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
 
     Raises:
@@ -91,14 +101,32 @@ def make_tasks(
         "ambiguous-rte": partial(AmbiguousRte, references=references, grids=grids, spread=spread),
         "csts": partial(Csts, references=references, grids=grids),
         "sts": Sts,
+        "retrieval": Retrieval,
+        **{name: _transfer(kind) for name, kind in TRANSFER.items()},
     }
-    made: list[Task] = []
+    made: list[Task | ModelTask] = []
+    operations = [corpus for kind, corpus in wanted if kind == "generation"]
+    if operations:
+        made.append(Generation(operations))
     for kind, corpus in wanted:
         if kind not in TASKS:
             raise InvalidValue("task", kind, f"choose one of {', '.join(TASKS)}")
+        if kind == "generation":
+            continue
         name = _free_name(kind, corpus, {task.name for task in made})
         made.append(makers[kind](corpus, name))
     return made
+
+
+def of_task(spec: str, kind: str) -> str:
+    """The corpus as the task reads it: a folder of SentEval holds the files of several."""
+    if kind not in TRANSFER or not spec.startswith("senteval:") or "task=" in spec:
+        return spec
+    return f"{spec}{'&' if '?' in spec else '?'}task={kind}"
+
+
+def _transfer(kind: Kind) -> Make:
+    return Transfer if kind is Kind.CLASSIFIED else TransferRelatedness
 
 
 def _free_name(kind: str, corpus: Corpus, taken: Iterable[str]) -> str:
@@ -120,8 +148,10 @@ def _own_name(kind: str, corpus: Corpus) -> str:
 def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:
     if corpus.kind in POSES:
         return [POSES[corpus.kind]]
+    if corpus.kind in TRANSFER.values():
+        return [_named_transfer(corpus)]
     if corpus.kind is not Kind.LABELLED_PAIRS:
-        fix = "give labelled, scored or conditioned pairs, or pairs of several labels"
+        fix = "give pairs, operations, queries, or a corpus of SentEval"
         raise CorpusError(corpus.spec, f"{corpus.kind.value} pose no task; {fix}")
     entails = np.array([label == "entailment" for label in corpus.table["label"].to_pylist()])
     kinds = ["rte"] if entails.any() and not entails.all() else []
@@ -129,3 +159,12 @@ def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:
     if not kinds:
         raise CorpusError(corpus.spec, "no pair is labelled entailment, so there is no task in it")
     return kinds
+
+
+def _named_transfer(corpus: Corpus) -> str:
+    """The task that a corpus of SentEval names in its specification."""
+    found = re.search(r"[?&]task=([a-z0-9-]+)", corpus.spec)
+    if found is None or TRANSFER.get(found[1]) is not corpus.kind:
+        fix = f"name its task: senteval:FOLDER?task=NAME with NAME one of {', '.join(TRANSFER)}"
+        raise CorpusError(corpus.spec, fix)
+    return found[1]

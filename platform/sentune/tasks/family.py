@@ -12,7 +12,7 @@ from scipy.stats import bootstrap, rankdata
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid, Readout
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
-from sentune.tasks.base import Result, Task, readout_of
+from sentune.tasks.base import ModelTask, Result, Task, readout_of
 from sentune.tasks.sts import Sts
 
 
@@ -34,7 +34,7 @@ class Family(Protocol):
 
 
 def evaluate_family(
-    tasks: Sequence[Task],
+    tasks: Sequence[Task | ModelTask],
     family: Family,
     grid: Grid,
     metric: str = "pearson",

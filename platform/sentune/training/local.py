@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,20 +18,24 @@ from torch.multiprocessing.spawn import spawn
 from sentune.corpora import Corpus, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.formats import kinds_of, read_pairs
-from sentune.corpora.tokens import tokenise
+from sentune.corpora.mixing import Mixture
+from sentune.corpora.schema import Kind
+from sentune.corpora.tokens import TokenTable, tokenise
+from sentune.corpora.weights import apart, weight_names
 from sentune.encoders import prepare
 from sentune.errors import InvalidValue
-from sentune.methods import find
+from sentune.methods import GradientMethod, find
 from sentune.readouts.grid import Grid, Grids, Readout, grid_of
 from sentune.readouts.interpretation import REFERENCES
 from sentune.tasks.references import References
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
+from sentune.training.inputs import operation_inputs, word_inputs
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.schedules import milestones
-from sentune.training.settings import split
+from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Progress, TrialSpec
 
 Say = Callable[[str], None]
@@ -43,7 +47,7 @@ class LocalRun:
 
     method: str
     settings: dict[str, Any]
-    corpus: str
+    corpus: str | tuple[str, ...]
     dev: tuple[str, ...]
     encoder: str
     max_examples: int
@@ -52,6 +56,14 @@ class LocalRun:
     objective: str | None = None
     seed: int = 0
     references: str | None = None
+    decoder: str = "builtin:tiny"
+    vectors: str = "builtin:ppmi"
+    frequencies: str | None = None
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """The training corpora; only methods that decode may have several."""
+        return (self.corpus,) if isinstance(self.corpus, str) else self.corpus
 
 
 def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path:
@@ -85,12 +97,9 @@ def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, s
     """The run as a trial, and its tokens' fingerprint; what it needs lies in ``out/cache``."""
     kind = find(run.method)
     settings, grids = _apart(run.settings, kind.readouts)
+    settings, weights = apart(settings, weight_names(run.corpora))
     _, training = split(settings, kind)
-    corpus = read(run.corpus, kind.kind, limit=run.limit)
-    texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
-    encoder = prepare(run.encoder, texts, out / "cache")
-    table_encoder = recipe_of(kind).table_encoder(encoder, training.max_length)
-    tokens = tokenise(corpus, table_encoder, out / "cache" / "tokens")
+    folder, tables, references = _inputs(run, kind, training, grids, out / "cache")
     steps = run.validate_every
     every = steps * training.batch_size if steps else -(-run.max_examples // 10)
     spec = TrialSpec(
@@ -98,8 +107,8 @@ def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, s
         trial="local",
         method=run.method,
         settings=settings,
-        encoder=encoder,
-        corpus=Held(SharedSource(tokens)),
+        encoder=folder,
+        corpus=_held(tables, weights),
         dev=Held(dev),
         max_examples=run.max_examples,
         milestones=milestones(run.max_examples, every),
@@ -107,9 +116,49 @@ def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, s
         seed=run.seed,
         directory=str(out / "checkpoints"),
         readouts=grids,
-        references=_references(run, corpus, grids),
+        references=references,
     )
-    return spec, tokens.fingerprint
+    return spec, "+".join(table.fingerprint for table in tables)
+
+
+def _inputs(
+    run: LocalRun, kind: type[GradientMethod], training: TrainingSettings, grids: Grids, cache: Path
+) -> tuple[str, list[TokenTable], Held | None]:
+    """What the method is built from, the tokens of each corpus, and reference sentences."""
+    if kind.kind is Kind.OPERATIONS:
+        made = operation_inputs(
+            run.corpora,
+            encoder=run.encoder,
+            decoder=run.decoder,
+            max_length=training.max_length,
+            cache=cache,
+            limit=run.limit,
+        )
+        return made.folder, [tokens.load() for tokens in made.tokens], None
+    if len(run.corpora) != 1:
+        fix = f"{kind.title} trains on one corpus"
+        raise InvalidValue("--corpus", " ".join(run.corpora), fix)
+    (named,) = run.corpora
+    if kind.kind is Kind.ADJACENT_SENTENCES:
+        made = word_inputs(
+            named,
+            vectors=run.vectors,
+            frequencies=run.frequencies,
+            max_length=training.max_length,
+            cache=cache,
+            limit=run.limit,
+        )
+        return made.folder, [tokens.load() for tokens in made.tokens], None
+    corpus = read(named, kind.kind, limit=run.limit)
+    texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
+    folder = prepare(run.encoder, texts, cache)
+    ids = recipe_of(kind).table_encoder(folder, training.max_length)
+    return folder, [tokenise(corpus, ids, cache / "tokens")], _references(run, corpus, grids)
+
+
+def _held(tables: Sequence[TokenTable], weights: Sequence[float]) -> Held:
+    sources = [SharedSource(table) for table in tables]
+    return Held(sources[0] if len(sources) == 1 else Mixture(sources, weights))
 
 
 def _apart(
@@ -209,7 +258,14 @@ def _export(run: LocalRun, spec: TrialSpec, out: Path, dev: list[Corpus]) -> Pat
 
 
 def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, dict[str, Any]]:
-    trained = {"corpus": run.corpus, "encoder": run.encoder, "seed": run.seed}
+    trained = {"corpus": ", ".join(run.corpora), "seed": run.seed}
+    kind = find(run.method).kind
+    if kind is Kind.ADJACENT_SENTENCES:
+        trained |= {"vectors": run.vectors}
+    else:
+        trained |= {"encoder": run.encoder}
+    if kind is Kind.OPERATIONS:
+        trained |= {"decoder": run.decoder}
     return {
         "Metrics on the development corpora": best.metrics,
         "Lineage": {

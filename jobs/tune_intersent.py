@@ -1,0 +1,30 @@
+"""Tunes InterSent: embeddings that fuse, subtract and compress, and decode to sentences.
+
+    python jobs/tune_intersent.py --quick            a first look, on what ships with the package
+    python jobs/tune_intersent.py                    a search on it
+    python jobs/tune_intersent.py --corpus wikisplit:train.tsv --corpus compression:train.tsv \
+        --dev wikisplit:tune.tsv --dev compression:dev.tsv \
+        --encoder roberta-base --decoder facebook/bart-base
+
+What is searched stands in search_spaces/intersent.py; --help explains the options.
+"""
+
+import _path  # noqa: F401  the submitted code wins over an installed one
+
+from search_spaces.intersent import SPACE
+from sentune import job
+
+DEFAULTS = job.OperationOptions(
+    study="intersent",
+    storage=job.default_storage(),
+    trials=8,
+    max_examples=150_000,
+    finalists=1,
+    seeds=2,
+)
+
+# The paper's own point and the one for a small model from scratch, without finals.
+QUICK = {"study": "intersent-quick", "trials": 2, "finalists": 0}
+
+if __name__ == "__main__":
+    job.run(SPACE, DEFAULTS, quick=QUICK)

@@ -1,0 +1,106 @@
+"""What a training run is given, made once on the driver: token shards, and the folder that its
+method is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+from sentune.corpora.encode_words import WordEncoder, unigram_counts
+from sentune.corpora.prepared import Prepared, prepared
+from sentune.corpora.schema import Kind
+from sentune.corpora.tokens import TokenFolder, tokenise_batches
+from sentune.encoders import prepare
+from sentune.encoders.decoders import bundle, prepare_decoder
+from sentune.encoders.words import WordTable, open_words
+from sentune.encoders.words.learned import learn_words
+from sentune.encoders.words.unigrams import training_folder
+from sentune.training.recipes import RECIPES
+
+SAMPLE = 10_000
+"""Sentences on which the share of known words is told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The training's side of a run.
+
+    Attributes:
+        folder: for ``TrialSpec.encoder``.
+        tokens: of each training corpus.
+        corpora: the training corpora on disk.
+        note: a line to show, empty if there is none.
+    """
+
+    folder: str
+    tokens: tuple[TokenFolder, ...]
+    corpora: tuple[Prepared, ...]
+    note: str = ""
+
+
+def operation_inputs(
+    specs: Sequence[str],
+    *,
+    encoder: str,
+    decoder: str,
+    max_length: int,
+    cache: Path,
+    limit: int | None = None,
+) -> Inputs:
+    """For methods that decode: an encoder and a decoder, each with its own tokens.
+
+    Args:
+        specs: corpora of operations.
+        encoder, decoder: as ``encoders.prepare`` and ``encoders.decoders.prepare_decoder`` read
+            them; built-in ones learn their words from the corpora.
+        limit: rows of each corpus at most.
+    """
+    corpora = tuple(
+        prepared(spec, Kind.OPERATIONS, cache / "operations", limit=limit) for spec in specs
+    )
+    every = chain.from_iterable(c.texts("first", "second", "target") for c in corpora)
+    targets = chain.from_iterable(corpus.texts("target") for corpus in corpora)
+    folder = bundle(prepare(encoder, every, cache), prepare_decoder(decoder, targets, cache), cache)
+    ids = RECIPES["intersent"].table_encoder(folder, max_length)
+    tokens = tuple(
+        tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
+        for corpus in corpora
+    )
+    return Inputs(folder=folder, tokens=tokens, corpora=corpora)
+
+
+def word_inputs(
+    spec: str,
+    *,
+    vectors: str,
+    frequencies: str | None,
+    max_length: int,
+    cache: Path,
+    limit: int | None = None,
+) -> Inputs:
+    """For methods on fixed word vectors: the words of adjacent sentences.
+
+    Args:
+        vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the corpus.
+        frequencies: counts of words, for files of vectors.
+    """
+    corpus = prepared(spec, Kind.ADJACENT_SENTENCES, cache / "adjacent", limit=limit)
+    words = _words(corpus, vectors, frequencies, cache)
+    ids = WordEncoder(words, max_length)
+    tokens = tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
+    counts = unigram_counts(tokens, "following", len(words.words))
+    known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))
+    return Inputs(
+        folder=training_folder(words, counts, cache),
+        tokens=(tokens,),
+        corpora=(corpus,),
+        note=f"vectors {vectors}: {len(words.words):,} words, {known:.1%} of the corpus's",
+    )
+
+
+def _words(corpus: Prepared, vectors: str, frequencies: str | None, cache: Path) -> WordTable:
+    if vectors.startswith("builtin:"):
+        return learn_words(corpus.texts("text"), vectors, cache)
+    return open_words(vectors, frequencies, cache)

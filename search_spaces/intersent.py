@@ -1,0 +1,47 @@
+"""InterSent: what is searched, what is selected by, and the paper's own values.
+
+Paper: Bridging Continuous and Discrete Spaces, sections 2 and 3.2, appendix B. Weights of mixed
+corpora join the search where several are given (``weight_wikisplit``, ...).
+"""
+
+from sentune.search import Choice, SearchSpace, Uniform
+
+SPACE = SearchSpace(
+    method="intersent",
+    # The plain mean of ROUGE-1 over the operations, the average of the paper's tables 1 and 8.
+    objective="generation/rouge1",
+    settings={
+        "batch_size": Choice(64, 128, 256, 512),
+        "learning_rate": Uniform(1e-6, 5e-3, log=True),
+        "decoder_learning_rate": Uniform(1e-5, 5e-3, log=True),
+        "alpha": Uniform(1e-3, 10.0, log=True),
+        "temperature": Uniform(0.02, 0.5, log=True),
+        "operator_width": Choice(256, 768, 1536),
+        "bottleneck_width": Choice(64, 128, 384, 768),
+        "pooling": Choice("cls", "mean"),
+        "warmup": Uniform(0.0, 0.2),
+    },
+    # Section 3.2 and appendix B; batch (4 x 64) and temperature are those of the paper's code.
+    published={
+        "batch_size": 256,
+        "learning_rate": 5e-6,
+        "decoder_learning_rate": 1e-4,
+        "alpha": 0.01,
+        "temperature": 0.05,
+        "operator_width": 768,
+        "bottleneck_width": 384,
+        "pooling": "cls",
+        "warmup": 0.05,
+    },
+    # From scratch: the decoder has to learn the language as well.
+    starts={
+        "builtin:tiny": {
+            "batch_size": 128,
+            "learning_rate": 1e-3,
+            "decoder_learning_rate": 1e-3,
+            "alpha": 1.0,
+            "operator_width": 256,
+            "pooling": "mean",
+        }
+    },
+)
