@@ -29,7 +29,8 @@ def test_a_specification_is_taken_apart() -> None:
     [
         (
             "snil:x",
-            "snli, multinli, ambient, chaosnli, simcse-csv, sick, stsb, sts, csts, parquet, text",
+            "snli, multinli, ambient, chaosnli, simcse-csv, sick, stsb, sts, csts, senteval, beir, "
+            "parquet, text",
         ),
         ("no colon", "FORMAT:PATH"),
         ("snli:", "give the path"),

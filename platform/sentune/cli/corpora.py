@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sentune.corpora.formats import FORMATS
 from sentune.corpora.schema import Kind
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ SpecArgument = Annotated[
     str,
     typer.Argument(
         metavar="FORMAT:PATH[?key=value&...]",
-        help="snli, multinli, ambient, chaosnli, simcse-csv, sick, stsb, sts, csts, parquet, text, "
-        "hf or builtin, and where it is. Every format takes rows=A:B and premises=A:B.",
+        help=f"{', '.join(FORMATS)}, and where it is. "
+        "Every format takes rows=A:B and premises=A:B.",
     ),
 ]
 KindOption = Annotated[

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 
 from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import Rows, open_rows
+from sentune.corpora.formats.arrow import MANIFEST
 from sentune.corpora.schema import Kind
 from sentune.errors import CorpusError, InvalidValue
 
 SHARD_ROWS = 65_536
-MANIFEST = "manifest.json"
 QUARANTINE = "quarantine.jsonl"
 _VERSION = 1
 

@@ -1,7 +1,9 @@
-"""``builtin:nli``: a seeded generator of premise, entailment, neutral and contradiction.
+"""The corpora that the package makes itself, each from a seed.
 
-``lexicon`` holds the words, ``sentences`` the structured form and its English, ``moves`` and
-``derive`` the logic, ``generate`` the stream.
+``builtin:nli`` (premise, entailment, neutral, contradiction): ``lexicon`` holds the words,
+``sentences`` the structured form and its English, ``moves`` and ``derive`` the logic, ``generate``
+the stream. ``builtin:operations`` and ``builtin:scenes``: ``operations*``, ``scenes``.
+``builtin:stories`` and ``builtin:similarity``: ``stories*``, ``similarity``.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def operations(split: str, seed: int, chosen: Sequence[str] = OPERATIONS) -> Ite
     rng = Random(f"builtin:operations {split} {seed}")
     seen: set[Row] = set()
     for operation in cycle(chosen):
-        drawn = (_ROWS[operation](_scene(split, rng), rng) for _ in range(_PATIENCE))
+        drawn = (_ROWS[operation](draw_scene(split, rng), rng) for _ in range(_PATIENCE))
         row = next(((operation, *rest) for rest in drawn if (operation, *rest) not in seen), None)
         if row is None:
             return
@@ -86,8 +86,11 @@ def split_of(*words: str) -> str:
     return {0: "dev", 1: "test"}.get(crc32("|".join(words).encode()) % 10, "train")
 
 
-class _Scene(NamedTuple):
-    """Modifiers are empty where they are not told; ``where`` is the place of the deed."""
+class Scene(NamedTuple):
+    """What sentences tell of.
+
+    Modifiers are empty where they are not told; ``where`` is the place of the deed.
+    """
 
     subject: str
     deed: str
@@ -98,6 +101,11 @@ class _Scene(NamedTuple):
     adverb: str = ""
     look: str = ""
     where: str = ""
+
+    def in_form(self, form: str) -> str:
+        """The scene told as ``deed``, ``act`` or ``both``."""
+        told = {"deed": self.deed_told, "act": self.act_told, "both": self.both_told}
+        return told[form]()
 
     def deed_told(self) -> str:
         return _joined(self._who(), self.adverb, self._what(), self.where and _at(self.where))
@@ -127,45 +135,56 @@ def _joined(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _scene(split: str, rng: Random) -> _Scene:
+def draw_scene(split: str, rng: Random) -> Scene:
     """A scene of the split without modifiers."""
     subject = pick(rng, SUBJECTS)
     while split_of(subject, deed := pick(rng, DEEDS), thing := pick(rng, THINGS)) != split:
         pass
     while split_of(subject, act := pick(rng, ACTS), place := pick(rng, PLACES)) != split:
         pass
-    return _Scene(subject, deed, thing, act, place)
+    return Scene(subject, deed, thing, act, place)
 
 
-def _modified(scene: _Scene, names: Sequence[str], rng: Random) -> _Scene:
+def _modified(scene: Scene, names: Sequence[str], rng: Random) -> Scene:
     words = {"adjective": ADJECTIVES, "adverb": ADVERBS, "look": LOOKS, "where": PLACES}
     return scene._replace(**{name: pick(rng, words[name]) for name in names})
 
 
-def _with_adjectives(scene: _Scene, rng: Random) -> _Scene:
+def reworded(plain: Scene, rng: Random) -> Scene:
+    """The scene with at most two modifiers."""
+    return _modified(plain, pick(rng, _MODIFIED), rng)
+
+
+def in_split(scene: Scene, split: str) -> bool:
+    """Whether all that a sentence can tell of the scene belongs to the split."""
+    parts = (scene.subject, scene.deed, scene.thing), (scene.subject, scene.act, scene.place)
+    return all(split_of(*words) == split for words in parts)
+
+
+def _with_adjectives(scene: Scene, rng: Random) -> Scene:
     """Each of the two adjectives in every second scene."""
     return _modified(scene, [n for n in ("adjective", "look") if rng.random() < 0.5], rng)
 
 
-def _fusion(plain: _Scene, rng: Random) -> tuple[str, str | None, str]:
+def _fusion(plain: Scene, rng: Random) -> tuple[str, str | None, str]:
     return _with_adjectives(plain, rng).told()
 
 
-def _difference(plain: _Scene, rng: Random) -> tuple[str, str | None, str]:
+def _difference(plain: Scene, rng: Random) -> tuple[str, str | None, str]:
     deed, act, both = _with_adjectives(plain, rng).told()
     return (both, deed, act) if rng.random() < 0.5 else (both, act, deed)
 
 
-def _compression(plain: _Scene, rng: Random) -> tuple[str, str | None, str]:
+def _compression(plain: Scene, rng: Random) -> tuple[str, str | None, str]:
     if rng.random() < 1 / 3:
         return _with_adjectives(plain, rng).both_told(), None, plain.deed_told()
     return _modified(plain, pick(rng, _MODIFIED[1:]), rng).deed_told(), None, plain.deed_told()
 
 
-def _reconstruction(plain: _Scene, rng: Random) -> tuple[str, str | None, str]:
+def _reconstruction(plain: Scene, rng: Random) -> tuple[str, str | None, str]:
     form = pick(rng, ("deed", "act", "both"))
     if form == "deed":
-        text = _modified(plain, pick(rng, _MODIFIED), rng).deed_told()
+        text = reworded(plain, rng).deed_told()
     elif form == "act":
         names = [name for name in ("adjective", "adverb") if rng.random() < 0.5]
         text = _modified(plain, names, rng).act_told()
@@ -174,7 +193,7 @@ def _reconstruction(plain: _Scene, rng: Random) -> tuple[str, str | None, str]:
     return text, None, text
 
 
-_ROWS: dict[str, Callable[[_Scene, Random], tuple[str, str | None, str]]] = {
+_ROWS: dict[str, Callable[[Scene, Random], tuple[str, str | None, str]]] = {
     "fusion": _fusion,
     "difference": _difference,
     "compression": _compression,

@@ -45,6 +45,10 @@ NAMES: dict[str, Builtin] = {
         options=operations.OPTION,
         what="fusion, difference, compression and reconstruction of short sentences",
     ),
+    "scenes": Builtin(
+        readers={Kind.SCORED_PAIRS: builtin_operations.scenes},
+        what="pairs of such sentences, scored by what they share",
+    ),
     "stories": Builtin(
         readers={
             Kind.ADJACENT_SENTENCES: builtin_stories.adjacent,
