@@ -1,0 +1,190 @@
+"""How the strength of a readout's regularisation is chosen (SentEval's ``tools/validation.py``).
+
+Legend: N = rows, J = judged rows, D = width of the features, G = strengths, F = folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sentune.errors import InvalidValue
+from sentune.tasks.transfer_features import Features
+from sentune.tasks.transfer_fit import Readout, Values
+from sentune.tasks.transfer_solver import Places, Singles, along, with_ones
+
+GRID = tuple(2.0**t for t in range(-2, 4))
+"""C of the logistic regression where dev or inner folds choose it."""
+
+GRID_OF_FOLDS = tuple(2.0**t for t in range(-1, 6))
+"""C where folds of train choose it and another split is judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Rows of a split: [N, D] features and [N] targets."""
+
+    features: Features
+    targets: Values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What was found with each strength, and which of them was chosen.
+
+    Attributes:
+        grid: the G strengths.
+        scores: [G], by which the place was chosen.
+        place: of the strength chosen.
+        on: what chose it, for people.
+        predictions: [J] with the strength chosen.
+        unconverged: fits that stopped before their minimum, among all.
+    """
+
+    grid: Sequence[float]
+    scores: Values
+    place: int
+    on: str
+    predictions: Values
+    unconverged: int
+
+    @property
+    def strength(self) -> float:
+        """The strength itself."""
+        return float(self.grid[self.place])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nested:
+    """What the outer folds found.
+
+    Attributes:
+        predictions: [N], each row by the fit that did not see it.
+        scores: [F] of the outer folds.
+        inner: [F, G] mean scores of the inner folds.
+        places: [F] of the strengths chosen.
+        unconverged: fits that stopped before their minimum, among all.
+    """
+
+    predictions: Values
+    scores: Values
+    inner: Values
+    places: Places
+    unconverged: int
+
+
+def choose(
+    readout: Readout, parts: Mapping[str, Part], folds: int, grid: Sequence[float]
+) -> Chosen:
+    """Dev chooses where there is a test split too, else folds of train; the whole of train is
+    fitted with every strength on the way."""
+    train, judged = parts["train"], parts[judged_split(parts)]
+    split = [] if by_dev(parts) else list(readout.folds(train.targets, folds))
+    subsets = [np.arange(len(train.targets)), *(rows for rows, _ in split)]
+    held_out = [_at(train, rows) for _, rows in split] or [parts["dev"]]
+    scores, predictions, unconverged = [], [], 0
+    for fitted in along(train.features, readout.distributions(train.targets), subsets, grid):
+        by = fitted.weights[1:] or fitted.weights
+        found = [_score(readout, part, w) for part, w in zip(held_out, by, strict=True)]
+        scores.append(np.mean(found))
+        predictions.append(_predict(readout, judged, fitted.weights[0]))
+        unconverged += fitted.unconverged
+    place = int(best(np.array(scores)))
+    return Chosen(
+        grid=grid,
+        scores=np.array(scores),
+        place=place,
+        on=f"{folds} folds of train" if split else "dev",
+        predictions=predictions[place],
+        unconverged=unconverged,
+    )
+
+
+def nested(readout: Readout, rows: Part, folds: int, grid: Sequence[float]) -> Nested:
+    """Outer folds are judged; as many inner folds of their training rows choose their strength.
+
+    Inner folds are shuffled with the same seed as outer ones.
+    """
+    outer = list(readout.folds(rows.targets, folds))
+    inner = [
+        [(seen[a], seen[b]) for a, b in readout.folds(rows.targets[seen], folds)]
+        for seen, _ in outer
+    ]
+    pairs = [*outer, *(pair for group in inner for pair in group)]
+    scores, predictions, unconverged = [], [], 0
+    targets = readout.distributions(rows.targets)
+    for fitted in along(rows.features, targets, [seen for seen, _ in pairs], grid):
+        tried = zip(pairs, fitted.weights, strict=True)
+        scores.append([_score(readout, _at(rows, unseen), w) for (_, unseen), w in tried])
+        predictions.append(_unseen(readout, rows, outer, fitted.weights[:folds]))
+        unconverged += fitted.unconverged
+    table = np.array(scores).T
+    means = table[folds:].reshape(folds, folds, -1).mean(axis=1)
+    places = best(means)
+    chosen = np.empty_like(rows.targets)
+    for (_, unseen), place in zip(outer, places, strict=True):
+        chosen[unseen] = predictions[place][unseen]
+    return Nested(
+        predictions=chosen,
+        scores=table[np.arange(folds), places],
+        inner=means,
+        places=places,
+        unconverged=unconverged,
+    )
+
+
+def best(scores: Values) -> Places:
+    """[..., G] -> [...] places of the strengths that score best; of those equal to 0.01 %, as
+    SentEval rounds, the first."""
+    return np.argmax(np.round(100 * scores, 2), axis=-1)
+
+
+def by_dev(splits: Container[str]) -> bool:
+    """Whether dev chooses the strength, not folds of train."""
+    return "dev" in splits and "test" in splits
+
+
+def judged_split(splits: Container[str]) -> str:
+    """``test``, or where there is none ``dev``."""
+    return "test" if "test" in splits else "dev"
+
+
+def grid_of(
+    readouts: Mapping[str, Any] | None, name: str, default: Sequence[float]
+) -> Sequence[float]:
+    """The strength among the readouts alone, else the default grid.
+
+    Raises:
+        InvalidValue: the strength among the readouts is no positive number.
+    """
+    given = (readouts or {}).get(f"{name}/C")
+    if given is None:
+        return default
+    if not isinstance(given, int | float) or not 0 < given < float("inf"):
+        raise InvalidValue(f"{name}/C", given, "use a positive number")
+    return (float(given),)
+
+
+def _at(part: Part, rows: Places) -> Part:
+    return Part(features=part.features[rows], targets=part.targets[rows])
+
+
+def _predict(readout: Readout, part: Part, weights: Singles) -> Values:
+    return readout.predict(with_ones(part.features) @ weights)
+
+
+def _score(readout: Readout, part: Part, weights: Singles) -> float:
+    return readout.score(_predict(readout, part, weights), part.targets)
+
+
+def _unseen(
+    readout: Readout, rows: Part, folds: Sequence[tuple[Places, Places]], weights: list[Singles]
+) -> Values:
+    """[N] predictions, each row's by the fit of the fold that holds it out."""
+    predictions = np.empty_like(rows.targets)
+    for (_, unseen), w in zip(folds, weights, strict=True):
+        predictions[unseen] = _predict(readout, _at(rows, unseen), w)
+    return predictions
