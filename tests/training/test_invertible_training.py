@@ -1,0 +1,172 @@
+"""Training on built-in stories: resuming, the constraint, validation, and the model folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sentune.corpora import Corpus, Kind, read
+from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.encode_words import unigram_counts
+from sentune.corpora.tokens import tokenise
+from sentune.encoders.words import WordTable
+from sentune.encoders.words.learned import learn_words
+from sentune.encoders.words.unigrams import training_folder
+from sentune.errors import InvalidValue
+from sentune.invertible_embedder import InvertibleEmbedder
+from sentune.training.checkpoints import CheckpointStore
+from sentune.training.group import Group
+from sentune.training.loop import train
+from sentune.training.model import export_checkpoint
+from sentune.training.recipes import RECIPES
+from sentune.training.recipes.invertible_validation import sample
+from sentune.training.trial import Progress, TrialSpec
+
+SETTINGS = {"hidden_size": 8, "batch_size": 32, "max_length": 16, "component_sentences": 100}
+TIMES = ("train/seconds", "train/examples_per_second")
+
+
+@pytest.fixture(scope="module")
+def stories() -> Corpus:
+    return read("builtin:stories?size=400", Kind.ADJACENT_SENTENCES)
+
+
+@pytest.fixture(scope="module")
+def folder(stories: Corpus, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Words of the stories, with their counts."""
+    cache = tmp_path_factory.mktemp("words")
+    words = learn_words(stories.table["text"].to_pylist(), "builtin:ppmi?width=8", cache)
+    tokens = tokenise(stories, RECIPES["invertible"].table_encoder(words.folder, 16), None)
+    counts = unigram_counts(tokens, "following", len(words.words))
+    return training_folder(words, counts, cache)
+
+
+@pytest.fixture
+def spec(stories: Corpus, folder: str, tmp_path: Path) -> TrialSpec:
+    encoder = RECIPES["invertible"].table_encoder(folder, 16)
+    return TrialSpec(
+        study="tests",
+        trial="0000",
+        method="invertible",
+        settings=SETTINGS,
+        encoder=folder,
+        corpus=Held(SharedSource(tokenise(stories, encoder, None))),
+        dev=Held([read("builtin:similarity?split=dev&size=60", Kind.SCORED_PAIRS)]),
+        max_examples=192,
+        milestones=(64, 128, 192),
+        objective="sts/pearson",
+        directory=str(tmp_path / "checkpoints"),
+    )
+
+
+def run(spec: TrialSpec, stop_after: int | None = None, **settings: Any) -> list[Progress]:
+    """Train as a launcher does, leaving after some milestones as a killed process would."""
+    spec = replace(spec, settings={**spec.settings, **settings})
+    store, said = CheckpointStore(spec.directory), []
+    for progress in train(spec, Group.single("cpu")):
+        store.save(progress, progress.metrics[spec.objective])
+        said.append(progress)
+        if len(said) == stop_after:
+            break
+    return said
+
+
+def untimed(progress: Progress) -> dict[str, float]:
+    return {name: value for name, value in progress.metrics.items() if name not in TIMES}
+
+
+@pytest.mark.parametrize("settings", [{}, {"decoder": "coupling", "precision": "bfloat16"}])
+def test_killed_and_started_again_equals_uninterrupted(
+    spec: TrialSpec, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    killed = replace(spec, directory=str(tmp_path / "killed"))
+    expected = run(spec, **settings)
+    run(killed, stop_after=2, **settings)
+    torch.manual_seed(999)  # the second process starts from another global state
+    found = run(killed, **settings)
+    assert [untimed(p) for p in found] == [untimed(p) for p in expected[1:]]
+    assert found[-1].readouts == expected[-1].readouts
+    states = [CheckpointStore(each.directory).last() for each in (spec, killed)]
+    one, other = (load_file(Path(state or "", "weights.safetensors")) for state in states)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_validation_says_what_the_representations_are_worth(spec: TrialSpec) -> None:
+    progress = run(spec, stop_after=1)[-1]
+    table = progress.tables["sts/representations.json"]
+    assert {"ensemble", "z_en", "z_de", "decoded", "words"} <= table.keys()
+    chosen = progress.readouts["sts/representation"]
+    best = max(table[name]["pearson"] for name in ("ensemble", "z_en", "z_de"))
+    assert progress.metrics["sts/pearson"] == best == table[chosen]["pearson"]
+    assert progress.readouts["representation"] == chosen
+    assert 0 < progress.metrics["decoder/deviation"] < 10
+    assert progress.metrics["sts/words_pearson"] == table["words"]["pearson"]
+
+
+def exported(spec: TrialSpec, folder: Path) -> Path:
+    best = CheckpointStore(spec.directory).best()
+    assert best is not None
+    export_checkpoint(
+        best,
+        folder,
+        method="invertible",
+        settings=spec.settings,
+        encoder=spec.encoder,
+        readouts={"sts/representation": "z_de"},
+        card={},
+    )
+    return folder
+
+
+def test_a_checkpoint_becomes_a_model_that_needs_nothing_else(
+    spec: TrialSpec, tmp_path: Path
+) -> None:
+    run(spec, stop_after=1)
+    folder = exported(spec, tmp_path / "model")
+    embedder = InvertibleEmbedder.load(folder, device="cpu")
+    words = WordTable.load(str(folder / "words")).words
+    sentences = [" ".join(words[at : at + 5]) for at in (0, 3, 9)] + ["unheard-of"]
+    found = embedder.represent(sentences)
+    assert np.array_equal(embedder.encode(sentences), found["z_de"].numpy()), "the readout"
+    embedder.representation = "ensemble"
+    np.testing.assert_allclose(
+        embedder.encode(sentences[0]), found["ensemble"][0].numpy(), atol=1e-6
+    )
+    assert embedder.features(sentences).shape == (4, 6 * 16)
+    assert embedder.similarity(sentences[0], sentences[0]) == pytest.approx(1, abs=1e-5)
+    assert not embedder.method.training
+    assert embedder.encode([]).shape == (0, 16)
+    state = load_file(folder / "weights.safetensors")
+    assert all(torch.equal(state[k], v) for k, v in embedder.method.state_dict().items())
+    assert state["postprocessing.component_z_en"].any()
+    embedder.representation = "z"
+    with pytest.raises(InvalidValue, match="choose among ensemble"):
+        embedder.encode(sentences)
+
+
+def test_what_is_no_model_is_refused(spec: TrialSpec, tmp_path: Path) -> None:
+    run(spec, stop_after=1)
+    folder = exported(spec, tmp_path / "model")
+    settings = json.loads((folder / "settings.json").read_text())
+    changed = {**settings, "settings": {**settings["settings"], "hidden_size": 9}}
+    (folder / "settings.json").write_text(json.dumps(changed))
+    with pytest.raises(InvalidValue, match="does not fit"):
+        InvertibleEmbedder.load(folder)
+    (folder / "weights.safetensors").unlink()
+    with pytest.raises(InvalidValue, match=r"without weights\.safetensors"):
+        InvertibleEmbedder.load(folder)
+
+
+def test_the_sample_is_of_sentences_with_words_and_of_one_epoch(spec: TrialSpec) -> None:
+    source = spec.corpus.open()
+    found = sample(source, 50)
+    assert len(found) == 50
+    assert all(len(row) for row in found)
+    assert len(sample(source, 10**6)) <= source.num_rows
