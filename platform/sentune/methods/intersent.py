@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS, Kind
@@ -49,11 +49,12 @@ class IntersentSettings(MethodSettings):
     train_encoder: bool = True
     """no: operators and decoder on a frozen encoder, as the baselines of Table 1."""
 
-    @model_validator(mode="after")
-    def _something_is_learned(self) -> IntersentSettings:
-        if not (self.alpha or self.contrastive_weight):
-            raise ValueError("alpha and contrastive_weight cannot both be 0")
-        return self
+    @field_validator("contrastive_weight")
+    @classmethod
+    def _something_is_learned(cls, value: float, info: ValidationInfo) -> float:
+        if not value and not info.data.get("alpha"):
+            raise ValueError("it cannot be 0 where alpha is 0")
+        return value
 
 
 class Intersent(GradientMethod):

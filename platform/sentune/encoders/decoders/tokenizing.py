@@ -18,6 +18,7 @@ class DecoderTokenizer:
         pad_id: id of the padding token; the end token's where there is none.
         start_id: id of the first special token ([CLS], <s>); None where there is none (T5).
         end_id: id of the token that ends a sentence.
+        size: number of token ids.
         leads: whether it puts ``start_id`` before a sentence.
     """
 
@@ -33,6 +34,7 @@ class DecoderTokenizer:
         self.pad_id: int = t.pad_token_id if t.pad_token_id is not None else end
         start = t.bos_token_id if t.bos_token_id is not None else t.cls_token_id
         self.start_id: int | None = start
+        self.size: int = len(t)
         self.leads: bool = start is not None and t("")["input_ids"][:1] == [start]
 
     def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
