@@ -24,7 +24,7 @@ from sentune.methods.intersent import (
 )
 from sentune.methods.operators import Operators
 from sentune.training.settings import split
-from tests.methods.intersent_scenes import build, columns
+from tests.methods.intersent_scenes import ENCODER, build, columns, folder
 
 WIDTH = 16
 
@@ -115,8 +115,6 @@ def test_the_generative_loss_is_equation_2(average):
 def test_a_bridge_stands_only_where_widths_differ():
     assert isinstance(MODEL.bridge, torch.nn.Linear)
     assert (MODEL.bridge.in_features, MODEL.bridge.out_features) == (16, 24)
-    from tests.methods.intersent_scenes import ENCODER, folder
-
     method, _ = build(folder(ENCODER, "builtin:tiny?layers=1&width=16&heads=2&inner=32"))
     assert isinstance(method.bridge, torch.nn.Identity)
 

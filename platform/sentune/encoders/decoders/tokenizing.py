@@ -39,6 +39,8 @@ class DecoderTokenizer:
 
     def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Sentences without special tokens; runs of spaces become one."""
+        if not len(ids):
+            return []
         found = self._tokenizer.batch_decode([list(row) for row in ids], skip_special_tokens=True)
         return [" ".join(text.split()) for text in found]
 
