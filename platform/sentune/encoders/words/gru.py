@@ -11,9 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from sentune.encoders.padding import pad
+from sentune.encoders.words.recurrence import Recurrence
 
 
 class BidirectionalGru(nn.Module):
@@ -34,6 +36,8 @@ class BidirectionalGru(nn.Module):
 
     def last(self, words: PackedSequence) -> Tensor:
         """[N, d_z] last hidden states: after the last word forward, after the first backward."""
+        if words.data.device.type == "cpu" and torch.is_grad_enabled():
+            return self._last(words)
         hidden: Tensor = self.gru(words)[1]
         return hidden.transpose(0, 1).flatten(1)
 
@@ -41,6 +45,20 @@ class BidirectionalGru(nn.Module):
         """[T, d_z] hidden states at every word, forward beside backward, packed as the words."""
         states: PackedSequence = self.gru(words)[0]
         return states
+
+    def _last(self, words: PackedSequence) -> Tensor:
+        """``last`` with a faster gradient on a CPU; in the weights' precision."""
+        sizes = words.batch_sizes.tolist()
+        found = []
+        with torch.autocast("cpu", enabled=False):
+            for backward, suffix in ((False, ""), (True, "_reverse")):
+                inner, weight, bias_inner, bias = (
+                    self.gru.get_parameter(f"{name}_l0{suffix}")
+                    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+                )
+                inputs = linear(words.data, inner, bias_inner)
+                found.append(Recurrence.apply(inputs, weight, bias, sizes, backward))
+        return torch.cat(found, dim=1)[words.unsorted_indices]
 
 
 def pack(rows: Sequence[np.ndarray], device: torch.device) -> PackedSequence:
