@@ -58,3 +58,25 @@ UNSUPERVISED = SearchSpace(
         "warmup": 0.0,
     },
 )
+
+# Pairs without hard negatives: the supervised contrastive baseline of InterSent's paper, whose
+# batch and temperature these are.
+PAIRS = SearchSpace(
+    method="simcse-pairs",
+    objective="sts/spearman",
+    settings={
+        "batch_size": Choice(32, 64, 128, 256, 512),
+        "learning_rate": Uniform(1e-6, 5e-3, log=True),
+        "temperature": Uniform(0.02, 0.2, log=True),
+        "pooling": Choice("cls", "mean"),
+        "warmup": Uniform(0.0, 0.2),
+    },
+    published={
+        "batch_size": 256,
+        "learning_rate": 5e-6,
+        "temperature": 0.05,
+        "pooling": "cls",
+        "warmup": 0.05,
+    },
+    starts={"builtin:tiny": {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}},
+)
