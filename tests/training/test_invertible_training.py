@@ -106,7 +106,7 @@ def test_validation_says_what_the_representations_are_worth(spec: TrialSpec) -> 
     best = max(table[name]["pearson"] for name in ("ensemble", "z_en", "z_de"))
     assert progress.metrics["sts/pearson"] == best == table[chosen]["pearson"]
     assert progress.readouts["representation"] == chosen
-    assert 0 < progress.metrics["decoder/deviation"] < 10
+    assert 0 < progress.metrics["train/deviation"] < 10
     assert progress.metrics["sts/words_pearson"] == table["words"]["pearson"]
 
 

@@ -48,7 +48,7 @@ class InvertibleValidator:
     def validate(self, method: Invertible) -> Result:
         """Metrics, best readouts and tables; the method is left in training mode.
 
-        The method keeps the components. ``decoder/deviation`` is the Frobenius norm of
+        The method keeps the components. ``train/deviation`` is the Frobenius norm of
         ``W W^T - I``.
         """
         if self._sample is None:
@@ -59,7 +59,7 @@ class InvertibleValidator:
             found = self._judge(method, self._sample)
         finally:
             method.train()
-        found.metrics["decoder/deviation"] = method.decoder.deviation()
+        found.metrics["train/deviation"] = method.decoder.deviation()
         return found
 
     def _judge(self, method: Invertible, sentences: Sequence[np.ndarray]) -> Result:
