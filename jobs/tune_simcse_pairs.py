@@ -18,7 +18,6 @@ DEFAULTS = job.JobOptions(
     study="simcse-pairs",
     storage=job.default_storage(),
     corpus="builtin:operations",
-    dev=("builtin:scenes?split=dev",),
 )
 
 if __name__ == "__main__":

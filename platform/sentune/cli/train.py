@@ -11,11 +11,11 @@ from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 
 BUILTIN = {
-    Kind.TRIPLETS: ("builtin:nli", "builtin:nli"),
-    Kind.SENTENCES: ("builtin:nli", "builtin:nli"),
-    Kind.SENTENCE_PAIRS: ("builtin:operations", "builtin:operations"),
-    Kind.OPERATIONS: ("builtin:operations", "builtin:operations"),
-    Kind.ADJACENT_SENTENCES: ("builtin:stories", "builtin:similarity"),
+    Kind.TRIPLETS: ("builtin:nli", ("builtin:nli",)),
+    Kind.SENTENCES: ("builtin:nli", ("builtin:nli",)),
+    Kind.SENTENCE_PAIRS: ("builtin:operations", ("builtin:scenes",)),
+    Kind.OPERATIONS: ("builtin:operations", ("builtin:operations", "builtin:scenes")),
+    Kind.ADJACENT_SENTENCES: ("builtin:stories", ("builtin:similarity",)),
 }
 """What ships with the package to train on, and to judge on."""
 
@@ -127,8 +127,8 @@ def _pairs(items: list[str]) -> dict[str, str]:
     return pairs
 
 
-def _builtin_dev(corpora: tuple[str, ...], judged_on: str) -> tuple[str, ...]:
+def _builtin_dev(corpora: tuple[str, ...], judged_on: tuple[str, ...]) -> tuple[str, ...]:
     own = [spec for spec in corpora if not spec.startswith("builtin:")]
     if own:
         raise InvalidValue("--dev", "", f"say on which corpus to validate, as --corpus is {own[0]}")
-    return (f"{judged_on}?split=dev",)
+    return tuple(f"{name}?split=dev" for name in judged_on)

@@ -79,8 +79,8 @@ def numbered(role: str, index: int) -> str:
     return role if index == 0 else f"{role}-{index + 1}"
 
 
-def read_corpora(options: JobOptions, method: str) -> Corpora:
-    """Reads ``--corpus``, ``--dev`` and ``--references``.
+def read_corpora(options: JobOptions, method: str, builtin: Sequence[str]) -> Corpora:
+    """Reads ``--corpus``, ``--dev`` (else that of ``builtin``) and ``--references``.
 
     Raises:
         CorpusError, InvalidValue: what cannot be read, with file and line or option.
@@ -94,21 +94,21 @@ def read_corpora(options: JobOptions, method: str) -> Corpora:
             fix = f"{method} has no interpretations; leave it out"
             raise InvalidValue("--references", options.references, fix)
         references = read(options.references, kinds_of(options.references)[0])
-    dev = dev_corpora(options, "builtin:nli")
+    dev = dev_corpora(options, builtin)
     return Corpora(train=train, dev=dev, references=references)
 
 
-def dev_corpora(options: StudyOptions, builtin: str) -> tuple[Corpus, ...]:
+def dev_corpora(options: StudyOptions, builtin: Sequence[str]) -> tuple[Corpus, ...]:
     """``--dev``, else the dev split of what ships with the package."""
-    return read_evaluation(options.dev or (f"{builtin}?split=dev",))
+    return read_evaluation(options.dev or [f"{name}?split=dev" for name in builtin])
 
 
-def test_specs(options: StudyOptions, builtin: str) -> tuple[str, ...]:
+def test_specs(options: StudyOptions, builtin: Sequence[str]) -> tuple[str, ...]:
     """``--test``; where everything else ships with the package, so does the test set."""
     own = [spec for spec in options.corpora if not spec.startswith("builtin:")]
     if options.test or own or options.dev:
         return options.test
-    return (f"{builtin}?split=test",)
+    return tuple(f"{name}?split=test" for name in builtin)
 
 
 def read_evaluation(specs: Sequence[str]) -> tuple[Corpus, ...]:

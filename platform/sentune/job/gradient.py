@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from rich.console import Console
 
-from sentune.corpora.schema import Corpus
+from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.tokens import tokenise_batches
 from sentune.encoders import prepare
 from sentune.job.data import Corpora, read_corpora, sample_references
@@ -22,8 +22,13 @@ from sentune.training.recipes import recipe_of
 class GradientJob(TrainedJob):
     """See ``TrainedJob``."""
 
-    builtin: ClassVar[str] = "builtin:nli"
     options: JobOptions
+
+    @property
+    def builtin(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What ships with the package to judge its kind of method on."""
+        pairs = find(self.space.method).kind is Kind.SENTENCE_PAIRS
+        return ("builtin:scenes",) if pairs else ("builtin:nli",)
 
     @property
     def suits(self) -> str:
@@ -33,7 +38,7 @@ class GradientJob(TrainedJob):
     def read(self, cache: Path, console: Console) -> None:
         """The corpora; encoder and tokens in the cache."""
         del console
-        self._data = data = read_corpora(self.options, self.space.method)
+        self._data = data = read_corpora(self.options, self.space.method, self.builtin)
         check_batch(self.space, data.train.table.num_rows)
         self.dev, kind = data.dev, find(self.space.method)
         self.folder = prepare(self.options.encoder, data.sentences(), cache)

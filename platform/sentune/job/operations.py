@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from rich.console import Console
 
@@ -22,7 +22,7 @@ from sentune.training.trial import Opens
 class OperationsJob(TrainedJob):
     """See ``TrainedJob``."""
 
-    builtin: ClassVar[str] = "builtin:operations"
+    builtin = ("builtin:operations", "builtin:scenes")
     options: OperationOptions
     _inputs: Inputs
 

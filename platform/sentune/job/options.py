@@ -180,7 +180,9 @@ class OperationOptions(TrainingOptions):
         "weight_FORMAT is a setting then, how often its rows are drawn (1: as its size has it)",
     )
     dev: tuple[str, ...] = Field(
-        (), description="corpus to select on; repeat it for several (default: builtin:operations')"
+        (),
+        description="corpus to select on; repeat it for several (default: builtin:operations and "
+        "builtin:scenes)",
     )
     encoder: str = Field(
         "builtin:tiny", description="Hugging Face encoder by name or path, or builtin:tiny"

@@ -33,7 +33,7 @@ class TrainedJob(ABC):
     """See ``sentune.job.kinds.Job``.
 
     Attributes:
-        builtin: corpus that it is judged on where no other is named.
+        builtin: corpora that it is judged on where no others are named.
         folder: what every trial builds its method from (``TrialSpec.encoder``).
         tokens: the training corpora as token shards.
         dev: what is selected on.
@@ -41,7 +41,7 @@ class TrainedJob(ABC):
     """
 
     reads_before_plan: ClassVar[bool] = False
-    builtin: ClassVar[str]
+    builtin: tuple[str, ...]
     folder: str
     tokens: tuple[TokenFolder, ...]
     dev: tuple[Corpus, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from rich.console import Console
 
@@ -17,7 +17,7 @@ from sentune.training.inputs import Inputs, word_inputs
 class WordsJob(TrainedJob):
     """See ``TrainedJob``."""
 
-    builtin: ClassVar[str] = "builtin:similarity"
+    builtin = ("builtin:similarity",)
     options: WordOptions
     _inputs: Inputs
 
