@@ -73,7 +73,7 @@ def test_greedy_sentences_are_those_of_an_argmax_loop(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_beams_find_what_is_at_least_as_likely(name):
+def test_beams_give_one_sentence_for_each_vector(name):
     decoder = decoder_of(name)
     memory = memory_of(decoder, 2)
     found = decoder.generate(memory, beams=3, max_length=6)
