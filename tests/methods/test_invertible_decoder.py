@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from sentune.methods.invertible_decoder import Coupling, Decoder
 
 
-def decoder(sentence: int, word: int, layers: int, seed: int = 0) -> Decoder:
+def decoder(
+    sentence: int, word: int, layers: int, seed: int = 0, limit: float | None = None
+) -> Decoder:
     """In float64, with couplings that are far from the identity where they start."""
     torch.manual_seed(seed)
-    made = Decoder(sentence, word, layers=layers, hidden=16).double()
+    made = Decoder(sentence, word, layers=layers, hidden=16, limit=limit).double()
     for parameter in made.couplings.parameters():
         nn.init.normal_(parameter, std=0.1)
     return made
@@ -52,15 +54,33 @@ def test_a_coupling_layer_is_its_formula(flipped: bool, width: int) -> None:
     layers=st.integers(1, 5),
     seed=st.integers(0, 1000),
     double=st.booleans(),
+    limit=st.sampled_from([None, 0.5]),
 )
-def test_couplings_come_back(width: int, layers: int, seed: int, double: bool) -> None:
+def test_couplings_come_back(
+    width: int, layers: int, seed: int, double: bool, limit: float | None
+) -> None:
     dtype, error = (torch.float64, 1e-12) if double else (torch.float32, 1e-5)
-    made = decoder(width, width, layers, seed).to(dtype)
+    made = decoder(width, width, layers, seed, limit).to(dtype)
     x = torch.randn(5, width, dtype=dtype)
     there = made.couplings(x)
     back = made.uncouple(there)
     assert (back - x).abs().max() <= error
     assert (made.couplings(made.uncouple(x)) - x).abs().max() <= error
+
+
+def test_a_bound_keeps_the_inverse_of_distant_points_finite() -> None:
+    torch.manual_seed(0)
+    far = 100 * torch.randn(20, 8)
+    for limit, finite in ((None, False), (1.0, True)):
+        made = Decoder(8, 8, layers=4, hidden=16, limit=limit)
+        for parameter in made.couplings.parameters():
+            nn.init.normal_(parameter, std=0.5)
+        assert bool(made.uncouple(far).isfinite().all()) is finite
+    layer = Coupling(8, 16, flipped=False, limit=1.0)
+    nn.init.normal_(layer.scale[2].weight, std=100.0)
+    moved = layer(torch.ones(1, 8))[0, 4:]
+    assert moved.min() >= torch.e**-1 - 1e-6
+    assert moved.max() <= torch.e + 1e-6
 
 
 @pytest.mark.parametrize("layers", [0, 4])

@@ -18,16 +18,20 @@ class Coupling(nn.Module):
     One half stays as it is, the other becomes ``x2 * exp(s(x1)) + t(x1)``. The inverse is
     ``(y2 - t(y1)) * exp(-s(y1))``; y1 is x1. The networks s and t have one hidden layer of
     rectified linear units and linear outputs. Their output layers start at zero, so that an
-    untrained layer is the identity. The scale is not bounded, as in the paper.
+    untrained layer is the identity.
 
     Args:
         width: n.
         hidden: width of the hidden layers.
         flipped: the second half stays, not the first.
+        limit: s becomes ``limit * tanh(s / limit)``; None leaves it as it is.
     """
 
-    def __init__(self, width: int, hidden: int, *, flipped: bool) -> None:
+    def __init__(
+        self, width: int, hidden: int, *, flipped: bool, limit: float | None = None
+    ) -> None:
         super().__init__()
+        self.limit = limit
         first = width // 2
         self.sizes, self.flipped = (first, width - first), flipped
         kept, changed = self.sizes[::-1] if flipped else self.sizes
@@ -36,12 +40,16 @@ class Coupling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[..., n] -> [..., n]: h."""
         kept, changed = self._split(x)
-        return self._join(kept, changed * self.scale(kept).exp() + self.shift(kept))
+        return self._join(kept, changed * self._s(kept).exp() + self.shift(kept))
 
     def inverse(self, y: Tensor) -> Tensor:
         """[..., n] -> [..., n]: the inverse of h."""
         kept, changed = self._split(y)
-        return self._join(kept, (changed - self.shift(kept)) * (-self.scale(kept)).exp())
+        return self._join(kept, (changed - self.shift(kept)) * (-self._s(kept)).exp())
+
+    def _s(self, kept: Tensor) -> Tensor:
+        s: Tensor = self.scale(kept)
+        return s if self.limit is None else self.limit * (s / self.limit).tanh()
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         first, second = x.split(self.sizes, dim=-1)
@@ -58,13 +66,22 @@ class Decoder(nn.Module):
         sentence: d_z.
         word: n.
         layers: coupling layers; the halves that they change alternate.
-        hidden: width of their hidden layers.
+        hidden, limit: of each layer, see ``Coupling``.
     """
 
-    def __init__(self, sentence: int, word: int, *, layers: int = 0, hidden: int = 0) -> None:
+    def __init__(
+        self,
+        sentence: int,
+        word: int,
+        *,
+        layers: int = 0,
+        hidden: int = 0,
+        limit: float | None = None,
+    ) -> None:
         super().__init__()
         self.projection = nn.Linear(sentence, word)
-        couplings = (Coupling(word, hidden, flipped=bool(i % 2)) for i in range(layers))
+        flips = (bool(layer % 2) for layer in range(layers))
+        couplings = (Coupling(word, hidden, flipped=flip, limit=limit) for flip in flips)
         self.couplings = nn.Sequential(*couplings)
 
     def forward(self, z: Tensor) -> Tensor:
