@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-PREFIX = "weight_"
+PREFIX = "mix_"
 
 
 def is_weight(setting: str) -> bool:
@@ -14,7 +14,7 @@ def is_weight(setting: str) -> bool:
 
 
 def weight_names(specs: Sequence[str]) -> tuple[str, ...]:
-    """``weight_wikisplit``, ``weight_compression``, ``weight_compression_2``: one a corpus."""
+    """``mix_wikisplit``, ``mix_compression``, ``mix_compression_2``: one a corpus."""
     names: list[str] = []
     for spec in specs:
         own = name = PREFIX + spec.partition(":")[0].replace("-", "_")

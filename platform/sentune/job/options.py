@@ -177,7 +177,7 @@ class OperationOptions(TrainingOptions):
     corpus: tuple[str, ...] = Field(
         ("builtin:operations",),
         description="training corpus, FORMAT:PATH[?rows=A:B]; repeat it to mix several: "
-        "weight_FORMAT is a setting then, how often its rows are drawn (1: as its size has it)",
+        "mix_FORMAT is a setting then, how often its rows are drawn (1: as its size has it)",
     )
     dev: tuple[str, ...] = Field(
         (),
