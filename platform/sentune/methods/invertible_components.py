@@ -68,7 +68,8 @@ class Postprocessing(nn.Module):
         ``ensemble``: the average of z_en and z_de (section 5.2); ``decoded``: the average of words
         and x (section 5.3, Table 4). The averages are of the vectors as they are, as in the paper,
         so that the longer one counts more. ``ensemble_scaled`` and ``decoded_scaled`` first divide
-        both by their root mean square lengths over the fitted sentences.
+        both by their root mean square lengths over the fitted sentences: nothing changes where the
+        lengths are alike (linear: 1.2 and 1.4), much where they are not (coupling: 1.3 and 2.5).
         """
         left = {part: self._removed(part, parts[part]) for part in PARTS}
         even = {part: left[part] / self.get_buffer(f"length_{part}") for part in PARTS}

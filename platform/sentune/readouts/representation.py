@@ -6,6 +6,6 @@ from sentune.readouts.grid import Readout
 
 REPRESENTATION = Readout(
     name="representation",
-    grid=("ensemble", "z_en", "z_de"),
-    help="ensemble of encoder and inverse decoder, or one of them",
+    grid=("ensemble", "ensemble_scaled", "z_en", "z_de"),
+    help="ensemble of encoder and inverse decoder, as they are or scaled, or one of them",
 )
