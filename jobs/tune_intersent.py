@@ -17,8 +17,10 @@ from sentune import job
 DEFAULTS = job.OperationOptions(
     study="intersent",
     storage=job.default_storage(),
+    encoder="builtin:tiny?layers=1&width=128",
+    decoder="builtin:tiny?layers=1&width=128",
     trials=8,
-    max_examples=150_000,
+    max_examples=60_000,
     finalists=1,
     seeds=2,
 )

@@ -124,7 +124,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_invertible_study_reads_its_representation_out(told: Path, tmp_path: Path) -> None:
     summary = read_summary(str(told))
     readouts = json.loads((told / "model" / "readouts.json").read_text())
-    assert readouts["sts/representation"] in ("ensemble", "z_en", "z_de")
+    assert readouts["sts/representation"] in (
+        "ensemble",
+        "ensemble_scaled",
+        "z_en",
+        "z_de",
+    )
     assert {"sts/pearson", "sts/words_pearson"} <= set(summary["test"])
     out = tmp_path / "figures.json"
     task = "--task=sts=builtin:similarity?split=test&size=120"

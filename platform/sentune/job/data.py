@@ -98,9 +98,11 @@ def read_corpora(options: JobOptions, method: str, builtin: Sequence[str]) -> Co
     return Corpora(train=train, dev=dev, references=references)
 
 
-def dev_corpora(options: StudyOptions, builtin: Sequence[str]) -> tuple[Corpus, ...]:
+def dev_corpora(
+    options: StudyOptions, builtin: Sequence[str], prefer: Kind | None = None
+) -> tuple[Corpus, ...]:
     """``--dev``, else the dev split of what ships with the package."""
-    return read_evaluation(options.dev or [f"{name}?split=dev" for name in builtin])
+    return read_evaluation(options.dev or [f"{name}?split=dev" for name in builtin], prefer)
 
 
 def test_specs(options: StudyOptions, builtin: Sequence[str]) -> tuple[str, ...]:
@@ -111,6 +113,6 @@ def test_specs(options: StudyOptions, builtin: Sequence[str]) -> tuple[str, ...]
     return tuple(f"{name}?split=test" for name in builtin)
 
 
-def read_evaluation(specs: Sequence[str]) -> tuple[Corpus, ...]:
-    """Labelled pairs where the format has them, else scored pairs."""
-    return tuple(read_pairs(spec) for spec in specs)
+def read_evaluation(specs: Sequence[str], prefer: Kind | None = None) -> tuple[Corpus, ...]:
+    """What is judged on; of a format with several kinds of pairs the preferred one, else labels."""
+    return tuple(read_pairs(spec, prefer=prefer) for spec in specs)

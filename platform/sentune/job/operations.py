@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Console
 
 from sentune.corpora.mixing import MixedHandle
+from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, is_weight, weight_names
 from sentune.job.data import dev_corpora, numbered
 from sentune.job.options import OperationOptions
@@ -23,6 +24,7 @@ class OperationsJob(TrainedJob):
     """See ``TrainedJob``."""
 
     builtin = ("builtin:operations", "builtin:scenes")
+    prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     options: OperationOptions
     _inputs: Inputs
 
@@ -52,7 +54,7 @@ class OperationsJob(TrainedJob):
             limit=self.options.limit,
         )
         self.folder, self.tokens = made.folder, made.tokens
-        self.dev = dev_corpora(self.options, self.builtin)
+        self.dev = dev_corpora(self.options, self.builtin, self.prefer)
 
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         """The training corpora."""

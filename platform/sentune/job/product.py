@@ -12,7 +12,7 @@ from typing import Any
 
 import fsspec
 
-from sentune.corpora.schema import Corpus
+from sentune.corpora.schema import Corpus, Kind
 from sentune.embedder import Embedder
 from sentune.job.baselines import baselines
 from sentune.job.data import STORED, describe, needs_references, read_evaluation
@@ -135,11 +135,17 @@ class TrainedProduct(Product):
         encoder: folder that the trials' encoder came from.
         train: the training corpus.
         references: of interpretations; None where the method has none.
+        prefer: kind of pairs to read where a format has several.
     """
 
     encoder: str
     train: Corpus | None
     references: References | None
+    prefer: Kind | None = None
+
+    def read_test(self) -> tuple[Corpus, ...]:
+        """The test corpora, of the kind that dev was read as."""
+        return read_evaluation(self.test, self.prefer)
 
     def rules(self, judged: Sequence[Corpus]) -> dict[str, float]:
         """Also what a bag of words learns from the training corpus."""

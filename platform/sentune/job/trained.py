@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from rich.console import Console
 
-from sentune.corpora.schema import Corpus
+from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import hand_out
 from sentune.corpora.tokens import TokenFolder
 from sentune.corpora.weights import is_weight
@@ -38,8 +38,10 @@ class TrainedJob(ABC):
         tokens: the training corpora as token shards.
         dev: what is selected on.
         references: of interpretations; None where the method has none.
+        prefer: kind of pairs that it is judged on where a format has several, such as SICK.
     """
 
+    prefer: ClassVar[Kind | None] = None
     reads_before_plan: ClassVar[bool] = False
     builtin: tuple[str, ...]
     folder: str
@@ -121,6 +123,7 @@ class TrainedJob(ABC):
             dev=self.dev,
             train=self.train_table(),
             references=self.references,
+            prefer=self.prefer,
             gpus=self.options.gpus_per_worker,
         )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Console
 
+from sentune.corpora.schema import Kind
 from sentune.job.data import dev_corpora
 from sentune.job.options import WordOptions
 from sentune.job.trained import TrainedJob
@@ -18,6 +19,7 @@ class WordsJob(TrainedJob):
     """See ``TrainedJob``."""
 
     builtin = ("builtin:similarity",)
+    prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     options: WordOptions
     _inputs: Inputs
 
@@ -38,7 +40,7 @@ class WordsJob(TrainedJob):
             limit=options.limit,
         )
         self.folder, self.tokens = made.folder, made.tokens
-        self.dev = dev_corpora(options, self.builtin)
+        self.dev = dev_corpora(options, self.builtin, self.prefer)
         console.print(made.note, soft_wrap=True, markup=False, highlight=False)
 
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:

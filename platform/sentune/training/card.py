@@ -9,9 +9,15 @@ _USE = """```python
 from sentune import Embedder
 
 embedder = Embedder.load("PATH TO THIS FOLDER")
-embedder.entails("A poodle runs.", "A dog runs.")
+{example}
 ```
 """
+
+_EXAMPLES = {
+    "intersent": 'embedder.decode(embedder.fuse("A dog ran.", "A dog slept."))',
+    "invertible": 'embedder.similarity("A poodle runs.", "A dog runs.")',
+}
+_EXAMPLE = 'embedder.entails("A poodle runs.", "A dog runs.")'
 
 
 class Named(Protocol):
@@ -40,9 +46,10 @@ def render_card(
     library = "sentence-transformers" if method.name.startswith("simcse") else "sentune"
     head = f"---\nlibrary_name: {library}\ntags:\n- sentence-embeddings\n- {method.name}\n---\n"
     title = f"# {method.title} sentence embeddings\n\nTrained with sentune.\n"
+    use = _USE.format(example=_EXAMPLES.get(method.name, _EXAMPLE))
     tables = {**sections, "Readouts": readouts, "Settings": settings}
     parts = [_table(name, rows) for name, rows in tables.items() if rows]
-    return "\n".join([head, title, "## Use\n", _USE, *parts])
+    return "\n".join([head, title, "## Use\n", use, *parts])
 
 
 def _table(title: str, rows: Mapping[str, Any]) -> str:

@@ -70,5 +70,6 @@ def _validate(kind: type[S], values: Mapping[str, Any]) -> S:
         return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        name, message = str(first["loc"][0]), first["msg"]
+        message = first["msg"].removeprefix("Value error, ")
+        name = str(first["loc"][0]) if first["loc"] else "settings"  # of several together
         raise InvalidValue(name, given.get(name), message[:1].lower() + message[1:]) from None
