@@ -70,6 +70,13 @@ def evaluate(
             "both-ways (GumbelCSE) or none (GaussCSE)."
         ),
     ] = "both-ways",
+    component_from: Annotated[
+        Literal["corpus", "task"],
+        typer.Option(
+            help="Models of invertible decoders: sts without the principal component that is "
+            "stored with the model, or without that of the task's own sentences, as in papers."
+        ),
+    ] = "corpus",
     limit: Annotated[
         int | None, typer.Option(min=1, help="Rows of each corpus; default: all.")
     ] = None,
@@ -98,7 +105,8 @@ def evaluate(
     readouts = dict(embedder.readouts)
     if tuning:
         readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
-    result = embedder.evaluate(chosen, readouts, batch_size=batch_size)
+    own = _own_options(embedder, component_from)
+    result = embedder.evaluate(chosen, readouts, batch_size=batch_size, **own)
     show(result, Console())
     if json is not None:
         write_json(result, json)
@@ -120,6 +128,16 @@ def encode(
     written, empty = encode_file(Embedder.load(model, device), source, out, batch_size)
     note = f", {empty} empty lines left out" if empty else ""
     typer.echo(f"{out}: {written} sentences{note}")
+
+
+def _own_options(embedder: Embedder, component_from: str) -> dict[str, str]:
+    """What only models of invertible decoders are asked."""
+    if embedder.name == "invertible":
+        return {"component_from": component_from}
+    if component_from != "corpus":
+        fix = f"{embedder.name} has no component of its own to remove; leave it out"
+        raise InvalidValue("--component-from", component_from, fix)
+    return {}
 
 
 def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> References | None:
