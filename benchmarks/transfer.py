@@ -28,7 +28,7 @@ def rows(count: int, width: int) -> Part:
 
 
 def ours(count: int, width: int, folds: int) -> Work:
-    return partial(nested, Labels(2), rows(count, width), folds, GRID)
+    return partial(nested, Labels(), rows(count, width), folds, GRID)
 
 
 def theirs(count: int, width: int, folds: int) -> Work:

@@ -300,6 +300,12 @@ def test_equal_predictions_count_0_and_are_told() -> None:
         (related({"train": 40}), "must be rows of train, and of dev or test"),
         (related({"train": 5, "dev": 5}), "3 folds need 6 rows of train, there are 5"),
         (related({"train": 9}) + [("s1", "s2", 2.0, "dev")] * 4, "scores of dev are all the same"),
+        (
+            [("s1", "s2", 2.0, "train")] * 9
+            + [("s1", "s2", 3.0, "train")] * 3
+            + related({"dev": 4}),
+            r"9 of 12 scores of train are 2.0, so that a fold may leave no others",
+        ),
     ],
 )
 def test_degenerate_scores_are_refused(rows: list[tuple], reason: str) -> None:

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from sentune.tasks import Result
 
-# everything else among the metrics is an accuracy
-CORRELATIONS_AND_AREAS = ("auc", "average_precision", "spearman", "pearson")
+# everything else among the metrics is a share, shown in per cent
+CORRELATIONS_AND_AREAS = ("auc", "average_precision", "spearman", "pearson", "mse")
 
 
 def show(result: Result, console: Console) -> None:
@@ -71,7 +71,7 @@ def _pairs(result: Result, task: str, metric: str) -> str:
 
 
 def _text(metric: str, value: float) -> str:
-    """``MSRpar/pearson``, ``pearson_weighted_mean`` and ``sen_pearson`` are correlations too."""
+    """``MSRpar/pearson``, ``pearson_weighted_mean``, ``sen_`` and ``dev_pearson``: no shares."""
     base = metric.rpartition("/")[2].removesuffix("_mean").removesuffix("_weighted")
-    known = base.removeprefix("sen_") in CORRELATIONS_AND_AREAS
+    known = base.removeprefix("sen_").removeprefix("dev_") in CORRELATIONS_AND_AREAS
     return f"{value:.4f}" if known else f"{value:.2%}"

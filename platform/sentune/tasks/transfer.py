@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError
 from sentune.tasks.base import Model, Result
-from sentune.tasks.transfer_fit import Labels, Values
+from sentune.tasks.transfer_fit import Labels
 from sentune.tasks.transfer_protocols import (
     GRID,
     GRID_OF_FOLDS,
@@ -27,6 +27,7 @@ from sentune.tasks.transfer_protocols import (
 )
 from sentune.tasks.transfer_results import nested_result, split_result
 from sentune.tasks.transfer_rows import WHOLE, check, rows_of
+from sentune.tasks.transfer_solver import Values
 
 TRANSFER: dict[str, Kind] = {
     "mr": Kind.CLASSIFIED,
@@ -59,7 +60,7 @@ class Transfer:
     was chosen; given among the readouts, it is applied without choosing. Tables:
     ``counts.json``, and ``regularisation.json`` with the dev accuracy by C.
 
-    The regression is that of scikit-learn's ``LogisticRegression``: softmax over the classes, the
+    The regression is scikit-learn's ``LogisticRegression``: softmax over the classes, the
     intercept free. SentEval ran it with the solver that was the default then (liblinear: a class
     against the rest, the intercept penalised).
 
@@ -106,14 +107,14 @@ class Transfer:
 
     def _nested(self, parts: Mapping[str, Part], readouts: Mapping[str, Any] | None) -> Result:
         grid = grid_of(readouts, self.name, GRID)
-        found = nested(Labels(len(self.labels)), parts[WHOLE], self.folds, grid)
+        found = nested(Labels(), parts[WHOLE], self.folds, grid)
         result = nested_result(self.name, found, grid)
         self._add_f1(result, parts[WHOLE].targets, found.predictions)
         return result
 
     def _split(self, parts: Mapping[str, Part], readouts: Mapping[str, Any] | None) -> Result:
         grid = grid_of(readouts, self.name, GRID if by_dev(parts) else GRID_OF_FOLDS)
-        readout = Labels(len(self.labels))
+        readout = Labels()
         chosen = choose(readout, parts, self.folds, grid)
         gold = parts[judged_split(parts)].targets
         result = split_result(self.name, parts, chosen, readout.metric)

@@ -1,6 +1,6 @@
 """What is read off embeddings by a linear map: labels, or scores.
 
-Legend: N = rows, K = columns of logits (classes, or 1 where there are two).
+Legend: N = rows, D = width of the features.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from sentune.tasks.sts import correlations
-from sentune.tasks.transfer_solver import Places, Singles, probabilities
+from sentune.tasks.transfer_solver import Examples, Places, Singles, Values
 
-Values = NDArray[np.float64]
 Fold = tuple[Places, Places]
 """Training rows and held-out rows."""
 
@@ -28,11 +27,11 @@ class Readout(Protocol):
 
     metric: str
 
-    def distributions(self, targets: Values) -> Singles:
-        """[N, K] target probabilities of the logistic regression."""
+    def examples(self, targets: Values) -> Examples:
+        """What the logistic regression is fitted to."""
 
-    def predict(self, logits: Singles) -> Values:
-        """[N, K] -> [N] predicted targets."""
+    def predict(self, model: LogisticRegression, features: Singles) -> Values:
+        """[N, D] -> [N] predicted targets."""
 
     def score(self, predicted: Values, targets: Values) -> float:
         """What a strength is chosen by: larger is better."""
@@ -42,22 +41,17 @@ class Readout(Protocol):
 
 
 class Labels:
-    """Classes 0 to ``classes`` - 1; judged by accuracy."""
+    """Classes are numbers; judged by accuracy."""
 
     metric = "accuracy"
 
-    def __init__(self, classes: int) -> None:
-        self.classes = classes
+    def examples(self, targets: Values) -> Examples:
+        """The rows themselves."""
+        return Examples(rows=np.arange(len(targets)), classes=targets)
 
-    def distributions(self, targets: Values) -> Singles:
-        """1 for the class; of two classes, the second's column alone."""
-        columns = np.eye(self.classes, dtype=np.float32)[targets.astype(np.int64)]
-        return columns[:, 1:] if self.classes == 2 else columns
-
-    def predict(self, logits: Singles) -> Values:
+    def predict(self, model: LogisticRegression, features: Singles) -> Values:
         """The likeliest class."""
-        chosen = logits[:, 0] > 0 if self.classes == 2 else logits.argmax(axis=1)
-        return chosen.astype(np.float64)
+        return np.asarray(model.predict(features), dtype=np.float64)
 
     def score(self, predicted: Values, targets: Values) -> float:
         """Accuracy."""
@@ -75,27 +69,27 @@ class Scores:
     A score of 3.7 is 3 with probability 0.3 and 4 with 0.7; the prediction is the expectation. The
     loss is the cross-entropy with that distribution, which differs from the paper's divergence by
     a constant (SentEval's code takes the squared error). Judged by Pearson's r, 0 where undefined.
-
-    Args:
-        lowest, highest: integers between which the scores lie, 0 and 5 for the STS Benchmark.
     """
 
     metric = "pearson"
 
-    def __init__(self, lowest: int, highest: int) -> None:
-        self.integers = np.arange(lowest, highest + 1, dtype=np.float64)
+    def examples(self, targets: Values) -> Examples:
+        """Each row once for each of its integers, weighted by what the integer has of it.
 
-    def distributions(self, targets: Values) -> Singles:
-        """What is left of 1 at the distance of each integer; of two, the second's column alone."""
-        shares = np.maximum(0, 1 - np.abs(targets[:, None] - self.integers))
-        return shares[:, 1 if len(self.integers) == 2 else 0 :].astype(np.float32)
+        Integers that no row has are no classes.
+        """
+        below = np.floor(targets)
+        weights = np.concatenate([below + 1 - targets, targets - below])
+        kept = weights > 0
+        return Examples(
+            rows=np.tile(np.arange(len(targets)), 2)[kept],
+            classes=np.concatenate([below, below + 1])[kept],
+            weights=weights[kept],
+        )
 
-    def predict(self, logits: Singles) -> Values:
+    def predict(self, model: LogisticRegression, features: Singles) -> Values:
         """The expected score."""
-        shares = probabilities(logits).astype(np.float64)
-        if shares.shape[1] == 1:
-            shares = np.concatenate([1 - shares, shares], axis=1)
-        expected: Values = shares @ self.integers
+        expected: Values = model.predict_proba(features).astype(np.float64) @ model.classes_
         return expected
 
     def score(self, predicted: Values, targets: Values) -> float:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from sentune.errors import InvalidValue
 from sentune.tasks.transfer_features import Features
-from sentune.tasks.transfer_fit import Readout, Values
-from sentune.tasks.transfer_solver import Places, Singles, along, with_ones
+from sentune.tasks.transfer_fit import Readout
+from sentune.tasks.transfer_solver import Places, Values, along
 
 GRID = tuple(2.0**t for t in range(-2, 4))
 """C of the logistic regression where dev or inner folds choose it."""
@@ -86,11 +87,11 @@ def choose(
     subsets = [np.arange(len(train.targets)), *(rows for rows, _ in split)]
     held_out = [_at(train, rows) for _, rows in split] or [parts["dev"]]
     scores, predictions, unconverged = [], [], 0
-    for fitted in along(train.features, readout.distributions(train.targets), subsets, grid):
-        by = fitted.weights[1:] or fitted.weights
-        found = [_score(readout, part, w) for part, w in zip(held_out, by, strict=True)]
+    for fitted in along(train.features, readout.examples(train.targets), subsets, grid):
+        by = fitted.models[1:] or fitted.models
+        found = [_score(readout, part, m) for part, m in zip(held_out, by, strict=True)]
         scores.append(np.mean(found))
-        predictions.append(_predict(readout, judged, fitted.weights[0]))
+        predictions.append(_predict(readout, judged, fitted.models[0]))
         unconverged += fitted.unconverged
     place = int(best(np.array(scores)))
     return Chosen(
@@ -115,11 +116,11 @@ def nested(readout: Readout, rows: Part, folds: int, grid: Sequence[float]) -> N
     ]
     pairs = [*outer, *(pair for group in inner for pair in group)]
     scores, predictions, unconverged = [], [], 0
-    targets = readout.distributions(rows.targets)
-    for fitted in along(rows.features, targets, [seen for seen, _ in pairs], grid):
-        tried = zip(pairs, fitted.weights, strict=True)
-        scores.append([_score(readout, _at(rows, unseen), w) for (_, unseen), w in tried])
-        predictions.append(_unseen(readout, rows, outer, fitted.weights[:folds]))
+    examples = readout.examples(rows.targets)
+    for fitted in along(rows.features, examples, [seen for seen, _ in pairs], grid):
+        tried = zip(pairs, fitted.models, strict=True)
+        scores.append([_score(readout, _at(rows, unseen), m) for (_, unseen), m in tried])
+        predictions.append(_unseen(readout, rows, outer, fitted.models[:folds]))
         unconverged += fitted.unconverged
     table = np.array(scores).T
     means = table[folds:].reshape(folds, folds, -1).mean(axis=1)
@@ -172,19 +173,22 @@ def _at(part: Part, rows: Places) -> Part:
     return Part(features=part.features[rows], targets=part.targets[rows])
 
 
-def _predict(readout: Readout, part: Part, weights: Singles) -> Values:
-    return readout.predict(with_ones(part.features) @ weights)
+def _predict(readout: Readout, part: Part, model: LogisticRegression) -> Values:
+    return readout.predict(model, part.features)
 
 
-def _score(readout: Readout, part: Part, weights: Singles) -> float:
-    return readout.score(_predict(readout, part, weights), part.targets)
+def _score(readout: Readout, part: Part, model: LogisticRegression) -> float:
+    return readout.score(_predict(readout, part, model), part.targets)
 
 
 def _unseen(
-    readout: Readout, rows: Part, folds: Sequence[tuple[Places, Places]], weights: list[Singles]
+    readout: Readout,
+    rows: Part,
+    folds: Sequence[tuple[Places, Places]],
+    models: Sequence[LogisticRegression],
 ) -> Values:
     """[N] predictions, each row's by the fit of the fold that holds it out."""
     predictions = np.empty_like(rows.targets)
-    for (_, unseen), w in zip(folds, weights, strict=True):
-        predictions[unseen] = _predict(readout, _at(rows, unseen), w)
+    for (_, unseen), model in zip(folds, models, strict=True):
+        predictions[unseen] = _predict(readout, _at(rows, unseen), model)
     return predictions

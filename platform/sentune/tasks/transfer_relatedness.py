@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,10 +11,11 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError
 from sentune.tasks.base import Model, Result
 from sentune.tasks.sts import METRICS, correlations
-from sentune.tasks.transfer_fit import Scores, Values
+from sentune.tasks.transfer_fit import Scores
 from sentune.tasks.transfer_protocols import by_dev, choose, grid_of, judged_split
 from sentune.tasks.transfer_results import split_result
 from sentune.tasks.transfer_rows import WHOLE, check, rows_of
+from sentune.tasks.transfer_solver import Values
 
 GRID = tuple(4.0**t for t in range(9))
 """C, from 1 to 65536: with averaged word vectors the best was 4, with the same at length 1, whose
@@ -54,7 +54,7 @@ class TransferRelatedness:
         scores = np.asarray(corpus.table["score"].to_pylist(), dtype=np.float64)
         self.rows = rows_of(corpus, ("sentence1", "sentence2"), scores)
         self._check_scores(corpus)
-        self.readout = Scores(math.floor(scores.min()), math.ceil(scores.max()))
+        self.readout = Scores()
 
     def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
         """Encodes each distinct sentence once, then chooses C and judges.
@@ -89,3 +89,8 @@ class TransferRelatedness:
         if not by_dev(places) and len(places["train"]) < 2 * self.folds:
             reason = f"{self.folds} folds need {2 * self.folds} rows of train"
             raise CorpusError(corpus.spec, f"{reason}, there are {len(places['train'])}")
+        train = self.rows.of("train")
+        values, counts = np.unique(train, return_counts=True)
+        if not by_dev(places) and len(train) - counts.max() <= -(-len(train) // self.folds):
+            reason = f"{counts.max()} of {len(train)} scores of train are {values[counts.argmax()]}"
+            raise CorpusError(corpus.spec, f"{reason}, so that a fold may leave no others")

@@ -15,8 +15,8 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.tasks.base import Model
 from sentune.tasks.transfer_features import features_of
-from sentune.tasks.transfer_fit import Values
 from sentune.tasks.transfer_protocols import Part
+from sentune.tasks.transfer_solver import Values
 
 WHOLE = "whole"
 """Stands for the split of a corpus without splits."""
