@@ -12,49 +12,24 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import parse_qsl
+from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from transformers import BertConfig, PreTrainedTokenizerFast
 
+from sentune.encoders.tiny_options import Inner, TinyOptions, Width
 from sentune.encoders.word_pieces import SPECIAL_TOKENS, count_words, learn_tokenizer
 from sentune.errors import InvalidValue
 
 
-class TinySpec(BaseModel):
+class TinySpec(TinyOptions):
     """Options of ``builtin:tiny?name=value&...``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    part: ClassVar[str] = "encoder"
 
-    layers: int = Field(2, ge=1, le=24)
-    """Transformer layers."""
-    width: int = Field(64, ge=8, le=1024)
+    width: Width = 64
     """Width of the hidden states; a multiple of ``heads``."""
-    heads: int = Field(4, ge=1, le=16)
-    """Attention heads."""
-    inner: int = Field(256, ge=8, le=4096)
+    inner: Inner = 256
     """Width of the feed-forward layers."""
-    dropout: float = Field(0.0, ge=0.0, lt=1.0)
-    """Dropout of hidden states and attention."""
-    vocabulary: int = Field(8000, ge=100, le=60000)
-    """Most word pieces, special tokens included."""
-    positions: int = Field(128, ge=8, le=4096)
-    """Most tokens of a sentence."""
-
-    @classmethod
-    def parse(cls, spec: str) -> TinySpec:
-        """Read ``builtin:tiny?layers=2&width=64``."""
-        name, _, query = spec.removeprefix("builtin:").partition("?")
-        if name != "tiny":
-            raise InvalidValue("--encoder", spec, "the built-in encoder is builtin:tiny")
-        try:
-            options = cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
-        except (ValidationError, ValueError) as error:
-            allowed = ", ".join(cls.model_fields)
-            raise InvalidValue("--encoder", spec, f"options are {allowed}: {error}") from error
-        if options.width % options.heads:
-            raise InvalidValue("--encoder", spec, "width must be a multiple of heads")
-        return options
 
 
 def prepare_tiny(spec: TinySpec, texts: Iterable[str], cache: Path) -> Path:
