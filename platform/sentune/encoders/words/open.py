@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
-from uuid import uuid4
 
 import fsspec
 import numpy as np
 
+from sentune.encoders.words.folders import written
 from sentune.encoders.words.frequencies import PACKAGE, package_version, probabilities
 from sentune.encoders.words.lines import Quarantine
 from sentune.encoders.words.table import META, VERSION, WordTable
@@ -45,10 +43,10 @@ def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
     source = VectorFile.parse(vectors)
     root = cache.expanduser().resolve() / "words"
     read = root / _key(vectors, _identity(source.path))
-    _written(read, partial(_write_vectors, source))
+    written(read, META, partial(_write_vectors, source))
     known_by = "" if frequencies is None else _frequencies_identity(frequencies)
     table = root / f"{read.name}-{_key(frequencies or '', known_by)}"
-    _written(table, partial(_write_table, source, frequencies, read))
+    written(table, META, partial(_write_table, source, frequencies, read))
     return WordTable.load(str(table))
 
 
@@ -69,22 +67,6 @@ def _frequencies_identity(spec: str) -> str:
 
 def _key(spec: str, identity: str) -> str:
     return sha256(f"{VERSION}\n{spec}\n{identity}".encode()).hexdigest()[:16]
-
-
-def _written(folder: Path, write: Callable[[Path], None]) -> None:
-    """Writes beside the folder, then renames: a reader sees all of it or nothing."""
-    if (folder / META).exists():
-        return
-    draft = folder.with_name(f".{folder.name}-{uuid4().hex}")
-    draft.mkdir(parents=True)
-    try:
-        write(draft)
-        draft.rename(folder)
-    except OSError:
-        if not (folder / META).exists():  # else another process was first with the same content
-            raise
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _write_vectors(source: VectorFile, draft: Path) -> None:
