@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import fsspec
-
+from sentune.corpora.formats.raw import raw_lines
 from sentune.corpora.schema import LABELS, BadRow
 from sentune.errors import CorpusError
 
@@ -59,25 +56,16 @@ def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
     no UTF-8 goes to quarantine.
 
     Raises:
-        CorpusError: when the file is missing, cannot be read or is cut short.
+        CorpusError: as ``raw.raw_lines``.
     """
-    number = 0
-    try:
-        with fsspec.open(path, "rb", compression="infer") as stream:
-            for number, raw in enumerate(stream, start=1):
-                log.counts["read"] += 1
-                try:
-                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    log.quarantine(path, number, f"no UTF-8 at byte {error.start}")
-                    continue
-                yield number, text.rstrip("\r\n")
-    except FileNotFoundError as error:
-        raise CorpusError(path, "there is no such file") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorpusError(path, f"the compressed file is damaged: {error}", line=number) from error
-    except OSError as error:
-        raise CorpusError(path, f"cannot be read: {error}", line=number or None) from error
+    for line, raw in raw_lines(path):
+        log.counts["read"] += 1
+        try:
+            text = raw.decode("utf-8-sig" if line == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            log.quarantine(path, line, f"no UTF-8 at byte {error.start}")
+            continue
+        yield line, text.rstrip("\r\n")
 
 
 def sentence(value: object, name: str) -> str:

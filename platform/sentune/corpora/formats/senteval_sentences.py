@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator, Mapping
 
-import fsspec
-
+from sentune.corpora.formats.raw import raw_lines
 from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, sentence
-from sentune.errors import CorpusError
 
 _SENTIMENTS = {"0": "negative", "1": "positive"}
 _QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
@@ -70,23 +66,14 @@ def _latin(path: str, log: Log) -> Iterator[tuple[int, str]]:
     MR and SUBJ) is a line end to Python.
 
     Raises:
-        CorpusError: as ``reading.lines``.
+        CorpusError: as ``raw.raw_lines``.
     """
-    number = 0
-    try:
-        with fsspec.open(path, "rb", compression="infer") as stream:
-            for number, raw in enumerate(stream, start=1):
-                log.counts["read"] += 1
-                if not raw.isascii():
-                    log.counts["latin_1"] += 1
-                    log.counts["latin_1_like_utf_8"] += _is_utf8(raw)
-                yield number, raw.decode("latin-1").rstrip("\r\n")
-    except FileNotFoundError as error:
-        raise CorpusError(path, "there is no such file") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorpusError(path, f"the compressed file is damaged: {error}", line=number) from error
-    except OSError as error:
-        raise CorpusError(path, f"cannot be read: {error}", line=number or None) from error
+    for line, raw in raw_lines(path):
+        log.counts["read"] += 1
+        if not raw.isascii():
+            log.counts["latin_1"] += 1
+            log.counts["latin_1_like_utf_8"] += _is_utf8(raw)
+        yield line, raw.decode("latin-1").rstrip("\r\n")
 
 
 def _is_utf8(raw: bytes) -> bool:
