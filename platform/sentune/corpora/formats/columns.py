@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sentune.corpora.formats.reading import Log, lines
 from sentune.errors import CorpusError
@@ -53,6 +53,13 @@ def headed(path: str, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, s
     log.counts["read"] -= 1  # the header is no row
     if missing := [name for name in needed if name not in header]:
         raise CorpusError(path, f"the header lacks {', '.join(missing)}", line=line)
+    yield from named(source, header, path, log)
+
+
+def named(
+    source: Iterable[tuple[int, str]], header: list[str], path: str, log: Log
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows below a header, by its names; one of another width goes to quarantine."""
     for line, text in source:
         values = text.split("\t")
         if len(values) == len(header):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from sentune.corpora.formats.columns import named
 from sentune.corpora.formats.reading import (
     BadFieldError,
     Log,
@@ -99,10 +100,4 @@ def _table(
     missing = [" or ".join(names) for names in choices if not set(names) & set(header)]
     if missing:
         raise CorpusError(path, f"the header lacks {', '.join(missing)}", line=1)
-    for line, text in source:
-        values = text.split("\t")
-        if len(values) == len(header):
-            yield line, dict(zip(header, values, strict=True))
-        else:
-            reason = f"{len(values)} columns where the header has {len(header)}"
-            log.quarantine(path, line, reason)
+    yield from named(source, header, path, log)
