@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus
-from sentune.encoders import Tokenizer, length_sorted_chunks
+from sentune.encoders import Tokenizer
 from sentune.methods import SentenceMethod
 from sentune.readouts.grid import Grids
 from sentune.tasks import Result, evaluate, tasks_for
 from sentune.tasks.references import References
-from sentune.training.precision import autocast, sentences_at_a_time
+from sentune.training.embed_rows import embed_rows
 from sentune.training.settings import TrainingSettings
 
 
@@ -51,11 +51,13 @@ class Validator:
 
     @torch.inference_mode()
     def _embed(self, method: SentenceMethod, sentences: list[str]) -> Tensor:
-        rows, size = self._tokenise(sentences), sentences_at_a_time(self._device)
-        chunks, restore = length_sorted_chunks(rows, size, self._tokenizer.pad_id)
-        with autocast(self._settings.precision, self._device):
-            parts = [method.embed(*chunk.to(self._device)) for chunk in chunks]
-        return torch.cat(parts)[restore.to(self._device)]
+        return embed_rows(
+            method.embed,
+            self._tokenise(sentences),
+            pad_id=self._tokenizer.pad_id,
+            precision=self._settings.precision,
+            device=self._device,
+        )
 
     def _tokenise(self, sentences: list[str]) -> list[np.ndarray]:
         if self._tokens[0] != sentences:

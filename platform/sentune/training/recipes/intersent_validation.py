@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from sentune.corpora.schema import OPERATIONS, Corpus
-from sentune.encoders import Tokenizer, length_sorted_chunks
+from sentune.encoders import Tokenizer
 from sentune.methods.intersent import Intersent
 from sentune.tasks import Result, evaluate, tasks_for
+from sentune.training.embed_rows import embed_rows
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.settings import TrainingSettings
 
@@ -51,11 +52,13 @@ class IntersentValidator:
     @torch.inference_mode()
     def embed(self, method: Intersent, sentences: Sequence[str]) -> Tensor:
         """S sentences -> [S, D]."""
-        rows, size = self._tokenise(sentences), sentences_at_a_time(self._device)
-        chunks, restore = length_sorted_chunks(rows, size, self._tokenizer.pad_id)
-        with autocast(self._settings.precision, self._device):
-            parts = [method.embed(*chunk.to(self._device)) for chunk in chunks]
-        return torch.cat(parts)[restore.to(self._device)]
+        return embed_rows(
+            method.embed,
+            self._tokenise(sentences),
+            pad_id=self._tokenizer.pad_id,
+            precision=self._settings.precision,
+            device=self._device,
+        )
 
     @torch.inference_mode()
     def generate(
