@@ -191,9 +191,12 @@ def memory(count: int) -> tuple[int, int]:
 def test_memory_does_not_grow_with_the_passages() -> None:
     with patch.object(nearest_passages, "TILE", 512):
         few, many = memory(2_000), memory(40_000)
+    passages = 4 * 8 * 40_000  # bytes
     assert many[0] < 1.1 * few[0]
-    assert many[0] < 4 * 8 * 40_000  # fewer bytes than the passages themselves
-    assert many[1] < 1.5 * few[1]
+    assert many[0] < passages
+    # Python's own: threads that other tests left allocate some kilobytes; holding a number for
+    # each passage would take more than the passages do
+    assert many[1] - few[1] < passages / 10
 
 
 def test_nothing_is_searched_for_nothing() -> None:
