@@ -15,8 +15,8 @@ from sentune import job
 DEFAULTS = job.WordOptions(
     study="invertible",
     storage=job.default_storage(),
-    trials=8,
-    max_examples=30_000,
+    trials=6,
+    max_examples=12_000,
     finalists=1,
     seeds=2,
 )
