@@ -64,11 +64,11 @@ def prepare(
     )
     console = Console()
     shards = len(manifest["shards"])
-    console.print(f"{out}: {manifest['kind']} in {shards} shard{'s' if shards > 1 else ''}")
-    console.print(f"fingerprint {manifest['fingerprint']}")
-    _print_counts(console, manifest["counts"])
+    _say(console, f"{out}: {manifest['kind']} in {shards} shard{'s' if shards > 1 else ''}")
+    _say(console, f"fingerprint {manifest['fingerprint']}")
+    _say(console, _counted(manifest["counts"]))
     if manifest["quarantine"]["rows"]:
-        console.print(f"bad rows, with file, line and reason: {out.rstrip('/')}/{QUARANTINE}")
+        _say(console, f"bad rows, with file, line and reason: {out.rstrip('/')}/{QUARANTINE}")
 
 
 @app.command()
@@ -86,10 +86,10 @@ def show(
     corpus = read(spec, kind or kinds_of(spec)[0], bad_rows=bad_rows)
     console = Console()
     _print_rows(console, corpus, rows)
-    console.print(f"{corpus.kind.value}, fingerprint {corpus.fingerprint}")
-    _print_counts(console, corpus.counts)
+    _say(console, f"{corpus.kind.value}, fingerprint {corpus.fingerprint}")
+    _say(console, _counted(corpus.counts))
     for bad in corpus.quarantine[:20]:
-        console.print(f"bad row: {bad.path}:{bad.line}: {bad.reason}", markup=False)
+        _say(console, f"bad row: {bad.path}:{bad.line}: {bad.reason}")
 
 
 def _print_rows(console: Console, corpus: Corpus, rows: int) -> None:
@@ -110,6 +110,10 @@ def _shown(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _print_counts(console: Console, counts: dict[str, int]) -> None:
-    told = (f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
-    console.print(", ".join(told), highlight=False)
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
+
+
+def _say(console: Console, line: str) -> None:
+    """One line as it is, never wrapped: paths and line numbers stay whole for a search."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
