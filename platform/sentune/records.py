@@ -12,12 +12,16 @@ from typing import Any, Protocol
 
 
 class TrialState(StrEnum):
-    """How a trial stands. ``PRUNED`` was stopped at a rung, ``FAILED`` carries a reason."""
+    """How a trial stands. ``PRUNED`` was stopped at a rung, ``FAILED`` carries a reason.
+
+    ``INFEASIBLE`` found no memory even at its smallest micro-batch; the sampler learns it.
+    """
 
     RUNNING = "running"
     COMPLETE = "complete"
     PRUNED = "pruned"
     FAILED = "failed"
+    INFEASIBLE = "infeasible"
 
 
 @dataclass(kw_only=True)
@@ -33,6 +37,10 @@ class TrialRecord:
         examples: examples of the training corpus seen.
         seconds: seconds of training and validation, over all starts.
         curve: milestone in examples -> metrics at that milestone.
+        gpu_seconds: seconds times the GPUs of all workers, over all starts.
+        restarts: deaths of its processes that were forgiven; preemptions do not count.
+        notes: what happened to it beside its curve, a sentence each.
+        violations: constraint -> by how much it is broken; 0 or less where it holds.
     """
 
     id: int
@@ -44,6 +52,17 @@ class TrialRecord:
     examples: int = 0
     seconds: float = 0.0
     curve: dict[int, dict[str, float]] = field(default_factory=dict)
+    gpu_seconds: float = 0.0
+    restarts: int = 0
+    notes: list[str] = field(default_factory=list)
+    violations: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it holds every constraint."""
+        return self.state is not TrialState.INFEASIBLE and all(
+            by <= 0 for by in self.violations.values()
+        )
 
 
 @dataclass(kw_only=True)
@@ -57,18 +76,55 @@ class Spread:
 
 @dataclass(kw_only=True)
 class FinalistRecord:
-    """One of the best trials, trained again from fresh seeds."""
+    """One of the best trials, trained again from fresh seeds.
+
+    ``seconds`` and ``gpu_seconds`` are sums over the seeds.
+    """
 
     trial: int
     settings: dict[str, Any]
     seeds: list[int]
     readouts: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Spread] = field(default_factory=dict)
+    seconds: float = 0.0
+    gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a study has used up so far, over all of its starts.
+
+    Attributes:
+        trials: of the search that were started; answers from the store are free.
+        examples: of all trials and finalists.
+        hours: of wall time in which a driver ran it.
+        gpu_hours: of all trials and finalists.
+    """
+
+    trials: int = 0
+    examples: int = 0
+    hours: float = 0.0
+    gpu_hours: float = 0.0
 
 
 @dataclass(kw_only=True)
 class StudySummary:
-    """``summary.json``: everything a study found. ``version`` changes when a field changes."""
+    """``summary.json``: everything a study found. ``version`` changes when a field changes.
+
+    Attributes:
+        state: ``running``, ``complete``, ``stopped`` (a budget, or somebody's request; it can go
+            on), ``interrupted`` or ``failed``.
+        reason: why it ended as it did; empty for a complete one.
+        objective, mode: the first of ``objectives``.
+        objectives: ``{"metric", "mode"}``; of several the trials have a Pareto front.
+        front: trials that no other one beats in every objective.
+        verdict: whether the winner is better than the runner-up, in a sentence.
+        comparison: the paired test behind the verdict.
+        test_reads: every reading of the test corpora: time, winner, corpora, whether forced.
+        warm_start: studies whose trials the sampler knew.
+        forked_from: the study that this one was forked from.
+        plan: what it asked for.
+    """
 
     study: str
     method: str
@@ -84,7 +140,17 @@ class StudySummary:
     test: dict[str, float] = field(default_factory=dict)
     baselines: dict[str, float] = field(default_factory=dict)
     model: str | None = None
-    version: int = 1
+    reason: str = ""
+    spent: Spent = field(default_factory=Spent)
+    objectives: list[dict[str, str]] = field(default_factory=list)
+    front: list[int] = field(default_factory=list)
+    verdict: str = ""
+    comparison: dict[str, Any] = field(default_factory=dict)
+    test_reads: list[dict[str, Any]] = field(default_factory=list)
+    warm_start: list[str] = field(default_factory=list)
+    forked_from: str | None = None
+    plan: dict[str, Any] = field(default_factory=dict)
+    version: int = 2
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as JSON types, without the trials' curves (MLflow holds those)."""

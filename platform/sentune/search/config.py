@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentune.errors import InvalidValue
+from sentune.search.budget import Budget
 from sentune.search.halving import Halving, default_first_rung
 
 LAUNCHERS = ("auto", "inline", "train")
@@ -35,8 +36,13 @@ class StudyConfig:
         cpus_per_worker: CPUs of a worker.
         gpus_per_worker: GPUs of a worker, fractions allowed.
         retire_after: trials after which an inline worker process is replaced.
-        max_failures: deaths of a trial's processes that are forgiven.
+        max_failures: deaths of a trial's processes that are forgiven; preemptions do not count.
         data_cpus: CPUs kept free for Ray Data; 0 where no corpus streams.
+        scheduler: which rungs stop trials: ``asha``, ``hyperband``, ``median`` or ``none``.
+        checkpoint_every: examples between checkpoints beside those at the milestones.
+        budget: what the study may use up over all of its starts.
+        failed_share: share of failed trials above which the study stops; from five trials on.
+        keep: best trials of the study whose checkpoints stay; the winner's always does.
     """
 
     name: str
@@ -59,6 +65,11 @@ class StudyConfig:
     retire_after: int = 25
     max_failures: int = 2
     data_cpus: float = 0.0
+    scheduler: str = "asha"
+    checkpoint_every: int = 0
+    budget: Budget = field(default_factory=Budget)
+    failed_share: float = 0.5
+    keep: int = 3
 
     def __post_init__(self) -> None:
         for option, value, least in (
@@ -67,6 +78,8 @@ class StudyConfig:
             ("--finalists", self.finalists, 0),
             ("--seeds", self.seeds, 1),
             ("--gpus-per-worker", self.gpus_per_worker, 0),
+            ("--checkpoint-every", self.checkpoint_every, 0),
+            ("--keep", self.keep, 1),
         ):
             if value < least:
                 raise InvalidValue(option, value, f"give {least} or more")
