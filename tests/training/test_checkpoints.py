@@ -12,11 +12,13 @@ from sentune.training.checkpoints import PROGRESS_FILE, CheckpointStore
 from sentune.training.trial import Progress
 
 
-def progress(examples: int, save: Callable[[Path], None] | None = None) -> Progress:
+def progress(
+    examples: int, save: Callable[[Path], None] | None = None, *, milestone: bool = True
+) -> Progress:
     def write(folder: Path) -> None:
         (folder / "state").write_text(str(examples))
 
-    return Progress(
+    said = Progress(
         examples=examples,
         metrics={"task/metric": examples / 1000},
         readouts={"task/readout": 0.5},
@@ -24,6 +26,8 @@ def progress(examples: int, save: Callable[[Path], None] | None = None) -> Progr
         save=save or write,
         tables={"curve.json": [1, 2]},
     )
+    said.milestone = milestone  # type: ignore[attr-defined, unused-ignore]
+    return said
 
 
 @pytest.fixture(params=["path", "uri", "memory"])
@@ -118,3 +122,30 @@ def test_other_files_in_the_folder_stay(tmp_path: Path) -> None:
     store.save(progress(200), 0.2)
     assert names(str(tmp_path)) == ["examples_000000200", "notes.txt"]
     assert (tmp_path / "examples_000000200" / PROGRESS_FILE).is_file()
+
+
+def test_between_milestones_only_the_newest_is_kept_and_is_never_the_best(directory: str) -> None:
+    store = CheckpointStore(directory)
+    store.save(progress(100), 0.9)
+    store.save(progress(200), 0.1)
+    for examples in (250, 260):
+        store.save(progress(examples, milestone=False), 5.0)
+    kept = ["examples_000000100", "examples_000000200", "examples_000000260"]
+    assert names(directory) == kept
+    assert (content(store.best()), content(store.last())) == ("100", "260")
+    said, newest = store.last_milestone(), store.last_progress()
+    assert said is not None
+    assert newest is not None
+    assert (said.examples, said.milestone, said.score) == (200, True, 0.1)
+    assert (newest.examples, newest.milestone, newest.score) == (260, False, None)
+
+
+def test_a_milestone_replaces_what_was_written_on_the_way_to_it(directory: str) -> None:
+    store = CheckpointStore(directory)
+    store.save(progress(100, milestone=False), None)
+    assert store.last_milestone() is store.best() is None
+    store.save(progress(100), 0.5)
+    store.save(progress(100, milestone=False), None)
+    said = store.last_milestone()
+    assert said is not None
+    assert (said.examples, said.score) == (100, 0.5)

@@ -1,7 +1,8 @@
 """Checkpoints of one trial in a local folder or an object store.
 
 Each is a folder ``examples_000012800`` with the state that ``Progress.save`` wrote and, written
-last, ``progress.json``: a folder without it is not a checkpoint. The best and the last are kept.
+last, ``progress.json``: a folder without it is not a checkpoint. Kept are the best, the newest and
+the newest that was written at a milestone; those between milestones only serve to resume.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _PREFIX, _PARTIAL = "examples_", ".partial-"
 
 @dataclass(frozen=True, kw_only=True)
 class SavedProgress:
-    """``progress.json``: what was said at the milestone, and its score (higher is better)."""
+    """``progress.json``: what was said, and its score (higher is better).
+
+    Without ``milestone`` it lies between two: nothing was measured, and it is never the best.
+    """
 
     examples: int
     metrics: dict[str, float]
@@ -34,6 +38,7 @@ class SavedProgress:
     tables: dict[str, Any]
     final: bool
     score: float | None
+    milestone: bool = True
 
     def again(self, save: Callable[[Path], None]) -> Progress:
         """The progress as it was said."""
@@ -60,20 +65,23 @@ class CheckpointStore:
         self._downloads: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
     def save(self, progress: Progress, score: float | None) -> None:
-        """Write a checkpoint whole or not at all, then drop what is neither best nor last.
+        """Write a checkpoint whole or not at all, then drop those that nothing needs any more.
 
         Args:
-            score: objective at this milestone, higher is better; None: never the best.
+            score: objective at this milestone, higher is better; None: never the best. Between
+                milestones it does not count.
         """
         name = f"{_PREFIX}{progress.examples:09d}"
-        if name not in self._names():
+        milestone = _at_milestone(progress)
+        score = score if milestone else None
+        if not self._has(name, milestone):
             with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=self._scratch()) as scratch:
                 folder = Path(scratch, name)
                 folder.mkdir()
                 progress.save(folder)
                 (folder / PROGRESS_FILE).write_text(_to_json(progress, score), encoding="utf-8")
                 self._publish(folder, name)
-        self._drop_all_but({name, self._best_name()})
+        self._drop_all_but({name, self._best_name(), self._milestone_name()})
 
     def last(self) -> Path | None:
         """Local folder of the newest checkpoint."""
@@ -89,6 +97,11 @@ class CheckpointStore:
         """What was said with the newest checkpoint."""
         names = self._names()
         return self._read(names[-1]) if names else None
+
+    def last_milestone(self) -> SavedProgress | None:
+        """What was said with the newest checkpoint of a milestone."""
+        name = self._milestone_name()
+        return self._read(name) if name else None
 
     def best_progress(self) -> SavedProgress | None:
         """What was said with the best checkpoint."""
@@ -108,6 +121,13 @@ class CheckpointStore:
     def _is_whole(self, name: str) -> bool:
         marker = f"{self._root}/{name}/{PROGRESS_FILE}"
         return name.startswith(_PREFIX) and bool(self._files.exists(marker))
+
+    def _has(self, name: str, milestone: bool) -> bool:
+        """Whether it is written; one between milestones gives way to the milestone's."""
+        return name in self._names() and (not milestone or self._read(name).milestone)
+
+    def _milestone_name(self) -> str | None:
+        return next((n for n in reversed(self._names()) if self._read(n).milestone), None)
 
     def _best_name(self) -> str | None:
         scores = {name: self._read(name).score for name in self._names()}
@@ -164,6 +184,10 @@ def sweeps_in(directory: str) -> dict[str, Any]:
     return sweeps_among(said.tables) if said is not None else {}
 
 
+def _at_milestone(progress: Progress) -> bool:
+    return bool(getattr(progress, "milestone", True))
+
+
 def _to_json(progress: Progress, score: float | None) -> str:
     saved = SavedProgress(
         examples=progress.examples,
@@ -172,5 +196,6 @@ def _to_json(progress: Progress, score: float | None) -> str:
         tables=progress.tables,
         final=progress.final,
         score=score,
+        milestone=_at_milestone(progress),
     )
     return json.dumps(vars(saved), indent=1)
