@@ -38,6 +38,16 @@ class TrialSpec:
         readouts: readout -> grid to sweep at each validation; what is missing has the method's.
         references: opens to ``sentune.tasks.References``; None where no task needs them.
         directory: absolute path or fsspec URI of the trial's checkpoints.
+        checkpoint_every: examples after which to write a checkpoint to resume from between
+            milestones; 0: at milestones alone.
+        start_from: directory or URI of another run's checkpoints, whose weights and optimiser are
+            taken up where ``directory`` has no checkpoint (population-based training); learning
+            rate, weight decay and all the rest come from ``settings``.
+        start_at: examples of the checkpoint to take from there; 0: the newest.
+        micro_batch: at most so many examples in a worker's memory, whatever the settings say; 0:
+            as they say. Set after a run has died of memory.
+        every_step: say each optimiser step too (``Progress.milestone`` is False). Launchers set
+            it, whoever only waits for milestones need not know.
     """
 
     study: str
@@ -55,20 +65,29 @@ class TrialSpec:
     directory: str = ""
     readouts: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     references: Opens | None = None
+    checkpoint_every: int = 0
+    start_from: str = ""
+    start_at: int = 0
+    micro_batch: int = 0
+    every_step: bool = False
 
 
 @dataclass(kw_only=True)
 class Progress:
-    """Said at each milestone.
+    """Said at each milestone, and after each step between them where the spec asks for it.
 
     Attributes:
-        examples: the milestone (trials of different batch sizes meet at the same number).
+        examples: the milestone (trials of different batch sizes meet at the same number), or
+            between milestones the examples seen.
         metrics: ``task/metric`` -> fraction, and ``train/...`` figures.
         readouts: ``task/readout`` -> best value on the model as it stands.
         final: the budget is used up; a trial that ends without having said so was stopped.
         save: writes the resumable state into an existing empty local folder. Every rank calls
             it; rank 0 writes.
         tables: file name -> content of larger results for the tracker (sweep tables, curves).
+        milestone: False after a step between milestones, where nothing was measured; the state
+            can be saved there too.
+        notes: what the trial did beside training, a sentence each, over all its starts.
     """
 
     examples: int
@@ -77,6 +96,8 @@ class Progress:
     final: bool = False
     save: Callable[[Path], None]
     tables: dict[str, Any] = field(default_factory=dict)
+    milestone: bool = True
+    notes: list[str] = field(default_factory=list)
 
 
 class Program(Protocol):

@@ -21,7 +21,7 @@ class Report:
     """One milestone, or the reason why there will be none.
 
     Attributes:
-        examples: the milestone.
+        examples: the milestone; where it left, of the checkpoint from which it will go on.
         final: the budget is used up.
         metrics: ``task/metric`` -> value.
         readouts: ``task/readout`` -> value.
@@ -30,6 +30,12 @@ class Report:
         repeats: the same settings would fail in the same way.
         poisoned: the process should run no further trial (an accelerator in an unknown state).
         traceback: where it failed.
+        left: it wrote a checkpoint and ended because it was asked to; it can go on.
+        preempted: it left because its machine is being taken back.
+        out_of_memory: it failed because even its smallest micro-batch does not fit.
+        notes: what happened to it beside its curve, a sentence each.
+        gpus: of all workers of the group.
+        restarts: deaths of the group's processes that its own launcher forgave in this start.
     """
 
     examples: int = 0
@@ -41,6 +47,12 @@ class Report:
     repeats: bool = False
     poisoned: bool = False
     traceback: str = ""
+    left: bool = False
+    preempted: bool = False
+    out_of_memory: bool = False
+    notes: list[str] = field(default_factory=list)
+    gpus: float = 0.0
+    restarts: int = 0
 
     def to_result(self) -> dict[str, Any]:
         """As a result dictionary of Tune or Train."""
