@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sentune.records import (
     FinalistRecord,
+    Spent,
     Spread,
     StudyListener,
     StudySummary,
@@ -15,6 +16,7 @@ from sentune.records import (
 )
 
 MILESTONES = (1000, 2000, 4000)
+SPENT = Spent(trials=6, examples=24_000, hours=1.5, gpu_hours=3.0)
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Story:
         record.state = (TrialState.PRUNED, TrialState.FAILED, TrialState.COMPLETE)[number % 3]
         record.reason = "" if record.state == "complete" else f"because of {number}"
         record.readouts, record.seconds = {"rte/threshold": 0.25}, 1.5
+        record.gpu_seconds, record.restarts, record.notes = 3.0, number, [f"note of {number}"]
         listener.trial_ended(record)
         self.records.append(record)
 
@@ -76,6 +79,7 @@ class Story:
                 metrics={"direction/accuracy": spread},
             )
         ]
+        summary.spent, summary.verdict = SPENT, "trial 2 won; the difference is within noise"
         summary.winner, summary.test = 0, {"direction/accuracy": 0.78}
         summary.model = str(self.model("weights"))
         listener.artifact(self.note(), "notes")

@@ -14,7 +14,7 @@ import pytest
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
 from sentune.tracking.mlflow_view import MlflowListener
-from tests.tracking.story import MILESTONES, Story
+from tests.tracking.story import MILESTONES, SPENT, Story
 
 Held = Callable[[str], dict[str, Any]]
 
@@ -38,8 +38,10 @@ def test_a_study_as_runs(storage: Path, story: Story, held: Held) -> None:
     assert study["params"]["corpora.corpus.fingerprint"] == "f" * 16
     assert study["tags"]["sentune.git.commit"] == "c0ffee"
     assert study["tags"]["sentune.packages"] == "ray 2.60.0"
-    assert study["points"]["winner/direction/accuracy"] == [(story.trials, 0.8)]
-    assert study["points"]["test/direction/accuracy"] == [(story.trials, 0.78)]
+    assert study["points"]["winner/direction/accuracy"] == [(SPENT.examples, 0.8)]
+    assert study["points"]["test/direction/accuracy"] == [(SPENT.examples, 0.78)]
+    assert study["points"]["spent/gpu_hours"] == [(SPENT.examples, 3.0)]
+    assert study["tags"]["sentune.verdict"].endswith("within noise")
     assert study["artifacts"] == ["lineage.json", "model", "notes", "plan.json", "space.json"]
     for number in range(story.trials):
         check_trial(runs[f"trial-{number:04d}"], number)
@@ -57,10 +59,60 @@ def check_trial(run: dict[str, Any], number: int) -> None:
     assert run["tags"].get("sentune.reason") == (
         None if state == "complete" else f"because of {number}"
     )
+    cost = {name: run["points"][name][0][1] for name in ("seconds", "gpu_seconds", "restarts")}
+    assert cost == {"seconds": 1.5, "gpu_seconds": 3.0, "restarts": number}
+    assert run["tags"]["sentune.notes"] == f"note of {number}"
     assert run["parent"] == "little"
     assert run["params"]["deep.er"] == "[1, 2]"
     steps = [step for step, _ in run["points"]["direction/accuracy"]]
     assert steps == list(MILESTONES[: 1 + number % 3])
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("stopped", "FINISHED"), ("interrupted", "KILLED"), ("failed", "FAILED")],
+)
+def test_how_a_study_ended_is_told_in_the_summary_s_own_words(
+    storage: Path, story: Story, held: Held, state: str, status: str
+) -> None:
+    listener = listener_in(storage)
+    story.start(listener)
+    summary = story.summary(state)
+    summary.reason, summary.spent = "--max-hours 2 are used up", SPENT
+    summary.objectives = [{"metric": "a/b", "mode": "max"}, {"metric": "c/d", "mode": "min"}]
+    summary.front, summary.forked_from = [3, 1], "older"
+    summary.comparison, summary.test_reads = {"p": 0.2}, [{"winner": 1}]
+    listener.study_ended(summary)
+    run = held(close(listener))["little"]
+    assert (run["status"], run["tags"]["sentune.state"]) == (status, state)
+    assert run["tags"]["sentune.reason"] == summary.reason
+    assert run["tags"]["sentune.front"] == "[3, 1]"
+    assert run["points"]["spent/hours"] == [(SPENT.examples, 1.5)]
+    assert {"comparison.json", "test_reads.json"} <= set(run["artifacts"])
+
+
+def test_a_trial_without_memory_and_one_that_breaks_a_constraint(
+    storage: Path, story: Story, held: Held
+) -> None:
+    listener = listener_in(storage)
+    summary = story.summary()
+    summary.objectives = [{"metric": "a/b", "mode": "max"}, {"metric": "c/d", "mode": "min"}]
+    listener.study_started(summary, {})
+    why = "out of memory on the device at micro-batch 1"
+    for number, state in enumerate((TrialState.INFEASIBLE, TrialState.COMPLETE)):
+        trial = TrialRecord(id=number, state=state, settings={}, reason=why * (number == 0))
+        trial.violations = {"train/seconds<=600": 30.0}
+        trial.metrics = {"a/b": 0.5, "c/d": 0.1} if number else {}
+        listener.trial_ended(trial)
+    runs = held(close(listener))
+    small, broken = runs["trial-0000"], runs["trial-0001"]
+    assert (small["status"], small["tags"]["sentune.state"]) == ("FAILED", "infeasible")
+    assert small["tags"]["sentune.reason"] == why
+    assert (broken["status"], broken["tags"]["sentune.state"]) == ("FINISHED", "complete")
+    assert broken["tags"]["sentune.feasible"] == "False"
+    assert broken["points"]["violation/train/seconds__600"] == [(0, 30.0)]
+    assert runs["little"]["points"]["trials/a/b"] == [(1, 0.5)]
+    assert runs["little"]["points"]["trials/c/d"] == [(1, 0.1)]
 
 
 def test_a_resume_adds_and_doubles_nothing(storage: Path, story: Story, held: Held) -> None:

@@ -121,26 +121,6 @@ def test_a_refused_entry_is_set_aside_and_the_others_arrive(
     assert "refused.jsonl" in caplog.text
 
 
-def test_a_full_disk_keeps_entries_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = Server()
-    spool = Spool(tmp_path, server, first_wait=0.001)
-    append = Journal.append
-
-    def full(self: Journal, entry: Entry) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Journal, "append", full)
-    for n in range(3):
-        spool.put({"n": n})
-    assert not spool.flush(0.05)
-    monkeypatch.setattr(Journal, "append", append)
-    assert spool.close(30)
-    assert server.got == entries(0, 1, 2)
-    assert "No space left" in caplog.text
-
-
 def test_what_is_no_json_is_left_out_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sentune.records import FinalistRecord, Spread, StudySummary
+from sentune.records import FinalistRecord, Spent, Spread, StudySummary
 
 
 def describe(summary: StudySummary, address: str) -> str:
@@ -15,9 +15,14 @@ def describe(summary: StudySummary, address: str) -> str:
     """
     lines = [
         f"**{summary.method}** tuned for `{summary.objective}` ({summary.mode}imum)"
-        f" over {len(summary.trials)} trials; the study is {summary.state}.",
+        f" over {len(summary.trials)} trials; the study is {summary.state}"
+        f"{f': {summary.reason}' if summary.reason else ''}.",
+        "",
+        f"Spent: {spent(summary.spent)}.",
         "",
     ]
+    if summary.verdict:
+        lines += [summary.verdict, ""]
     winner = winner_of(summary)
     if winner is None:
         return "\n".join([*lines, "No trial has won yet."])
@@ -37,6 +42,14 @@ def describe(summary: StudySummary, address: str) -> str:
     if summary.model is not None:
         lines += ["", f'Load it with `Embedder.load("{address}")`.']
     return "\n".join(lines)
+
+
+def spent(total: Spent) -> str:
+    """What a study has used up, in a line; GPU hours where there were any."""
+    parts = [f"{total.trials:,} trials", f"{total.examples:,} examples", f"{total.hours:.2f} hours"]
+    if total.gpu_hours:
+        parts.append(f"{total.gpu_hours:.2f} GPU hours")
+    return ", ".join(parts)
 
 
 def winner_of(summary: StudySummary) -> FinalistRecord | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -23,7 +24,8 @@ _CALM = {
 }
 _HASTY = {
     # MLflow's own patience (7 retries of 120 s) would hold the one thread that sends.
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    # 30 s: what a slow server answers later is given up and asked again, for ever if it is slower.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 
@@ -35,6 +37,8 @@ def calm() -> None:
     """
     for name, value in _CALM.items():
         os.environ.setdefault(name, value)
+    # it writes a traceback whenever another process holds the database; the spool tries again
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 def hasty() -> None:

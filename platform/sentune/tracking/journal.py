@@ -59,14 +59,18 @@ class Journal:
         return [json.loads(line) for line in lines], self.sent + sum(map(len, lines))
 
     def mark(self, offset: int) -> None:
-        """Everything before ``offset`` has been sent; holds at once or not at all."""
+        """Everything before ``offset`` has been sent; on disk that holds at once or not at all.
+
+        In this process it holds even where the disk is full: sending goes on, and only the next
+        process would send again, which does no harm.
+        """
+        self.sent = offset
         partial = self._mark.with_suffix(".partial")
         with partial.open("w", encoding="utf-8") as file:
             json.dump({"offset": offset}, file)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self._mark)
-        self.sent = offset
 
     def set_aside(self, entry: Entry, reason: str) -> None:
         """Keeps an entry that will never be accepted, with the reason, in ``refused.jsonl``."""

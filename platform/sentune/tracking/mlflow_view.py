@@ -16,6 +16,7 @@ from sentune.tracking.environment import artifact_root_in, calm, hasty, tracking
 from sentune.tracking.sender import MlflowSender
 from sentune.tracking.spool import Spool
 from sentune.tracking.sweeps import write_sweeps
+from sentune.tracking.trial_run import figures_of, tags_of
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,9 @@ STATUS = {
     TrialState.COMPLETE: "FINISHED",
     TrialState.PRUNED: "KILLED",
     TrialState.FAILED: "FAILED",
+    TrialState.INFEASIBLE: "FAILED",
 }
-"""How a trial ended -> MLflow's status of its run."""
+"""How a trial ended -> MLflow's status of its run; the word itself is the tag sentune.state."""
 
 Method = TypeVar("Method", bound=Callable[..., None])
 
@@ -92,7 +94,7 @@ class MlflowListener:
         self._settings: dict[int, Mapping[str, Any]] = {}
         self._started: set[RunKey] = set()
         self._said: set[tuple[RunKey, int]] = set()
-        self._objective = ""
+        self._objectives: list[str] = []
 
     @classmethod
     def in_storage(
@@ -126,7 +128,7 @@ class MlflowListener:
 
     @_harmless
     def study_started(self, summary: StudySummary, plan: dict[str, Any]) -> None:
-        self._objective = summary.objective
+        self._objectives = [o["metric"] for o in summary.objectives] or [summary.objective]
         for entry in study_run.started(summary, plan):
             self._put(entry)
         for trial in summary.trials:
@@ -151,15 +153,15 @@ class MlflowListener:
         key = RunKey(trial.id)
         self._begin(trial, running=False)
         self._catch_up(trial)
-        best = {f"selected/{name}": value for name, value in trial.metrics.items()}
-        cost = {"examples": float(trial.examples), "seconds": trial.seconds}
-        self._put(entries.metrics(key, trial.examples, {**best, **cost}))
-        if self._objective in trial.metrics:
-            objective = {f"trials/{self._objective}": trial.metrics[self._objective]}
-            self._put(entries.metrics(RunKey(), trial.id, objective))
-        tags = {"readout": trial.readouts, "sentune.state": trial.state}
-        if trial.reason:
-            tags["sentune.reason"] = trial.reason
+        self._put(entries.metrics(key, trial.examples, figures_of(trial)))
+        reached = {
+            f"trials/{name}": trial.metrics[name]
+            for name in self._objectives
+            if name in trial.metrics
+        }
+        if reached:
+            self._put(entries.metrics(RunKey(), trial.id, reached))
+        tags = tags_of(trial)
         self._put(entries.end(key, STATUS.get(trial.state, "KILLED"), tags))
 
     @_harmless

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,11 @@ class Run:
     tags: dict[str, str] = field(default_factory=dict)
     metrics: set[str] = field(default_factory=set)
     points: dict[str, set[int]] = field(default_factory=dict)
+
+    @property
+    def told(self) -> int:
+        """Params and metrics that it holds; 0 just after it was made."""
+        return len(self.params) + len(self.metrics) + len(self.points)
 
 
 class StudyRuns:
@@ -65,10 +71,22 @@ class StudyRuns:
             tags["mlflow.parentRunId"] = self.get(key.parent, time).id
         return _run(self._client.create_run(self.experiment, time, tags, name))
 
+    def drop_doubles(self) -> None:
+        """Deletes runs that were made twice: a slow server may make one after it was given up."""
+        for key, runs in self._stored().items():
+            for double in runs:
+                meant = self._runs.get(key)
+                if meant is not None and double.id != meant.id and not double.told:
+                    self._client.delete_run(double.id)
+
     def _found(self) -> dict[RunKey, Run]:
-        """All runs of the study; of several with one key the oldest is meant."""
+        """The study's runs; of several with one key the one that was told most, then the oldest."""
+        return {key: max(runs, key=lambda run: run.told) for key, runs in self._stored().items()}
+
+    def _stored(self) -> dict[RunKey, list[Run]]:
+        """All runs of the study by key, oldest first."""
         wanted = " and ".join(f"tags.`{k}` = '{_quoted(v)}'" for k, v in self._tags.items())
-        found: dict[RunKey, Run] = {}
+        found: dict[RunKey, list[Run]] = defaultdict(list)
         token = None
         while True:
             page = self._client.search_runs(
@@ -79,7 +97,7 @@ class StudyRuns:
                 page_token=token,
             )
             for run in page:
-                found.setdefault(_key(run.data.tags), _run(run))
+                found[_key(run.data.tags)].append(_run(run))
             token = page.token
             if not token:
                 return found

@@ -16,8 +16,12 @@ from sentune.tracking.registry import publish
 from sentune.tracking.runs import Run, StudyRuns
 from sentune.tracking.spool import Refused
 
-NEVER = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST"}
+NEVER = {"INVALID_PARAMETER_VALUE"}
 """MLflow's error codes for what will be no better next time."""
+
+DOUBTFUL, TRIES = {"BAD_REQUEST"}, 5
+"""MLflow gives this code to every error of its database but a lock, so also to what two writers
+that met left behind; an entry that gets it alone, five times, will never be accepted."""
 
 
 class MlflowSender:
@@ -50,6 +54,7 @@ class MlflowSender:
             identity=identity,
         )
         self._session: Session | None = None
+        self._doubts = 0
 
     def __call__(self, entries: Sequence[Entry]) -> None:
         import mlflow  # slow: seconds, on the spool's thread
@@ -60,11 +65,19 @@ class MlflowSender:
                 client = mlflow.MlflowClient(self._uri, registry_uri=self._uri)
                 self._session = Session(client, self._runs(client))
             self._session.send(entries)
+            self._doubts = 0
         except BaseException as error:
             self._session = None
-            if isinstance(error, MlflowException) and error.error_code in NEVER:
+            if isinstance(error, MlflowException) and self._never(error.error_code, len(entries)):
                 raise Refused(error.message) from error
             raise
+
+    def _never(self, code: str, entries: int) -> bool:
+        """Whether an error will be the same next time."""
+        if code in DOUBTFUL:
+            self._doubts += entries == 1
+            return self._doubts >= TRIES
+        return code in NEVER
 
 
 class Session:
@@ -108,6 +121,8 @@ class Session:
 
     def _end(self, entry: Entry, run: Run) -> None:
         self._describe(run, params={}, tags=entry["tags"])
+        if key_of(entry).trial is None:
+            self._runs.drop_doubles()
         if run.status != entry["status"]:
             self._client.set_terminated(run.id, entry["status"], entry["time"])
             run.status = entry["status"]
@@ -116,6 +131,8 @@ class Session:
         from mlflow.entities import Param, RunTag
 
         changed = {k: v for k, v in tags.items() if run.tags.get(k) != v}
+        if not params and not changed:
+            return
         self._client.log_batch(
             run.id,
             params=[Param(k, v) for k, v in params.items()],
@@ -137,7 +154,8 @@ class Session:
             steps[name].add(step)
         fresh = {name: self._runs.new_points(run, name, steps[name]) for name in steps}
         new = [point for (name, step), point in points.items() if step in fresh[name]]
-        self._client.log_batch(run.id, metrics=new)
+        if new:
+            self._client.log_batch(run.id, metrics=new)
         for name in steps:
             run.points[name] |= fresh[name]
 

@@ -27,7 +27,8 @@ class Spool:
 
     ``put`` neither waits for the network nor raises: training does not depend on whoever watches
     it. Entries that could not be sent stay in the folder, and the next spool over the same folder
-    sends them first.
+    sends them first. On a disk that takes no more, entries wait in memory: they are written when
+    there is room, or sent from there when all before them has been sent.
 
     Args:
         folder: a folder of the study's own, on a local disk.
@@ -56,6 +57,7 @@ class Spool:
         self._first_wait, self._longest_wait = first_wait, longest_wait
         self._journal = Journal(folder)
         self._unwritten: deque[Entry] = deque()
+        self._carried: list[Entry] = []  # from memory, on their way; nothing may overtake them
         self._changed = threading.Condition()
         self._hurry = self._closing = self._busy = False
         self._size = most
@@ -95,20 +97,29 @@ class Spool:
         if not done:
             log.warning(
                 "not everything reached %s (%s); what is left waits in %s and is sent when the "
-                "study is resumed (the same command)",
+                "study is resumed (the same command)%s",
                 self._destination,
                 self._trouble or f"{timeout:g} s were not enough",
                 self.folder,
+                self._lost(),
             )
         if idle:  # a request that hangs ends with the process; what it carries is sent again
             self._thread.join()
         return done
 
+    def _lost(self) -> str:
+        """What only this process knows, at its end."""
+        left = len(self._unwritten) + len(self._carried)
+        return f"; {left} entries that the disk did not take are lost with this process" * (
+            left > 0
+        )
+
     def _waiting(self) -> bool:
-        return bool(self._unwritten) or self._journal.sent < self._journal.end
+        left = self._unwritten or self._carried
+        return bool(left) or self._journal.sent < self._journal.end
 
     def _write(self) -> None:
-        while self._unwritten:
+        while self._unwritten and not self._carried:
             entry = self._unwritten[0]
             try:
                 self._journal.append(entry)
@@ -153,26 +164,54 @@ class Spool:
         return sent
 
     def _send_some(self) -> None:
-        self._journal.sync()
+        self._on_disk(self._journal.sync)
         entries, mark = self._journal.unsent(self._size)
-        if not entries and self._unwritten:
-            raise OSError(f"{self.folder} takes no more entries")
+        if not entries:
+            entries = self._take()
+        try:
+            if self._delivered(entries):
+                self._carried = []
+                self._on_disk(lambda: self._journal.mark(mark))
+        finally:
+            self._put_back()
+
+    def _delivered(self, entries: list[Entry]) -> bool:
+        """Sends; False where one of several is refused: fewer at a time find out which."""
         try:
             self._deliver(entries)
         except Refused as error:
             self._size = max(1, len(entries) // 4)
-            if len(entries) > 1:  # one of these: fewer at a time find out which
-                return
+            if len(entries) > 1:
+                return False
             self._refuse(entries[0], without_credentials(str(error)))
         except Exception:
             self._size = max(1, len(entries) // 4)  # so that a bad line gets something through
             raise
         else:
             self._size = min(2 * self._size, self._most)
-        self._journal.mark(mark)
+        return True
+
+    def _take(self) -> list[Entry]:
+        """The first entries in memory, where everything on disk has been sent."""
+        with self._changed:
+            count = min(self._size, len(self._unwritten))
+            self._carried = [self._unwritten.popleft() for _ in range(count)]
+            return self._carried
+
+    def _put_back(self) -> None:
+        with self._changed:
+            self._unwritten.extendleft(reversed(self._carried))
+            self._carried = []
+
+    def _on_disk(self, action: Callable[[], None]) -> None:
+        """What a full disk may refuse without harm: all of it is in memory or can be sent again."""
+        try:
+            action()
+        except OSError as error:
+            self._report("disk", f"{self.folder} cannot be written: {error}")
 
     def _refuse(self, entry: Entry, reason: str) -> None:
-        self._journal.set_aside(entry, reason)
+        self._on_disk(lambda: self._journal.set_aside(entry, reason))
         kept = self.folder / "refused.jsonl"
         self._report(reason, f"{self._destination} refuses an entry: {reason} (it is in {kept})")
 

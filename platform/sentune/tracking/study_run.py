@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,13 @@ from sentune.tracking.journal import Entry
 
 log = logging.getLogger(__name__)
 
-STATUS = {"complete": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
-"""How a study ended -> MLflow's status of its run."""
+STATUS = {
+    "complete": "FINISHED",
+    "stopped": "FINISHED",  # a budget was used up, or somebody asked: it ended as it was told to
+    "interrupted": "KILLED",
+    "failed": "FAILED",
+}
+"""How a study ended -> MLflow's status of its run; the word itself is the tag sentune.state."""
 
 _STUDY = RunKey()
 
@@ -32,7 +38,13 @@ def started(summary: StudySummary, plan: Mapping[str, Any]) -> Iterator[Entry]:
             for role, corpus in summary.corpora.items()
         },
     }
+    if len(summary.objectives) > 1:
+        params["objectives"] = [f"{o['metric']} {o['mode']}" for o in summary.objectives]
     tags = {**_lineage_tags(summary.lineage), "sentune.state": "running"}
+    if summary.warm_start:
+        tags["sentune.warm_start"] = summary.warm_start
+    if summary.forked_from:
+        tags["sentune.forked_from"] = summary.forked_from
     yield entries.start(_STUDY, params=params, tags=tags)
     yield entries.datasets(_STUDY, summary.corpora)
     yield entries.document(_STUDY, "space.json", summary.space)
@@ -41,13 +53,39 @@ def started(summary: StudySummary, plan: Mapping[str, Any]) -> Iterator[Entry]:
 
 
 def ended(summary: StudySummary, name: str) -> Iterator[Entry]:
-    """The result's figures, its description, and the model as champion of ``name``."""
-    description = describe(summary, f"models:/{name}@champion")
-    if summary.state == "complete":
-        yield entries.metrics(_STUDY, len(summary.trials), _figures(summary))
+    """What was spent, the result's figures, its description, the model as champion of ``name``.
+
+    The step of all figures is the examples spent: a study that went on has new ones, one that is
+    told again has not.
+    """
+    description, step = describe(summary, f"models:/{name}@champion"), summary.spent.examples
+    spent = {f"spent/{name}": float(value) for name, value in asdict(summary.spent).items()}
+    yield entries.metrics(_STUDY, step, spent)
+    if winner_of(summary) is not None:
+        yield entries.metrics(_STUDY, step, _figures(summary))
         yield from _model(summary, name, description)
-    tags = {"sentune.state": summary.state, "mlflow.note.content": description}
-    yield entries.end(_STUDY, STATUS.get(summary.state, "KILLED"), tags)
+    for file, content in _documents(summary):
+        yield entries.document(_STUDY, file, content)
+    yield entries.end(_STUDY, STATUS.get(summary.state, "KILLED"), _tags(summary, description))
+
+
+def _documents(summary: StudySummary) -> Iterator[tuple[str, Any]]:
+    """The test behind the verdict, and every reading of the test corpora."""
+    if summary.comparison:
+        yield "comparison.json", summary.comparison
+    if summary.test_reads:
+        yield "test_reads.json", summary.test_reads
+
+
+def _tags(summary: StudySummary, description: str) -> dict[str, Any]:
+    """How it ended in the summary's own words. An empty one overwrites an earlier start's."""
+    tags = {
+        "sentune.state": summary.state,
+        "sentune.reason": summary.reason,
+        "sentune.verdict": summary.verdict,
+        "mlflow.note.content": description,
+    }
+    return {**tags, "sentune.front": summary.front} if len(summary.objectives) > 1 else tags
 
 
 def model_name(name: str) -> str:
