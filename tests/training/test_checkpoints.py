@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
 
 from sentune.training.checkpoints import PROGRESS_FILE, CheckpointStore
+from sentune.training.checksums import damage
 from sentune.training.trial import Progress
 
 
@@ -37,6 +40,12 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         fsspec.filesystem("memory").store.clear()
     else:
         yield f"file://{tmp_path}/trial" if request.param == "uri" else str(tmp_path / "a[1] trial")
+
+
+@pytest.fixture
+def objects() -> Iterator[str]:
+    yield "memory://checkpoints/trial"
+    fsspec.filesystem("memory").store.clear()
 
 
 def content(folder: Path | None) -> str:
@@ -96,16 +105,24 @@ def test_a_failed_save_leaves_the_last_one(directory: str) -> None:
     assert names(directory) == ["examples_000000100"]
 
 
-def test_half_a_checkpoint_is_none_and_is_cleared_away(directory: str) -> None:
-    """What a killed process leaves has no progress file."""
-    store = CheckpointStore(directory)
+def test_half_an_upload_is_no_checkpoint_and_is_cleared_away(objects: str) -> None:
+    """What a killed process leaves in an object store has no progress file."""
+    store = CheckpointStore(objects)
     store.save(progress(100), 0.1)
-    files, root = fsspec.url_to_fs(directory)
-    files.makedirs(f"{root}/examples_000000200", exist_ok=True)
+    files, root = fsspec.url_to_fs(objects)
     files.pipe_file(f"{root}/examples_000000200/state", b"half")
     assert content(store.last()) == "100"
+    assert store.notes == []
     store.save(progress(300), 0.0)
-    assert names(directory) == ["examples_000000100", "examples_000000300"]
+    assert names(objects) == ["examples_000000100", "examples_000000300"]
+
+
+def test_what_a_killed_process_left_in_a_folder_is_cleared_away(tmp_path: Path) -> None:
+    (tmp_path / ".partial-x" / "examples_000000100").mkdir(parents=True)
+    store = CheckpointStore(str(tmp_path))
+    assert store.last() is None
+    store.save(progress(100), 0.1)
+    assert names(str(tmp_path)) == ["examples_000000100"]
 
 
 def test_without_a_score_it_is_never_the_best(directory: str) -> None:
@@ -149,3 +166,140 @@ def test_a_milestone_replaces_what_was_written_on_the_way_to_it(directory: str) 
     said = store.last_milestone()
     assert said is not None
     assert (said.examples, said.score) == (100, 0.5)
+
+
+Damage = Callable[[Any, str], None]
+
+
+def flipped(files: Any, folder: str) -> None:
+    whole = files.cat_file(f"{folder}/state")
+    files.pipe_file(f"{folder}/state", bytes([whole[0] ^ 1]) + whole[1:])
+
+
+def truncated(files: Any, folder: str) -> None:
+    files.pipe_file(f"{folder}/state", files.cat_file(f"{folder}/state")[:-1])
+
+
+def missing(files: Any, folder: str) -> None:
+    files.rm_file(f"{folder}/state")
+
+
+def torn(files: Any, folder: str) -> None:
+    file = f"{folder}/{PROGRESS_FILE}"
+    files.pipe_file(file, files.cat_file(file)[:-40])
+
+
+def edited(files: Any, folder: str) -> None:
+    file = f"{folder}/{PROGRESS_FILE}"
+    files.pipe_file(file, files.cat_file(file).replace(b"task/readout", b"task/headout"))
+
+
+@pytest.mark.parametrize(
+    ("harm", "named"),
+    [
+        (flipped, "checksum of state"),
+        (truncated, "state has 2 bytes of 3"),
+        (missing, "state is missing"),
+        (torn, "checksum of progress.json"),
+        (edited, "checksum of progress.json"),
+    ],
+)
+@pytest.mark.parametrize("where", ["folder", "objects"])
+def test_a_damaged_newest_one_is_set_aside_and_the_one_before_is_taken(
+    harm: Damage, named: str, where: str, tmp_path: Path, objects: str
+) -> None:
+    directory = str(tmp_path) if where == "folder" else objects
+    for examples, score in ((100, 0.1), (200, 0.3)):
+        CheckpointStore(directory).save(progress(examples), score)
+    CheckpointStore(directory).save(progress(300), 0.2)
+    files, root = fsspec.url_to_fs(directory)
+    harm(files, f"{root}/examples_000000300")
+    store = CheckpointStore(directory)
+    assert content(store.last()) == "200"
+    told = f"checkpoint examples_000000300 was damaged ({named}); went on from examples_000000200"
+    assert store.notes == [told]
+    again = CheckpointStore(directory)
+    said = again.last_progress()
+    assert said is not None
+    assert (said.examples, again.notes) == (200, [])
+    assert names(directory) == ["damaged-examples_000000300", "examples_000000200"]
+    again.save(progress(300), 0.4)
+    assert (content(again.best()), content(again.last())) == ("300", "300")
+
+
+def test_a_damaged_best_one_gives_way_to_the_next_best(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    for examples, score in ((100, 0.9), (200, 0.3)):
+        store.save(progress(examples), score)
+    (tmp_path / "examples_000000100" / "state").write_text("101")
+    reader = CheckpointStore(str(tmp_path))
+    assert content(reader.last()) == "200"
+    assert reader.notes == []
+    assert content(reader.best()) == "200"
+    (note,) = reader.notes
+    assert note.endswith("(checksum of state); took examples_000000200 for the best")
+
+
+def test_where_all_are_damaged_the_trial_starts_anew_and_says_so(directory: str) -> None:
+    store = CheckpointStore(directory)
+    store.save(progress(100), 0.9)
+    store.save(progress(200), 0.3)
+    files, root = fsspec.url_to_fs(directory)
+    if "[" in root:  # fsspec takes brackets in a path for a pattern
+        (Path(root) / "examples_000000100" / "state").unlink()
+        (Path(root) / "examples_000000200" / "state").unlink()
+    else:
+        missing(files, f"{root}/examples_000000100")
+        missing(files, f"{root}/examples_000000200")
+    reader = CheckpointStore(directory)
+    assert reader.last() is None
+    assert [note.rpartition("; ")[2] for note in reader.notes] == ["started anew"] * 2
+    assert len(names(directory)) == 1  # one damaged checkpoint is enough to look at
+
+
+def test_a_folder_without_its_document_is_damaged(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    store.save(progress(100), 0.9)
+    store.save(progress(200), 0.3)
+    (tmp_path / "examples_000000200" / PROGRESS_FILE).unlink()
+    assert content(store.last()) == "100"
+    assert "progress.json is missing" in store.notes[0]
+
+
+def test_one_that_its_writer_drops_meanwhile_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, reader = CheckpointStore(str(tmp_path)), CheckpointStore(str(tmp_path))
+    writer.save(progress(100), 0.1)
+
+    def late(folder: Path, recorded: Any) -> str:
+        if folder.name == "examples_000000100":
+            writer.save(progress(200), 0.2)
+        return damage(folder, recorded)
+
+    monkeypatch.setattr("sentune.training.checkpoints.damage", late)
+    reader.last()
+    assert reader.notes == []
+
+
+def test_what_is_kept_can_be_dropped(directory: str) -> None:
+    store = CheckpointStore(directory)
+    for examples, score in ((100, 0.1), (200, 0.7), (300, 0.3)):
+        store.save(progress(examples), score)
+    store.save(progress(310, milestone=False), None)
+    assert store.bytes() == 9
+    store.keep_best_only()
+    store.keep_best_only()
+    assert (names(directory), store.bytes()) == (["examples_000000200"], 3)
+    store.drop_all()
+    store.drop_all()
+    assert store.last() is None
+    assert store.bytes() == 0
+
+
+def test_one_of_an_older_version_has_no_checksums_and_is_taken(tmp_path: Path) -> None:
+    folder = tmp_path / "examples_000000100"
+    folder.mkdir()
+    said = {"examples": 100, "metrics": {}, "readouts": {}, "tables": {}, "final": False}
+    (folder / PROGRESS_FILE).write_text(json.dumps({**said, "score": 0.5}))
+    assert CheckpointStore(str(tmp_path)).last() == folder

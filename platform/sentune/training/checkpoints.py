@@ -1,33 +1,35 @@
 """Checkpoints of one trial in a local folder or an object store.
 
 Each is a folder ``examples_000012800`` with the state that ``Progress.save`` wrote and, written
-last, ``progress.json``: a folder without it is not a checkpoint. Kept are the best, the newest and
-the newest that was written at a milestone; those between milestones only serve to resume.
+last, ``progress.json`` with the checksums of all: a folder without it is not a checkpoint. Kept are
+the best, the newest and the newest that was written at a milestone; those between milestones only
+serve to resume. One that a disk has damaged is set aside, and the one before is taken.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fsspec
-from fsspec.implementations.local import LocalFileSystem
-
 from sentune.readouts.sweep import sweeps_among
+from sentune.training.checksums import checksums, damage, document_checksum
+from sentune.training.places import DAMAGED, PARTIAL, PROGRESS_FILE, place_of
 from sentune.training.trial import Progress
 
-PROGRESS_FILE = "progress.json"
-_PREFIX, _PARTIAL = "examples_", ".partial-"
+__all__ = ["PROGRESS_FILE", "CheckpointStore", "SavedProgress", "sweeps_in"]
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "examples_"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedProgress:
-    """``progress.json``: what was said, and its score (higher is better).
+    """``progress.json``: what was said, its score (higher is better) and the state's checksums.
 
     Without ``milestone`` it lies between two: nothing was measured, and it is never the best.
     """
@@ -39,6 +41,7 @@ class SavedProgress:
     final: bool
     score: float | None
     milestone: bool = True
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def again(self, save: Callable[[Path], None]) -> Progress:
         """The progress as it was said."""
@@ -51,18 +54,27 @@ class SavedProgress:
             save=save,
         )
 
+    @property
+    def bytes(self) -> int:
+        """Of the state, without ``progress.json``."""
+        return sum(file["bytes"] for file in self.files.values())
+
 
 class CheckpointStore:
-    """Best and last checkpoint of a trial; one process writes, any may read.
+    """Best and last checkpoints of a trial; one process writes, any may read.
 
     Args:
         directory: local path or fsspec URI; made with the first checkpoint.
+
+    Attributes:
+        notes: a sentence for each damaged checkpoint that was found, and what was taken instead.
     """
 
     def __init__(self, directory: str) -> None:
-        self._files, self._root = fsspec.url_to_fs(directory)
-        self._local = isinstance(self._files, LocalFileSystem)
-        self._downloads: dict[str, tempfile.TemporaryDirectory[str]] = {}
+        self.directory = directory
+        self.notes: list[str] = []
+        self._place = place_of(directory)
+        self._sound: set[str] = set()
 
     def save(self, progress: Progress, score: float | None) -> None:
         """Write a checkpoint whole or not at all, then drop those that nothing needs any more.
@@ -70,112 +82,131 @@ class CheckpointStore:
         Args:
             score: objective at this milestone, higher is better; None: never the best. Between
                 milestones it does not count.
+
+        Raises:
+            StorageError: the disk is full, read-only or at fault; the older ones are untouched.
         """
         name = f"{_PREFIX}{progress.examples:09d}"
+        stored = self._readable()
         milestone = _at_milestone(progress)
-        score = score if milestone else None
-        if not self._has(name, milestone):
-            with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=self._scratch()) as scratch:
-                folder = Path(scratch, name)
-                folder.mkdir()
+        if name not in stored or (milestone and not stored[name].milestone):
+            self._drop_partial()
+            needed = max((said.bytes for said in stored.values()), default=0)
+            with self._place.writing(name, needed) as folder:
                 progress.save(folder)
-                (folder / PROGRESS_FILE).write_text(_to_json(progress, score), encoding="utf-8")
-                self._publish(folder, name)
-        self._drop_all_but({name, self._best_name(), self._milestone_name()})
+                said = _said(progress, score if milestone else None, checksums(folder))
+                (folder / PROGRESS_FILE).write_text(_to_json(said), encoding="utf-8")
+            stored = dict(sorted({**stored, name: said}.items()))
+            self._sound.add(name)
+        self._drop_all_but({name, _best(stored), _newest_milestone(stored)})
 
     def last(self) -> Path | None:
-        """Local folder of the newest checkpoint."""
-        names = self._names()
-        return self._fetch(names[-1]) if names else None
+        """Local folder of the newest checkpoint that is as it was written."""
+        return self._take(_newest, "went on from {}", "started anew")
 
     def best(self) -> Path | None:
         """Local folder of the checkpoint with the highest score, the earliest of equals."""
-        name = self._best_name()
-        return self._fetch(name) if name else None
+        return self._take(_best, "took {} for the best", "none is left to take")
 
     def last_progress(self) -> SavedProgress | None:
-        """What was said with the newest checkpoint."""
-        names = self._names()
-        return self._read(names[-1]) if names else None
+        """What was said with the newest checkpoint that is as it was written."""
+        self.last()
+        return self._pick(_newest)
 
     def last_milestone(self) -> SavedProgress | None:
-        """What was said with the newest checkpoint of a milestone."""
-        name = self._milestone_name()
-        return self._read(name) if name else None
+        """What was said with the newest checkpoint of a milestone; its state is not checked."""
+        return self._pick(_newest_milestone)
 
     def best_progress(self) -> SavedProgress | None:
-        """What was said with the best checkpoint."""
-        name = self._best_name()
-        return self._read(name) if name else None
+        """What was said with the best checkpoint; its state is not checked."""
+        return self._pick(_best)
+
+    def bytes(self) -> int:
+        """Of all checkpoints here."""
+        return sum(said.bytes for said in self._readable().values())
+
+    def drop_all(self) -> None:
+        """Drops every checkpoint, damaged ones too. Other files stay."""
+        self._drop_partial()
+        self._drop_all_but(set())
+        self._drop_damaged()
+
+    def keep_best_only(self) -> None:
+        """Drops all but the best; where none was ever scored, all but the newest."""
+        stored = self._readable()
+        self._drop_partial()
+        self._drop_all_but({_best(stored) or _newest(stored)})
+        self._drop_damaged()
 
     def _names(self) -> list[str]:
-        return sorted(name for name in self._entries() if self._is_whole(name))
+        found = (name for name in self._place.entries() if name.startswith(_PREFIX))
+        return sorted(name for name in found if self._place.has(name))
 
-    def _entries(self) -> list[str]:
-        if not self._files.isdir(self._root):
-            return []
-        self._files.invalidate_cache(self._root)
-        paths = self._files.ls(self._root, detail=False)
-        return [path.rstrip("/").rsplit("/", 1)[-1] for path in paths]
+    def _examined(self) -> Iterator[tuple[str, SavedProgress | str]]:
+        """Name -> what was said, or what is wrong with the document; oldest first."""
+        for name in self._names():
+            try:
+                yield name, _from_json(self._place.read(name))
+            except FileNotFoundError:
+                if self._place.has(name):  # else its writer has dropped it meanwhile
+                    yield name, f"{PROGRESS_FILE} is missing"
+            except (ValueError, TypeError):
+                yield name, f"checksum of {PROGRESS_FILE}"
 
-    def _is_whole(self, name: str) -> bool:
-        marker = f"{self._root}/{name}/{PROGRESS_FILE}"
-        return name.startswith(_PREFIX) and bool(self._files.exists(marker))
+    def _readable(self) -> dict[str, SavedProgress]:
+        examined = self._examined()
+        return {name: said for name, said in examined if isinstance(said, SavedProgress)}
 
-    def _has(self, name: str, milestone: bool) -> bool:
-        """Whether it is written; one between milestones gives way to the milestone's."""
-        return name in self._names() and (not milestone or self._read(name).milestone)
+    def _pick(self, pick: _Pick) -> SavedProgress | None:
+        stored = self._readable()
+        name = pick(stored)
+        return stored[name] if name is not None else None
 
-    def _milestone_name(self) -> str | None:
-        return next((n for n in reversed(self._names()) if self._read(n).milestone), None)
+    def _take(self, pick: _Pick, instead: str, nothing: str) -> Path | None:
+        """The folder that ``pick`` chooses among those that are as they were written."""
+        examined = dict(self._examined())
+        wrong = {name: said for name, said in examined.items() if isinstance(said, str)}
+        stored = {name: said for name, said in examined.items() if isinstance(said, SavedProgress)}
+        folder = None
+        while (name := pick(stored)) is not None:
+            folder = self._place.fetch(name)
+            found = "" if name in self._sound else damage(folder, stored[name].files)
+            if not found:
+                self._sound.add(name)
+                break
+            wrong[name] = found
+            del stored[name]
+        self._set_aside(wrong, instead.format(name) if name is not None else nothing)
+        return folder if name is not None else None
 
-    def _best_name(self) -> str | None:
-        scores = {name: self._read(name).score for name in self._names()}
-        scored = {name: score for name, score in scores.items() if score is not None}
-        return max(scored, key=scored.__getitem__) if scored else None
-
-    def _read(self, name: str) -> SavedProgress:
-        text = self._files.cat_file(f"{self._root}/{name}/{PROGRESS_FILE}")
-        return SavedProgress(**json.loads(text))
-
-    def _scratch(self) -> str | None:
-        """Beside the checkpoints, where a rename is atomic; anywhere for an object store."""
-        if not self._local:
-            return None
-        Path(self._root).mkdir(parents=True, exist_ok=True)
-        return self._root
-
-    def _publish(self, folder: Path, name: str) -> None:
-        if self._local:
-            target = Path(self._root, name)
-            shutil.rmtree(target, ignore_errors=True)
-            folder.rename(target)
-            return
-        files = sorted(f for f in folder.rglob("*") if f.is_file())
-        for file in sorted(files, key=lambda f: f.name == PROGRESS_FILE):
-            self._files.put_file(str(file), f"{self._root}/{name}/{file.relative_to(folder)}")
+    def _set_aside(self, wrong: Mapping[str, str], then: str) -> None:
+        """Keeps the newest damaged one for whoever wants to look at it."""
+        for name, what in sorted(wrong.items()):
+            self._drop_damaged()
+            if self._place.set_aside(name):
+                self._sound.discard(name)
+                self.notes.append(f"checkpoint {name} was damaged ({what}); {then}")
+                logger.warning("%s: %s", self.directory, self.notes[-1])
 
     def _drop_all_but(self, kept: set[str | None]) -> None:
-        for name in self._entries():
-            if name.startswith((_PREFIX, _PARTIAL)) and name not in kept:
-                self._drop(name)
+        for name in self._place.entries():
+            if name.startswith(_PREFIX) and name not in kept:
+                self._place.drop(name)
 
-    def _drop(self, name: str) -> None:
-        if self._local:  # fsspec takes brackets in a path for a pattern
-            shutil.rmtree(Path(self._root, name))
-        else:
-            self._files.rm(f"{self._root}/{name}", recursive=True)
+    def _drop_partial(self) -> None:
+        """What a killed process left."""
+        for name in self._place.entries():
+            if name.startswith(PARTIAL):
+                self._place.drop(name)
 
-    def _fetch(self, name: str) -> Path:
-        if self._local:
-            return Path(self._root, name)
-        if name not in self._downloads:
-            self._downloads[name] = tempfile.TemporaryDirectory(prefix="sentune-checkpoint-")
-            for path in self._files.find(f"{self._root}/{name}"):
-                target = Path(self._downloads[name].name, path.split(f"/{name}/", 1)[1])
-                target.parent.mkdir(parents=True, exist_ok=True)
-                self._files.get_file(path, str(target))
-        return Path(self._downloads[name].name)
+    def _drop_damaged(self) -> None:
+        for name in self._place.entries():
+            if name.startswith(DAMAGED + _PREFIX):
+                self._place.drop(name)
+
+
+_Pick = Callable[[Mapping[str, SavedProgress]], str | None]
+"""Of the checkpoints by name, oldest first, the one that is wanted."""
 
 
 def sweeps_in(directory: str) -> dict[str, Any]:
@@ -184,12 +215,27 @@ def sweeps_in(directory: str) -> dict[str, Any]:
     return sweeps_among(said.tables) if said is not None else {}
 
 
+def _newest(stored: Mapping[str, SavedProgress]) -> str | None:
+    return max(stored, default=None)
+
+
+def _newest_milestone(stored: Mapping[str, SavedProgress]) -> str | None:
+    return max((name for name, said in stored.items() if said.milestone), default=None)
+
+
+def _best(stored: Mapping[str, SavedProgress]) -> str | None:
+    scores = {name: said.score for name, said in stored.items() if said.score is not None}
+    return max(scores, key=scores.__getitem__) if scores else None
+
+
 def _at_milestone(progress: Progress) -> bool:
     return bool(getattr(progress, "milestone", True))
 
 
-def _to_json(progress: Progress, score: float | None) -> str:
-    saved = SavedProgress(
+def _said(
+    progress: Progress, score: float | None, files: dict[str, dict[str, Any]]
+) -> SavedProgress:
+    return SavedProgress(
         examples=progress.examples,
         metrics=progress.metrics,
         readouts=progress.readouts,
@@ -197,5 +243,18 @@ def _to_json(progress: Progress, score: float | None) -> str:
         final=progress.final,
         score=score,
         milestone=_at_milestone(progress),
+        files=files,
     )
-    return json.dumps(vars(saved), indent=1)
+
+
+def _to_json(said: SavedProgress) -> str:
+    content = json.loads(json.dumps(vars(said)))
+    return json.dumps({**content, "checksum": document_checksum(content)}, indent=1)
+
+
+def _from_json(text: bytes) -> SavedProgress:
+    """Raises ``ValueError`` or ``TypeError`` where it is not what was written."""
+    content = json.loads(text)
+    if "files" in content and content.pop("checksum", None) != document_checksum(content):
+        raise ValueError("checksum")  # without ``files`` it was written before there were any
+    return SavedProgress(**content)

@@ -1,0 +1,164 @@
+"""Writing that survives a power cut, and errors of a disk that its user understands.
+
+``torch.save`` says "unexpected pos 576 vs 534" of a full disk, and safetensors an error of its
+own: what fails while something is written is told here as the storage's fault, with its place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from sentune.errors import SentuneError
+
+FAULTS = {
+    errno.ENOSPC: ("the disk is full", "free some space"),
+    errno.EDQUOT: ("the quota is used up", "free some space"),
+    errno.EFBIG: ("no file may grow that large", "raise the limit (ulimit -f)"),
+    errno.EROFS: ("the disk is read-only", "mount it for writing"),
+    errno.EACCES: ("this user may not write there", "change its permissions"),
+    errno.EPERM: ("this user may not write there", "change its permissions"),
+    errno.EIO: ("the disk reports a fault", "have it checked"),
+}
+_TORCH_WRITER = "inline_container.cc"
+
+
+class StorageError(SentuneError, OSError):
+    """A place that cannot be written. What was written there before is untouched.
+
+    An ``OSError``: it says nothing about a trial's settings, which may be tried again.
+
+    Args:
+        path: what could not be written.
+        why: what is wrong with it.
+        fix: what to do, in "... FIX and run the same command again".
+        option: what may name another place instead.
+    """
+
+    def __init__(self, path: str | Path, why: str, fix: str, option: str = "--storage") -> None:
+        super().__init__(
+            f"{path}: {why}; what was written before is untouched. "
+            f"{fix[0].upper()}{fix[1:]} and run the same command again, or give another {option}"
+        )
+        self.path, self.why, self.fix, self.option = str(path), why, fix, option
+
+    def __reduce__(self) -> tuple[type[StorageError], tuple[str, str, str, str]]:
+        return type(self), (self.path, self.why, self.fix, self.option)
+
+
+@contextmanager
+def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
+    """Tells a fault of the disk below as a ``StorageError``; other errors pass.
+
+    Args:
+        path: what is written.
+        needed: its bytes, where they are known.
+        option: what names the place.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except Exception as error:
+        if (fault := _fault(error)) is None:
+            raise
+        why, fix = FAULTS[fault]
+        raise StorageError(path, why + _figures(Path(path), needed), fix, option) from error
+
+
+def check_space(path: Path, needed: int) -> None:
+    """Raises a ``StorageError`` where less than ``needed`` bytes are free."""
+    if needed and shutil.disk_usage(_existing(path)).free < needed:
+        why, fix = FAULTS[errno.ENOSPC]
+        raise StorageError(path, why + _figures(path, needed), fix)
+
+
+def check_storage(folder: str, needed: int = 0) -> None:
+    """Raises where a folder or URI cannot be written, or has no room for ``needed`` bytes.
+
+    Raises:
+        StorageError: names the folder and the fix.
+    """
+    probe = f".write-test-{uuid.uuid4().hex}"
+    write_document(folder, probe, "")
+    files, root = fsspec.url_to_fs(folder)
+    files.rm_file(f"{root}/{probe}")
+    if isinstance(files, LocalFileSystem):
+        check_space(Path(root), needed)
+
+
+def write_document(folder: str, name: str, text: str) -> str:
+    """A text file in a folder or URI, at once or not at all; made where it is missing.
+
+    Returns:
+        Where it stands.
+
+    Raises:
+        StorageError: the disk is full, read-only or at fault; the old file is as it was.
+    """
+    files, root = fsspec.url_to_fs(folder)
+    if isinstance(files, LocalFileSystem):
+        _write_locally(Path(root, name), text)
+    else:
+        files.makedirs(root, exist_ok=True)
+        partial = f"{root}/.{name}.partial"
+        files.pipe_file(partial, text.encode())
+        files.mv(partial, f"{root}/{name}")
+    return f"{folder.rstrip('/')}/{name}"
+
+
+def _write_locally(target: Path, text: str) -> None:
+    with writing(target, len(text.encode())):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as scratch:
+            beside = Path(scratch, target.name)
+            beside.write_text(text, encoding="utf-8")
+            sync(beside)
+            beside.replace(target)
+        sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Has a file's content, or a folder's list of names, on the disk when it returns."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """The same for all that lies in a folder, the folder last."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+
+
+def _fault(error: Exception) -> int | None:
+    """Which fault of the disk an error comes from, whoever raised it."""
+    if isinstance(error, OSError):
+        return error.errno if error.errno in FAULTS else None
+    said = str(error)
+    if number := re.search(r"os error (\d+)", said):
+        return int(number[1]) if int(number[1]) in FAULTS else None
+    named = next((fault for fault in FAULTS if os.strerror(fault) in said), None)
+    return errno.ENOSPC if named is None and _TORCH_WRITER in said else named
+
+
+def _figures(path: Path, needed: int) -> str:
+    free = f"{shutil.disk_usage(_existing(path)).free:,}"
+    asked = f"{needed:,} bytes are needed, " if needed else ""
+    return f" ({asked}{free} bytes are free)"
+
+
+def _existing(path: Path) -> Path:
+    return next(place for place in (path, *path.absolute().parents) if place.exists())

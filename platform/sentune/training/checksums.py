@@ -1,0 +1,49 @@
+"""Checksums of a folder's files, and what is wrong with a folder that has changed since."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def checksums(folder: Path) -> dict[str, dict[str, Any]]:
+    """Path within the folder -> its ``bytes`` and ``blake2b`` (128 bits, hexadecimal)."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {
+        file.relative_to(folder).as_posix(): {
+            "bytes": file.stat().st_size,
+            "blake2b": _digest(file),
+        }
+        for file in files
+    }
+
+
+def damage(folder: Path, recorded: Mapping[str, Mapping[str, Any]]) -> str:
+    """What is wrong with the first file that is not as it was recorded; empty if nothing is."""
+    for name, was in recorded.items():
+        file = folder / name
+        if not file.is_file():
+            return f"{name} is missing"
+        if (size := file.stat().st_size) != was["bytes"]:
+            return f"{name} has {size:,} bytes of {was['bytes']:,}"
+        if _digest(file) != was["blake2b"]:
+            return f"checksum of {name}"
+    return ""
+
+
+def document_checksum(content: Any) -> str:
+    """Checksum of JSON types, however they are laid out in a file."""
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, _blake2b).hexdigest()
+
+
+def _blake2b() -> Any:
+    return hashlib.blake2b(digest_size=16)
