@@ -81,7 +81,7 @@ def test_trials_of_all_batch_sizes_meet_at_the_milestones(
 def test_it_has_seen_at_least_the_milestone_when_it_reports(make_trial: MakeTrial) -> None:
     spec = make_trial(settings={"batch_size": 30}, milestones=(50, 192))
     trial = loop._Trial(spec, Group.single("cpu"))
-    trial.train_until(50)
+    assert list(trial.train_until(50)) == []
     assert trial.position.step == 2
 
 
@@ -108,14 +108,14 @@ def _without_dropout(encoder: str) -> str:
 
 def _weights(spec: TrialSpec) -> np.ndarray:
     trial = loop._Trial(replace(spec, directory=""), Group.single("cpu"))
-    trial.train_until(spec.max_examples)
+    list(trial.train_until(spec.max_examples))
     return torch.cat([p.detach().flatten() for p in trial.method.parameters()]).numpy()
 
 
 def test_bfloat16_trains_with_float32_weights(make_trial: MakeTrial) -> None:
     spec = make_trial(settings={"precision": "bfloat16"}, max_examples=64, milestones=(64,))
     trial = loop._Trial(spec, Group.single("cpu"))
-    trial.train_until(64)
+    list(trial.train_until(64))
     assert all(p.dtype is torch.float32 for p in trial.method.parameters())
     exact = make_trial(max_examples=64, milestones=(64,))
     here, there = (run(s)[-1].metrics["train/loss"] for s in (spec, exact))
@@ -216,7 +216,7 @@ def _worker(rank: int, spec: TrialSpec, folder: str) -> None:
     progresses: Iterator[Progress] = train(spec, Group.from_torch_distributed("cpu"))
     said = list(progresses)
     trial = loop._Trial(spec, Group.from_torch_distributed("cpu"))
-    trial.train_until(spec.max_examples)
+    list(trial.train_until(spec.max_examples))
     state = {
         "losses": [p.metrics["train/loss"] for p in said],
         "accuracy": [p.metrics["direction/accuracy"] for p in said],

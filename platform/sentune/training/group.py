@@ -112,6 +112,14 @@ class Group:
         else:
             dist.barrier()
 
+    def agree(self, value: int) -> int:
+        """The first worker's ``value``, on every worker."""
+        if self.world_size == 1:
+            return value
+        box = torch.tensor(value, dtype=torch.int64, device=self.device)
+        dist.broadcast(box, src=0)
+        return int(box)
+
     def broadcast_object(self, value: T) -> T:
         """The first worker's picklable ``value``, on every worker."""
         if self.world_size == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,39 @@ WEIGHTS_FILE, OPTIMIZER_FILE = "weights.safetensors", "optimizer.pt"
 
 
 @dataclass
+class Pace:
+    """Loss and speed since the last milestone.
+
+    Attributes:
+        loss: sum over the steps.
+        steps: their number.
+        examples: their examples.
+        seconds: they took.
+    """
+
+    loss: float = 0.0
+    steps: int = 0
+    examples: int = 0
+    seconds: float = 0.0
+
+    def add(self, loss: float, examples: int, seconds: float) -> None:
+        """One more step."""
+        self.loss += loss
+        self.steps += 1
+        self.examples += examples
+        self.seconds += seconds
+
+    def metrics(self) -> dict[str, float]:
+        """Nothing where two milestones fell into one step."""
+        if not self.steps:
+            return {}
+        return {
+            "train/loss": self.loss / self.steps,
+            "train/examples_per_second": self.examples / self.seconds,
+        }
+
+
+@dataclass
 class Position:
     """How far a trial is.
 
@@ -22,13 +55,24 @@ class Position:
 
     Attributes:
         step: steps taken.
-        seconds: of training and validation, over all starts.
+        seconds: of training and validation up to the last milestone, over all starts.
         stalled: steps in a row at which the method's loss had collapsed.
+        pace: since the last milestone.
+        micro_batch: to which a lack of memory has brought the trial; 0: it had enough.
+        notes: what it did beside training, a sentence each.
     """
 
     step: int = 0
     seconds: float = 0.0
     stalled: int = 0
+    pace: Pace = field(default_factory=Pace)
+    micro_batch: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Position:
+        """As ``dataclasses.asdict`` wrote it."""
+        return cls(**{**values, "pace": Pace(**values.get("pace", {}))})
 
 
 def save_state(
@@ -53,4 +97,4 @@ def load_state(folder: Path, method: nn.Module) -> tuple[dict[str, Any], Positio
     """Put a checkpoint's weights into the method; the optimiser's state and the position."""
     load_weights(folder, method)
     state = torch.load(folder / OPTIMIZER_FILE, map_location="cpu", weights_only=True)
-    return state["optimizer"], Position(**state["position"])
+    return state["optimizer"], Position.from_dict(state["position"])

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sentune.errors import TrialFailed
 from sentune.methods.base import GradientMethod
 from sentune.training.group import Group
+from sentune.training.memory import OutOfMemory, first_line, short_of_memory
 from sentune.training.settings import TrainingSettings
 
 Rows = Sequence[np.ndarray]
@@ -70,6 +71,9 @@ class Stepper:
 
         Raises:
             TrialFailed: loss or gradient is not finite; the weights are as they were.
+            OutOfMemory: in the update, which no micro-batch makes smaller. A lack of memory before
+                it is raised as torch says it; the weights are as they were, and the same step can
+                be taken again.
         """
         torch.manual_seed(_mix([*seed, self._group.rank]))
         self.optimizer.zero_grad(set_to_none=True)
@@ -78,11 +82,22 @@ class Stepper:
         mean = self._group.all_reduce_mean(loss).item()
         if not (math.isfinite(mean) and math.isfinite(norm)):
             raise TrialFailed(f"loss {mean:.4g} with a gradient of norm {norm:.4g}")
+        self._update(factor)
+        return Step(mean, norm)
+
+    def _update(self, factor: float) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = group["highest_lr"] * factor
-        self.optimizer.step()
-        self.method.after_step()
-        return Step(mean, norm)
+        try:
+            self.optimizer.step()
+            self.method.after_step()
+        except (RuntimeError, MemoryError) as error:
+            if not (where := short_of_memory(error)):
+                raise
+            raise OutOfMemory(
+                f"out of memory on {where} for the optimiser's state, which a smaller micro_batch "
+                f"does not shrink ({first_line(error)})"
+            ) from None
 
     def _clip(self) -> Tensor:
         """Norm of the whole gradient before clipping."""

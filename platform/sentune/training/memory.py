@@ -1,0 +1,62 @@
+"""What runs out of memory, and what a smaller micro-batch can do about it."""
+
+from __future__ import annotations
+
+import gc
+
+import torch
+
+from sentune.errors import TrialFailed
+
+DEVICE, HOST = "the device", "the host"
+
+_HOST_WORDS = ("can't allocate memory", "not enough memory: you tried to allocate")
+_DEVICE_WORDS = ("out of memory", "_status_alloc_failed")
+
+
+class OutOfMemory(TrialFailed):
+    """A trial that found no memory.
+
+    Args:
+        reason: as the user is told it.
+        micro_batch: with which a new start may fit; 0 where no smaller one can help.
+    """
+
+    def __init__(self, reason: str, micro_batch: int = 0) -> None:
+        super().__init__(reason)
+        self.reason, self.micro_batch = reason, micro_batch
+
+    def __reduce__(self) -> tuple[type[OutOfMemory], tuple[str, int]]:
+        return type(self), (self.reason, self.micro_batch)
+
+
+def short_of_memory(error: BaseException) -> str:
+    """``the device`` or ``the host`` where an error means that its memory is used up, else ``""``.
+
+    CUDA's allocator has its own error; MPS, cuBLAS, cuDNN, NCCL and torch's allocator on the CPU
+    only say it in words.
+    """
+    if isinstance(error, torch.OutOfMemoryError):
+        return DEVICE
+    if isinstance(error, MemoryError):
+        return HOST
+    if not isinstance(error, RuntimeError):
+        return ""
+    words = str(error).lower()
+    if any(said in words for said in _HOST_WORDS):
+        return HOST
+    return DEVICE if any(said in words for said in _DEVICE_WORDS) else ""
+
+
+def first_line(error: BaseException) -> str:
+    """An error's first words."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+
+
+def free() -> None:
+    """Gives back what nothing holds any more, and what torch's allocators keep for later."""
+    gc.collect()
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()
