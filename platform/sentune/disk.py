@@ -28,6 +28,7 @@ FAULTS = {
     errno.EROFS: ("the disk is read-only", "mount it for writing"),
     errno.EACCES: ("this user may not write there", "change its permissions"),
     errno.EPERM: ("this user may not write there", "change its permissions"),
+    errno.ENOTDIR: ("a file stands where a folder should", "move it away"),
     errno.EIO: ("the disk reports a fault", "have it checked"),
 }
 _TORCH_WRITER = "inline_container.cc"
@@ -72,15 +73,16 @@ def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Ite
     except Exception as error:
         if (fault := _fault(error)) is None:
             raise
-        why, fix = FAULTS[fault]
-        raise StorageError(path, why + _figures(Path(path), needed), fix, option) from error
+        raise StorageError(
+            path, _reason(fault, Path(path), needed), FAULTS[fault][1], option
+        ) from error
 
 
 def check_space(path: Path, needed: int) -> None:
     """Raises a ``StorageError`` where less than ``needed`` bytes are free."""
     if needed and shutil.disk_usage(_existing(path)).free < needed:
-        why, fix = FAULTS[errno.ENOSPC]
-        raise StorageError(path, why + _figures(path, needed), fix)
+        reason = _reason(errno.ENOSPC, path, needed)
+        raise StorageError(path, reason, FAULTS[errno.ENOSPC][1])
 
 
 def check_storage(folder: str, needed: int = 0) -> None:
@@ -154,10 +156,14 @@ def _fault(error: Exception) -> int | None:
     return errno.ENOSPC if named is None and _TORCH_WRITER in said else named
 
 
-def _figures(path: Path, needed: int) -> str:
-    free = f"{shutil.disk_usage(_existing(path)).free:,}"
-    asked = f"{needed:,} bytes are needed, " if needed else ""
-    return f" ({asked}{free} bytes are free)"
+def _reason(fault: int, path: Path, needed: int) -> str:
+    why = FAULTS[fault][0]
+    if fault != errno.ENOSPC:
+        return why
+    free = shutil.disk_usage(_existing(path)).free
+    if needed > free:
+        return f"{why}: {needed:,} bytes are needed, {free:,} are free"
+    return f"{why}: more than the {free:,} bytes that are free are needed"
 
 
 def _existing(path: Path) -> Path:

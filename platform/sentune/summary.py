@@ -11,6 +11,7 @@ from typing import Any
 import fsspec
 import jsonschema
 
+from sentune.disk import write_document
 from sentune.records import StudySummary
 
 NAME = "summary.json"
@@ -31,18 +32,13 @@ def write_summary(summary: StudySummary, folder: str) -> str:
         Where it stands.
 
     Raises:
+        StorageError: the disk is full, read-only or at fault; the old summary is as it was.
         jsonschema.ValidationError: the summary does not satisfy the schema.
     """
     content = _finite(summary.to_dict())
     jsonschema.validate(content, schema())
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    filesystem, path = fsspec.core.url_to_fs(folder)
-    filesystem.makedirs(path, exist_ok=True)
-    target, partial = f"{path}/{NAME}", f"{path}/.{NAME}.partial"
-    with filesystem.open(partial, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-    filesystem.mv(partial, target)
-    return f"{folder.rstrip('/')}/{NAME}"
+    return write_document(folder, NAME, text + "\n")
 
 
 def read_summary(folder: str) -> dict[str, Any]:

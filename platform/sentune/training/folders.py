@@ -10,19 +10,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sentune.disk import sync, sync_tree, writing
+
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which takes the place of ``folder`` once all is written."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
-        beside = Path(scratch, "model")
-        beside.mkdir()
-        beside.chmod(0o755)
-        yield beside
-        for file in beside.rglob("*"):  # safetensors writes for its owner alone
-            file.chmod(0o755 if file.is_dir() else 0o644)
-        _swap(beside, folder)
+    """A folder to write into, which takes the place of ``folder`` once all is on the disk.
+
+    Raises:
+        StorageError: the disk is full, read-only or at fault; ``folder`` is as it was.
+    """
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
+            beside = Path(scratch, "model")
+            beside.mkdir()
+            beside.chmod(0o755)
+            yield beside
+            for file in beside.rglob("*"):  # safetensors writes for its owner alone
+                file.chmod(0o755 if file.is_dir() else 0o644)
+            sync_tree(beside)
+            _swap(beside, folder)
+            sync(folder.parent)
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:

@@ -78,7 +78,7 @@ class LocalPlace:
         """Written beside, synchronised to the disk, then renamed."""
         with writing(self.root / name, needed):
             self.root.mkdir(parents=True, exist_ok=True)
-            check_space(self.root, needed)
+            check_space(self.root / name, needed)
             with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=self.root) as scratch:
                 folder = Path(scratch, name)
                 folder.mkdir()
