@@ -48,6 +48,19 @@ LEASES = Table(
 )
 
 
+def engine_of(storage: optuna.storages.BaseStorage) -> Engine:
+    """The database behind a storage, also where Optuna keeps a cache before it.
+
+    Raises:
+        InvalidValue: it is none.
+    """
+    engine = getattr(getattr(storage, "_backend", storage), "engine", None)
+    if isinstance(engine, Engine):
+        return engine
+    fix = "a study needs a database: give sqlite:////PATH or postgresql://..."
+    raise InvalidValue("--optuna", type(storage).__name__, fix)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """A lease as it was read.
@@ -76,13 +89,9 @@ class LeaseTable:
         """The leases beside a storage's trials.
 
         Raises:
-            InvalidValue: the storage is not a database, so that two drivers cannot see each other.
+            InvalidValue: the storage is no database, so that two drivers cannot see each other.
         """
-        engine = getattr(getattr(storage, "_backend", storage), "engine", None)
-        if not isinstance(engine, Engine):
-            fix = "a study needs a database: give sqlite:////PATH or postgresql://..."
-            raise InvalidValue("--optuna", type(storage).__name__, fix)
-        return cls(engine)
+        return cls(engine_of(storage))
 
     def exists(self) -> bool:
         """Whether a study of this database was ever driven."""

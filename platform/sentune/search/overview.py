@@ -1,0 +1,206 @@
+"""How a study stands: driven by whom, how far, how good; read from its store alone."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+
+from sentune.records import FinalistRecord, Spent, Spread, TrialRecord
+from sentune.search.catalog import FINALS, StudyPlace
+from sentune.search.holders import Holder, Standing, standing
+from sentune.search.lease import EXPIRY
+from sentune.search.objectives import Objective
+from sentune.search.store import WORLD, open_storage
+from sentune.search.stored import SEED, SETTINGS, TWIN, WARM_FROM, record_of
+from sentune.search.totals import Totals
+from sentune.search.trial_rows import TrialRows
+
+TRIAL = "trial"  # as in finalists.py, which loads torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """A study at a glance.
+
+    Attributes:
+        state: ``running``; ``silent`` where its driver has not been heard of for too long;
+            ``complete``, ``stopped``, ``interrupted`` or ``failed`` as its last start ended;
+            ``new`` before its first trial.
+        reason: why; empty where there is nothing to say.
+        holder: who drives it.
+        counts: Optuna's state (``COMPLETE``) -> trials.
+        planned: trials that were asked for; None where only the database is known.
+        best: number and objective of the best complete trial.
+    """
+
+    name: str
+    state: str
+    reason: str
+    holder: Holder | None
+    objective: Objective
+    counts: dict[str, int]
+    planned: int | None
+    best: tuple[int, float] | None
+    spent: Spent
+
+    @property
+    def ended(self) -> int:
+        """Trials that have ended."""
+        return sum(self.counts.values()) - self.counts.get("RUNNING", 0)
+
+    @property
+    def alive(self) -> bool:
+        """Whether somebody drives it."""
+        return self.state == "running"
+
+
+class StudyView:
+    """A study that is looked at, again and again if need be; nothing is written.
+
+    Args:
+        place: of the study.
+        storage: its database where that is open already.
+    """
+
+    def __init__(
+        self, place: StudyPlace, storage: optuna.storages.BaseStorage | None = None
+    ) -> None:
+        self.place = place
+        self.storage = storage or (open_storage(place.url) if place.url else None)
+        self._rows: dict[str, TrialRows] = {}
+        self.objective = self._objective()
+
+    def overview(self, *, sums: bool = True) -> Overview:
+        """The study as it stands now.
+
+        Args:
+            sums: whether examples and GPU hours are added up, which a list can do without.
+        """
+        held, place, totals = self._standing(), self.place, self._totals("")
+        counts = totals.counts() if totals else {}
+        best = totals.best(self.objective.mode) if totals else []
+        state, reason = _state(held, place.summary(), sum(counts.values()))
+        return Overview(
+            name=place.name,
+            state=state,
+            reason=place.trouble or reason,
+            holder=held.holder,
+            objective=self.objective,
+            counts=counts,
+            planned=place.description.get("options", {}).get("trials"),
+            best=best[0] if best else None,
+            spent=self._spent(held.hours) if sums else Spent(hours=held.hours),
+        )
+
+    def trials(self, at_most: int | None = None) -> list[TrialRecord]:
+        """The trials by number; where that is too many, those that run, the best and the latest."""
+        totals = self._totals("")
+        if totals is None:
+            return []
+        numbers = None
+        if at_most is not None and sum(totals.counts().values()) > at_most:
+            best = [number for number, _ in totals.best(self.objective.mode, at_most // 3)]
+            chosen = dict.fromkeys([*totals.running(), *best, *totals.latest(at_most)])
+            numbers = list(chosen)[:at_most]
+        return [record_of(trial, self.objective) for trial in self._read("", numbers)]
+
+    def finalists(self) -> list[FinalistRecord]:
+        """Finalists with the runs that have ended so far, best mean first."""
+        runs: dict[int, dict[int, TrialRecord]] = defaultdict(dict)
+        if self._totals(FINALS):
+            for run in self._read(FINALS, None):
+                if run.state == optuna.trial.TrialState.COMPLETE:
+                    notes = run.user_attrs
+                    runs[notes[TRIAL]][notes[SEED]] = record_of(run, self.objective)
+        found = [_finalist(trial, dict(sorted(of.items()))) for trial, of in runs.items()]
+        metric, sign = self.objective.metric, self.objective.sign
+        return sorted(found, key=lambda one: (-sign * one.metrics[metric].mean, one.trial))
+
+    def _spent(self, hours: float) -> Spent:
+        search, finals = self._totals(""), self._totals(FINALS)
+        parts = [totals.spent() for totals in (search, finals) if totals]
+        return Spent(
+            trials=parts[0].trials if search else 0,
+            examples=sum(part.examples for part in parts),
+            hours=hours,
+            gpu_hours=sum(part.gpu_hours for part in parts),
+        )
+
+    def _standing(self) -> Standing:
+        return standing(self.storage, self.place.name) if self.storage else Standing()
+
+    def _objective(self) -> Objective:
+        """As the study's world says, or, before its first trial, its description."""
+        number = self._study_id("")
+        attributes = self.storage.get_study_user_attrs(number) if self.storage and number else {}
+        space = attributes.get(WORLD, {}).get("space") or self.place.description.get("space", {})
+        return Objective(space.get("objective", ""), space.get("mode", "max"))
+
+    def _totals(self, ending: str) -> Totals | None:
+        number = self._study_id(ending)
+        return Totals(self.storage, number) if self.storage and number else None
+
+    def _read(self, ending: str, numbers: list[int] | None) -> list[optuna.trial.FrozenTrial]:
+        number = self._study_id(ending)
+        if self.storage is None or number is None:
+            return []
+        if ending not in self._rows:
+            self._rows[ending] = TrialRows(self.storage, number)
+        return [trial for trial in self._rows[ending].read(numbers) if _own(trial)]
+
+    def _study_id(self, ending: str) -> int | None:
+        """Optuna's number; None where the study has no trial yet."""
+        if self.storage is None:
+            return None
+        try:
+            return self.storage.get_study_id_from_name(self.place.name + ending)
+        except KeyError:
+            return None
+
+
+def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, str]:
+    """State and reason. Who holds the lease counts first, then what the last start said."""
+    holder = held.holder
+    if holder is not None and holder.gone:
+        return "interrupted", f"its driver died ({holder.driver}); the same command goes on"
+    if holder is not None and holder.quiet > EXPIRY:
+        return "silent", f"its driver was last heard of {holder.quiet:.0f} s ago ({holder.driver})"
+    if holder is not None:
+        return "running", {"": "", "stop": "asked to stop"}.get(holder.wish, "asked to stop now")
+    said = summary.get("state", "")
+    if said in ("", "running"):
+        return ("interrupted", "the same command goes on") if trials else ("new", "")
+    return said, summary.get("reason", "")
+
+
+def _own(trial: optuna.trial.FrozenTrial) -> bool:
+    """Started here, and no copy of another trial."""
+    notes = trial.user_attrs
+    waits = trial.state == optuna.trial.TrialState.WAITING
+    return not waits and SETTINGS in notes and TWIN not in notes and WARM_FROM not in notes
+
+
+def _finalist(trial: int, runs: dict[int, TrialRecord]) -> FinalistRecord:
+    first, *_ = runs.values()
+    values = {
+        name: [run.metrics[name] for run in runs.values() if name in run.metrics]
+        for name in first.metrics
+    }
+    return FinalistRecord(
+        trial=trial,
+        settings=first.settings,
+        seeds=list(runs),
+        readouts=first.readouts,
+        metrics={name: _spread(found) for name, found in values.items()},
+        seconds=sum(run.seconds for run in runs.values()),
+        gpu_seconds=sum(run.gpu_seconds for run in runs.values()),
+    )
+
+
+def _spread(values: list[float]) -> Spread:
+    sd = statistics.stdev(values) if len(values) > 1 else 0.0
+    return Spread(mean=statistics.fmean(values), sd=sd, values=values)

@@ -1,0 +1,100 @@
+"""Figures of a whole study by a few statements, without reading its trials."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import optuna
+from sqlalchemy import ColumnElement, and_, func, select
+
+from sentune.records import Spent
+from sentune.search.lease_table import engine_of
+from sentune.search.stored import COST, MILESTONE, SETTINGS, TWIN, WARM_FROM
+from sentune.search.trial_rows import NOTES, TRIALS, VALUES
+
+RUNNING, WAITING = "RUNNING", "WAITING"
+
+
+class Totals:
+    """Counts and sums over the trials that a study ran itself.
+
+    Copies of its own trials, trials of studies that it was warm-started from and points that wait
+    are left out everywhere.
+
+    Args:
+        storage: a database.
+        study_id: Optuna's number of the study.
+    """
+
+    def __init__(self, storage: optuna.storages.BaseStorage, study_id: int) -> None:
+        self._engine, self._study = engine_of(storage), study_id
+
+    def counts(self) -> dict[str, int]:
+        """Optuna's state (``COMPLETE``) -> number of trials."""
+        chosen = select(TRIALS.c.state, func.count()).where(self._own()).group_by(TRIALS.c.state)
+        return {state.name: number for state, number in self._rows(chosen)}
+
+    def best(self, mode: str, number: int = 1) -> list[tuple[int, float]]:
+        """Number and value of the best complete trials by the first objective, best first."""
+        order = VALUES.c.value.desc() if mode == "max" else VALUES.c.value
+        chosen = (
+            select(TRIALS.c.number, VALUES.c.value)
+            .join(VALUES, VALUES.c.trial_id == TRIALS.c.trial_id)
+            .where(self._own(), VALUES.c.objective == 0, VALUES.c.value.is_not(None))
+            .order_by(order, TRIALS.c.number)
+            .limit(number)
+        )
+        return [(row[0], row[1]) for row in self._rows(chosen)]
+
+    def running(self) -> list[int]:
+        """Numbers of the trials that have not ended."""
+        chosen = select(TRIALS.c.number).where(self._own(), TRIALS.c.state == RUNNING)
+        return [row[0] for row in self._rows(chosen)]
+
+    def latest(self, number: int) -> list[int]:
+        """Numbers of the trials that were started last."""
+        chosen = select(TRIALS.c.number).where(self._own())
+        return [row[0] for row in self._rows(chosen.order_by(TRIALS.c.number.desc()).limit(number))]
+
+    def spent(self) -> Spent:
+        """Trials, examples and GPU hours; the hours are the lease's to tell."""
+        return Spent(
+            trials=sum(self.counts().values()),
+            examples=self._examples(),
+            gpu_hours=self._gpu_seconds() / 3600,
+        )
+
+    def _examples(self) -> int:
+        """The last milestone of each trial; its name ends in its examples, with leading zeros."""
+        last = (
+            select(func.max(NOTES.c.key))
+            .join(TRIALS, TRIALS.c.trial_id == NOTES.c.trial_id)
+            .where(self._own(), NOTES.c.key.startswith(MILESTONE))
+            .group_by(NOTES.c.trial_id)
+        )
+        return sum(int(row[0].removeprefix(MILESTONE)) for row in self._rows(last))
+
+    def _gpu_seconds(self) -> float:
+        chosen = (
+            select(NOTES.c.value_json)
+            .join(TRIALS, TRIALS.c.trial_id == NOTES.c.trial_id)
+            .where(self._own(), NOTES.c.key.startswith(COST))
+        )
+        costs = [json.loads(row[0]) for row in self._rows(chosen)]
+        return sum(cost["seconds"] * cost["gpus"] for cost in costs)
+
+    def _own(self) -> ColumnElement[bool]:
+        """Of this study, started, and not copied from another trial or study."""
+        notes = NOTES.alias()  # of its own, where the statement around it reads notes too
+        noted = select(notes.c.trial_id).where(notes.c.trial_id == TRIALS.c.trial_id)
+        return and_(
+            TRIALS.c.study_id == self._study,
+            TRIALS.c.state != WAITING,
+            noted.where(notes.c.key == SETTINGS).exists(),
+            ~noted.where(notes.c.key.in_((TWIN, WARM_FROM))).exists(),
+        )
+
+    def _rows(self, chosen: Any) -> list[Any]:
+        with self._engine.connect() as connection:
+            return list(connection.execute(chosen))
