@@ -53,6 +53,10 @@ class Choice:
             raise ValueError(f"nothing among {self} is near {value!r}")
         return min(self.values, key=lambda own: abs(float(own) - float(value)))  # type: ignore[arg-type]
 
+    def at(self, share: float) -> Value:
+        """The value at a share of the way through them, from 0 to below 1."""
+        return self.values[int(share * len(self.values))]
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""
         return {"choice": list(self.values)}
@@ -97,6 +101,13 @@ class Uniform:
         if not _is_number(value):
             raise ValueError(f"nothing in {self} is near {value!r}")
         return min(max(float(value), self.low), self.high)  # type: ignore[arg-type]
+
+    def at(self, share: float) -> Value:
+        """The value at a share of the range, of its logarithm where ``log`` is set."""
+        if not self.log:
+            return self.low + share * (self.high - self.low)
+        low, high = math.log(self.low), math.log(self.high)
+        return min(max(math.exp(low + share * (high - low)), self.low), self.high)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""
@@ -150,6 +161,12 @@ class Integer:
         allowed = range(self.low, self.high + 1, self.step)
         place = round((float(value) - self.low) / self.step)  # type: ignore[arg-type]
         return allowed[min(max(place, 0), len(allowed) - 1)]
+
+    def at(self, share: float) -> Value:
+        """The whole number at a share of the way through them, from 0 to below 1."""
+        if self.log:
+            return int(float(Uniform(self.low, self.high + 1, log=True).at(share)))  # type: ignore[arg-type]
+        return self.low + self.step * int(share * (self.size or 1))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""

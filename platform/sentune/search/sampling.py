@@ -1,205 +1,121 @@
-"""Samplers by name, drawn from seeds that belong to the trial and not to the process.
-
-A sampler that lives as long as its driver draws other points after a restart, and one with a fixed
-seed draws its old points again. Here each trial gets a fresh sampler seeded by (study seed, trial
-number), so what a trial draws depends on the store alone.
-"""
+"""Samplers by name, and what each of them cannot do."""
 
 from __future__ import annotations
 
 import importlib.util
-import warnings
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
-import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
 from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial
 
 from sentune.errors import InvalidValue
-from sentune.search.dimensions import Choice, Dimension, Uniform, Value
+from sentune.search.dimensions import Choice
+from sentune.search.drawing import GridOrder, PerTrial, Sobol, derived_seed, distribution
+from sentune.search.seen import Finished
 from sentune.search.space import SearchSpace
 
 STARTUP = (4, 10)
 """Fewest and most random trials before a model of the objective is used."""
 
-SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes")
+SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2")
+
+GP_TRIALS = 500
+"""Most trials of a Gaussian process, whose cost grows with their cube."""
+
+__all__ = ["SAMPLERS", "derived_seed", "distribution", "make_sampler"]
 
 
-def distribution(dimension: Dimension) -> BaseDistribution:
-    """The dimension as Optuna has it."""
-    if isinstance(dimension, Choice):
-        return CategoricalDistribution(dimension.values)
-    if isinstance(dimension, Uniform):
-        return FloatDistribution(dimension.low, dimension.high, log=dimension.log)
-    return IntDistribution(dimension.low, dimension.high, log=dimension.log, step=dimension.step)
-
-
-def derived_seed(seed: int, number: int) -> int:
-    """A 31-bit seed of one trial's draw; close seeds and numbers give unrelated ones."""
-    return int(np.random.SeedSequence([abs(seed), number]).generate_state(1)[0] >> 1)
-
-
-def make_sampler(name: str, space: SearchSpace, *, trials: int, seed: int) -> BaseSampler:
+def make_sampler(
+    name: str, space: SearchSpace, *, trials: int, seed: int, objectives: int = 1
+) -> BaseSampler:
     """The sampler of a study.
 
     Args:
-        name: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp`` or ``cmaes``.
+        name: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp``, ``cmaes`` or ``nsga2``.
         space: what is searched; for ``grid:NAME`` the space that ``on_grid`` made.
         trials: planned trials, a quarter of which are drawn at random first (4 to 10).
         seed: of the study.
+        objectives: number of them.
 
     Raises:
-        InvalidValue: an unknown name, a package that is missing, or a grid over a range.
+        InvalidValue: an unknown name, a package that is missing, a grid over a range, or
+            something that the sampler cannot do; Optuna would draw at random there in silence.
     """
     kind = name.partition(":")[0]
     if kind == "grid":
-        return GridOrder(list(space.points()))
+        return GridOrder(space)
     if kind == "qmc":
-        with _stable():
-            return optuna.samplers.QMCSampler(seed=seed, scramble=True)
-    if kind == "cmaes" and importlib.util.find_spec("cmaes") is None:
-        raise InvalidValue("--sampler", name, "it needs the package cmaes: pip install cmaes")
+        return Sobol(space, seed)
     startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
-    made = _seeded(startup)
+    made: dict[str, Callable[[], BaseSampler]] = {
+        "random": lambda: PerTrial(_random, seed, space),
+        "tpe": lambda: PerTrial(partial(_tpe, startup), seed, space),
+        "gp": lambda: _gp(startup, seed, space, trials),
+        "cmaes": lambda: _cmaes(startup, seed, space, objectives),
+        "nsga2": lambda: _nsga2(seed, space, trials),
+    }
     if kind not in made:
         raise InvalidValue("--sampler", name, f"give one of {', '.join(SAMPLERS)}, or grid:NAME")
-    return PerTrial(made[kind], seed)
+    return made[kind]()
 
 
-@contextmanager
-def _stable() -> Iterator[None]:
-    """Optuna marks TPE's groups, QMC and GP as experimental; its version is pinned by the lock."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        yield
+def _random(seed: int) -> BaseSampler:
+    return optuna.samplers.RandomSampler(seed=seed)
 
 
-def _seeded(startup: int) -> dict[str, Callable[[int], BaseSampler]]:
-    """Name -> sampler from a seed."""
-    return {
-        "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
-        "tpe": lambda seed: optuna.samplers.TPESampler(
-            seed=seed,
-            multivariate=True,
-            group=True,
-            constant_liar=True,
-            n_startup_trials=startup,
-        ),
-        "gp": lambda seed: optuna.samplers.GPSampler(
+def _tpe(startup: int, seed: int) -> BaseSampler:
+    return optuna.samplers.TPESampler(
+        seed=seed, multivariate=True, group=True, constant_liar=True, n_startup_trials=startup
+    )
+
+
+def _gp(startup: int, seed: int, space: SearchSpace, trials: int) -> BaseSampler:
+    if space.conditions:
+        fix = f"it draws conditional settings ({_listed(space.conditions)}) at random; give tpe"
+        raise InvalidValue("--sampler", "gp", fix)
+    if trials > GP_TRIALS:
+        fix = f"its cost grows with the cube of the trials; give tpe, or --trials {GP_TRIALS}"
+        raise InvalidValue("--sampler", "gp", fix)
+
+    def make(seed: int) -> BaseSampler:
+        return optuna.samplers.GPSampler(
             seed=seed, n_startup_trials=startup, deterministic_objective=False
-        ),
-        "cmaes": lambda seed: optuna.samplers.CmaEsSampler(seed=seed, n_startup_trials=startup),
-    }
+        )
+
+    # from another seed it finds the same point: its model is what it is
+    return PerTrial(make, seed, space, view=partial(Finished, constrained=True), attempts=1)
 
 
-class PerTrial(BaseSampler):
-    """A fresh sampler for each trial, seeded by (study seed, trial number)."""
+def _cmaes(startup: int, seed: int, space: SearchSpace, objectives: int) -> BaseSampler:
+    if importlib.util.find_spec("cmaes") is None:
+        raise InvalidValue("--sampler", "cmaes", "it needs the package cmaes: pip install cmaes")
+    if objectives > 1:
+        raise InvalidValue("--sampler", "cmaes", "it knows one objective; give tpe, nsga2 or gp")
+    choices = [name for name, d in space.settings.items() if isinstance(d, Choice)]
+    if choices:
+        fix = f"it searches ranges alone; fix {_listed(choices)} with --set, or give tpe"
+        raise InvalidValue("--sampler", "cmaes", fix)
 
-    def __init__(self, make: Callable[[int], BaseSampler], seed: int) -> None:
-        self._make, self._seed = make, seed
-        self._number, self._sampler = -1, self._fresh(seed)
+    def make(seed: int) -> BaseSampler:
+        return optuna.samplers.CmaEsSampler(
+            seed=seed, n_startup_trials=startup, warn_independent_sampling=False
+        )
 
-    def _fresh(self, seed: int) -> BaseSampler:
-        with _stable():
-            return self._make(seed)
-
-    def _of(self, trial: FrozenTrial) -> BaseSampler:
-        if trial.number != self._number:
-            self._number = trial.number
-            self._sampler = self._fresh(derived_seed(self._seed, trial.number))
-        return self._sampler
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        """As the trial's own sampler has it."""
-        return self._of(trial).infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Draws the settings that are drawn together."""
-        return self._of(trial).sample_relative(study, trial, search_space)
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """Draws one setting.
-
-        Seeded by the setting as well, because a trial that was killed between two draws goes on
-        with the second.
-        """
-        place = zlib.crc32(param_name.encode())
-        sampler = self._fresh(derived_seed(self._seed + place, trial.number))
-        return sampler.sample_independent(study, trial, param_name, param_distribution)
-
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """As the trial's own sampler has it."""
-        self._of(trial).before_trial(study, trial)
-
-    def after_trial(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        state: optuna.trial.TrialState,
-        values: Sequence[float] | None,
-    ) -> None:
-        """As the trial's own sampler has it."""
-        self._of(trial).after_trial(study, trial, state, values)
+    return PerTrial(make, seed, space, view=partial(Finished, constrained=False))
 
 
-class GridOrder(BaseSampler):
-    """The points of a grid in their order, skipping those that the store has already.
+def _nsga2(seed: int, space: SearchSpace, trials: int) -> BaseSampler:
+    if space.conditions:
+        fix = f"it mutates settings that every trial has ({_listed(space.conditions)}); give tpe"
+        raise InvalidValue("--sampler", "nsga2", fix)
+    population = min(max(trials // 5, 4), 50)
 
-    Optuna's own GridSampler shuffles, spends the first points on trials that were enqueued, and
-    stops a study from inside ``tell``, which ask-and-tell does not allow.
-    """
+    def make(seed: int) -> BaseSampler:
+        return optuna.samplers.NSGAIISampler(seed=seed, population_size=population)
 
-    def __init__(self, points: Sequence[Mapping[str, Value]]) -> None:
-        self._points = points
+    return PerTrial(make, seed, space, view=partial(Finished, constrained=True))
 
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        """None: a point is taken as a whole in ``sample_independent``."""
-        del study, trial
-        return {}
 
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Nothing."""
-        del study, trial, search_space
-        return {}
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """The setting's value at the trial's point."""
-        del param_distribution
-        return self._point(study, trial)[param_name]
-
-    def _point(self, study: optuna.Study, trial: FrozenTrial) -> Mapping[str, Value]:
-        earlier = [t.params for t in study.get_trials(deepcopy=False) if t.number < trial.number]
-        for point in self._points:
-            if point not in earlier:
-                return point
-        return self._points[0]
+def _listed(names: object) -> str:
+    return ", ".join(str(name) for name in names)  # type: ignore[attr-defined]

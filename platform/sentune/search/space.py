@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +12,7 @@ import yaml
 
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid, Readout, grid_of
+from sentune.search.conditions import Conditions, active, check, needed, settled
 from sentune.search.dimensions import (
     Choice,
     Dimension,
@@ -23,8 +22,9 @@ from sentune.search.dimensions import (
     dimension_from_dict,
     narrowed,
 )
+from sentune.search.known_points import parsed, projected, tried_point
 
-_KNOWN_POINTS = ("published", "starts", "grids")
+_KNOWN_POINTS = ("published", "starts", "grids", "tried")
 
 __all__ = ["Choice", "Dimension", "Integer", "SearchSpace", "Uniform", "Value"]
 
@@ -36,7 +36,10 @@ class SearchSpace:
     Attributes:
         method: name in ``sentune.methods.REGISTRY``.
         objective: metric by which trials are compared, ``task/metric``.
-        settings: name -> values that may be taken; a training run is paid for each draw.
+        settings: name -> values that may be taken; a training run is paid for each draw. They
+            stand after those that they depend on.
+        conditions: setting -> another one, a Choice -> its values under which the first one is
+            active. Where that can never be, the setting is not part of the space.
         readouts: what is swept on the trained model instead, where the grid differs from the
             method's own: name -> values; none: found exactly.
         searched_readouts: readouts that are drawn like settings (``--search-readouts``).
@@ -47,11 +50,13 @@ class SearchSpace:
         grids: the paper's own grids by name, setting -> values.
         fixed: settings with one value.
         narrowed_names: settings that a user has narrowed; a named grid keeps to them.
+        tried: points to try before all others.
     """
 
     method: str
     objective: str
     settings: Mapping[str, Dimension]
+    conditions: Conditions = field(default_factory=dict)
     readouts: Mapping[str, Grid] = field(default_factory=dict)
     searched_readouts: frozenset[str] = frozenset()
     mode: str = "max"
@@ -60,16 +65,63 @@ class SearchSpace:
     grids: Mapping[str, Mapping[str, tuple[Value, ...]]] = field(default_factory=dict)
     fixed: Mapping[str, Value] = field(default_factory=dict)
     narrowed_names: frozenset[str] = frozenset()
+    tried: tuple[Mapping[str, Value], ...] = ()
 
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
             raise InvalidValue("mode", self.mode, "give max or min")
+        check(self.settings, self.fixed, self.conditions)
+        settings, conditions = settled(self.settings, self.fixed, self.conditions)
+        object.__setattr__(self, "settings", settings)
+        object.__setattr__(self, "conditions", conditions)
 
     @property
     def size(self) -> int | None:
         """Number of configurations, None where a range is continuous."""
-        sizes = [dimension.size for dimension in self.settings.values()]
-        return None if None in sizes else math.prod(size for size in sizes if size is not None)
+        return self._size(list(self.settings), {})
+
+    def _size(self, names: list[str], point: dict[str, Value]) -> int | None:
+        """Of the settings from a name on; only what others depend on is walked value by value."""
+        if not names:
+            return 1
+        name, rest = names[0], names[1:]
+        dimension = self.settings[name]
+        if not active(name, point, self.conditions):
+            return self._size(rest, point)
+        if isinstance(dimension, Choice) and any(name in c for c in self.conditions.values()):
+            sizes = [self._size(rest, {**point, name: value}) for value in dimension.values]
+            return None if None in sizes else sum(size for size in sizes if size is not None)
+        below = self._size(rest, point)
+        return None if below is None or dimension.size is None else dimension.size * below
+
+    def draw(self, suggest: Callable[[str, Dimension], Value]) -> dict[str, Value]:
+        """A value of every active setting, each after those that it depends on.
+
+        Args:
+            suggest: the value of a setting.
+        """
+        point: dict[str, Value] = {}
+        for name, dimension in self.settings.items():
+            if active(name, point, self.conditions):
+                point[name] = suggest(name, dimension)
+        return point
+
+    def with_points(self, points: Sequence[Mapping[str, Value]]) -> SearchSpace:
+        """With points to try before the published one; what they leave out is as published.
+
+        Raises:
+            InvalidValue: an unknown setting, or a value outside the space; names the setting.
+        """
+        held = [tried_point(p, self.published, self.settings, self.conditions) for p in points]
+        return replace(self, tried=(*self.tried, *held))
+
+    def parse_point(self, text: str) -> dict[str, Value]:
+        """The point that ``--try key=value,key=value`` stands for.
+
+        Raises:
+            InvalidValue: another form, an unknown setting, or a value outside the space.
+        """
+        return parsed(text, self.settings)
 
     def narrow(
         self,
@@ -96,7 +148,9 @@ class SearchSpace:
                 grids[name] = own[name].parse(text)
             elif name in settings:
                 left = _narrow_one(name, settings[name], text)
-                if isinstance(left, tuple):
+                if isinstance(left, tuple) and name in self.conditions:
+                    settings[name] = Choice(*left)  # it still is not active everywhere
+                elif isinstance(left, tuple):
                     del settings[name]
                     (fixed[name],) = left
                 else:
@@ -107,7 +161,18 @@ class SearchSpace:
                 known = ", ".join(sorted({*self.settings, *self.fixed, *others, *own}))
                 raise InvalidValue(f"--set {name}", text, f"the settings are {known}")
         names = self.narrowed_names | set(wanted)
-        return replace(self, settings=settings, fixed=fixed, readouts=grids, narrowed_names=names)
+        active_ones, conditions = settled(settings, fixed, self.conditions)
+        for name in wanted:
+            if name in settings and name not in active_ones:
+                raise InvalidValue(f"--set {name}", wanted[name], needed(name, self.conditions))
+        return replace(
+            self,
+            settings=active_ones,
+            conditions=conditions,
+            fixed=fixed,
+            readouts=grids,
+            narrowed_names=names,
+        )
 
     def searching(self, readouts: Sequence[Readout]) -> SearchSpace:
         """With the readouts as ordinary dimensions: each draw of them costs a training run.
@@ -143,12 +208,15 @@ class SearchSpace:
         return replace(self, starts=suiting)
 
     def first_points(self) -> list[dict[str, Value]]:
-        """The published values and the starts, as far as the space holds them, without doubles."""
+        """The points to try, the published values and the starts, as far as the space holds them.
+
+        None comes twice.
+        """
         if not self.settings:
             return []
         known = [self.published, *({**self.published, **start} for start in self.starts.values())]
         points: list[dict[str, Value]] = []
-        for values in known:
+        for values in (*self.tried, *known):
             point, _ = self._projected(values)
             if point is not None and point not in points:
                 points.append(point)
@@ -159,29 +227,7 @@ class SearchSpace:
         return self._projected(self.published)[1] if self.published and self.settings else ""
 
     def _projected(self, values: Mapping[str, Value]) -> tuple[dict[str, Value] | None, str]:
-        """A known point inside this space, and what had to be changed about it.
-
-        A number outside the narrowed space moves to the nearest one inside; where nothing is near
-        (another pooling, say), there is no point.
-        """
-        point: dict[str, Value] = {}
-        changed: list[str] = []
-        for name, dimension in self.settings.items():
-            if name not in values:
-                return None, f"no published value of {name}: the published point is not tried"
-            value = values[name]
-            try:
-                point[name] = value if dimension.contains(value) else dimension.nearest(value)
-            except ValueError as error:
-                return None, f"the published point is not tried: {name}: {error}"
-            if point[name] != value:
-                changed.append(f"{name} {value} -> {point[name]}")
-        changed += [
-            f"{name} {values[name]} -> {value}"
-            for name, value in self.fixed.items()
-            if name in values and values[name] != value
-        ]
-        return point, f"the published point, changed: {', '.join(changed)}" if changed else ""
+        return projected(values, self.settings, self.conditions, self.fixed)
 
     def on_grid(self, name: str) -> SearchSpace:
         """A named grid as a space; settings that it leaves out take their published value.
@@ -199,12 +245,15 @@ class SearchSpace:
                 settings[setting] = self._grid_axis(name, setting, dimension)
             elif setting in self.narrowed_names and dimension.size is not None:
                 settings[setting] = dimension
+            elif setting in self.published and setting in self.conditions:
+                settings[setting] = Choice(self.published[setting])
             elif setting in self.published:
                 fixed[setting] = self.published[setting]
             else:
                 fix = f"the grid says nothing of {setting}; add --set {setting}=VALUE"
                 raise InvalidValue("--sampler", f"grid:{name}", fix)
-        return replace(self, settings=settings, fixed=fixed)
+        settings, conditions = settled(settings, fixed, self.conditions)
+        return replace(self, settings=settings, conditions=conditions, fixed=fixed)
 
     def _grid_axis(self, grid: str, setting: str, dimension: Dimension) -> Choice:
         values = self.grids[grid][setting]
@@ -221,17 +270,16 @@ class SearchSpace:
         Raises:
             InvalidValue: a range is continuous.
         """
-        axes: list[tuple[Value, ...]] = []
-        for name, dimension in self.settings.items():
-            if isinstance(dimension, Uniform):
-                fix = f"{name} is a range; choose values with --set {name}=a,b,c or give grid:NAME"
-                raise InvalidValue("--sampler", "grid", fix)
-            if isinstance(dimension, Integer):
-                axes.append(tuple(range(dimension.low, dimension.high + 1, dimension.step)))
-            else:
-                axes.append(dimension.values)
-        for values in itertools.product(*axes):
-            yield dict(zip(self.settings, values, strict=True))
+        yield from self._points(list(self.settings), {})
+
+    def _points(self, names: list[str], point: dict[str, Value]) -> Iterator[dict[str, Value]]:
+        if not names:
+            yield point
+        elif active(names[0], point, self.conditions):
+            for value in _values(names[0], self.settings[names[0]]):
+                yield from self._points(names[1:], {**point, names[0]: value})
+        else:
+            yield from self._points(names[1:], point)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types, complete: ``from_dict`` makes the same space."""
@@ -240,33 +288,29 @@ class SearchSpace:
             "objective": self.objective,
             "mode": self.mode,
             "settings": {name: d.to_dict() for name, d in self.settings.items()},
+            "conditions": _plain(self.conditions),
             "fixed": dict(self.fixed),
             "readouts": _plain(self.readouts),
             "searched_readouts": sorted(self.searched_readouts),
             "published": dict(self.published),
             "starts": _plain(self.starts),
             "grids": _plain(self.grids),
+            "tried": _plain(self.tried),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SearchSpace:
         """The space that ``to_dict`` wrote."""
-        settings = {name: dimension_from_dict(d) for name, d in data["settings"].items()}
-        grids = {
-            name: {setting: tuple(values) for setting, values in grid.items()}
-            for name, grid in data["grids"].items()
+        known = {
+            **data,
+            "settings": {name: dimension_from_dict(d) for name, d in data["settings"].items()},
+            "conditions": {n: _tuples(asked) for n, asked in data.get("conditions", {}).items()},
+            "grids": {name: _tuples(grid) for name, grid in data["grids"].items()},
+            "readouts": _tuples(data["readouts"]),
+            "searched_readouts": frozenset(data["searched_readouts"]),
+            "tried": tuple(data.get("tried", ())),
         }
-        readouts = {name: tuple(grid) for name, grid in data["readouts"].items()}
-        searched = frozenset(data["searched_readouts"])
-        return cls(
-            **{
-                **data,
-                "settings": settings,
-                "grids": grids,
-                "readouts": readouts,
-                "searched_readouts": searched,
-            }
-        )
+        return cls(**known)
 
     def identity(self) -> dict[str, Any]:
         """What two studies must share to be one; points to try first do not belong to it."""
@@ -292,6 +336,19 @@ def _narrow_one(name: str, dimension: Dimension, text: str) -> Dimension | tuple
         return narrowed(dimension, text)
     except ValueError as error:
         raise InvalidValue(f"--set {name}", text, f"{error} (allowed: {dimension})") from None
+
+
+def _values(name: str, dimension: Dimension) -> tuple[Value, ...]:
+    if isinstance(dimension, Uniform):
+        fix = f"{name} is a range; choose values with --set {name}=a,b,c or give grid:NAME"
+        raise InvalidValue("--sampler", "grid", fix)
+    if isinstance(dimension, Integer):
+        return tuple(range(dimension.low, dimension.high + 1, dimension.step))
+    return dimension.values
+
+
+def _tuples(data: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
+    return {name: tuple(values) for name, values in data.items()}
 
 
 def _plain(data: Any) -> Any:
