@@ -1,0 +1,76 @@
+"""What every scheduler answers, from the stored curves alone.
+
+Optuna's own pruners keep state between asking and telling and gave another answer after a kill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from sentune.errors import InvalidValue
+
+Curves: TypeAlias = Mapping[int, Mapping[int, float]]
+"""Trial number -> examples -> objective."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a rung says of a trial; ``reason`` is empty where it goes on."""
+
+    stop: bool
+    reason: str = ""
+
+
+GOES_ON = Verdict(stop=False)
+
+
+class Scheduler(Protocol):
+    """Says at rungs, in examples seen, whether a trial goes on."""
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Examples at which trials are compared."""
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """The rungs and the end."""
+
+    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
+        """Whether a trial goes on past a milestone.
+
+        Only trials of a smaller number are compared, so that one which comes later does not
+        change the answer.
+
+        Args:
+            curves: trial number -> examples -> objective.
+            trial: number of the trial asked about.
+            examples: the milestone.
+        """
+
+    def expected(self, trials: int) -> int:
+        """Examples of a search of so many trials, if each rung stops the share that it aims at."""
+
+
+def check_rungs(first_rung: int, eta: int, max_examples: int) -> None:
+    """Whether rungs can be made of these.
+
+    Raises:
+        InvalidValue: naming the option.
+    """
+    if eta < 2:
+        raise InvalidValue("eta", eta, "give 2 or more: one trial in eta goes on")
+    if max_examples < 1:
+        raise InvalidValue("--max-examples", max_examples, "give 1 or more")
+    if first_rung < 1:
+        raise InvalidValue("first_rung", first_rung, "give 1 or more examples")
+
+
+def cascade(trials: int, milestones: Sequence[int], share: int) -> int:
+    """Examples of a search in which each rung lets one trial in ``share`` go on, at least one."""
+    total, reached, left = 0, 0, trials
+    for milestone in milestones:
+        total += left * (milestone - reached)
+        reached, left = milestone, min(left, max(1, left // share))
+    return total
