@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.tracking.artifacts import upload
+from sentune.tracking.database import ensure_database
 from sentune.tracking.entries import RunKey, key_of
 from sentune.tracking.journal import Entry
 from sentune.tracking.registry import publish
@@ -62,6 +63,7 @@ class MlflowSender:
 
         try:
             if self._session is None:
+                ensure_database(self._uri)
                 client = mlflow.MlflowClient(self._uri, registry_uri=self._uri)
                 self._session = Session(client, self._runs(client))
             self._session.send(entries)
