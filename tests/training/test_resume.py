@@ -10,8 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sentune.errors import InvalidValue
+from sentune.training import loop
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
+from sentune.training.launchers.follow import follow
+from sentune.training.launchers.report import Report
+from sentune.training.launchers.wish import Wish, nothing
 from sentune.training.loop import train
 from sentune.training.trial import Progress, TrialSpec
 
@@ -103,3 +108,163 @@ def test_seconds_add_up_over_starts(make_trial: Callable[..., TrialSpec]) -> Non
     spec = make_trial()
     first = run(spec, stop_after=1)[-1].metrics["train/seconds"]
     assert run(spec)[-1].metrics["train/seconds"] > first
+
+
+def leaves_at(*examples: int) -> Callable[[], Wish]:
+    """Asks to leave at the steps with these numbers of examples, counted from the first step."""
+    steps = iter(range(16, 10_000, 16))
+    return lambda: Wish.LEAVE if next(steps) in examples else Wish.NONE
+
+
+def followed(spec: TrialSpec, ask: Callable[[], Wish] = nothing) -> list[Report]:
+    return list(follow(train, spec, Group.single("cpu"), ask))
+
+
+def exact(reports: list[Report]) -> list[dict[str, float]]:
+    return [
+        {name: value for name, value in report.metrics.items() if name not in TIMES}
+        for report in reports
+    ]
+
+
+@pytest.mark.parametrize("milestones", [(64, 128, 192), (50, 60, 192)])
+def test_asked_to_leave_and_started_again_equals_uninterrupted(
+    make_trial: Callable[..., TrialSpec], tmp_path: Path, milestones: tuple[int, ...]
+) -> None:
+    """It leaves in its third step, before any milestone, and then between two of them."""
+    whole = make_trial(
+        settings={"precision": "float64"}, milestones=milestones, directory=str(tmp_path / "whole")
+    )
+    left = replace(whole, directory=str(tmp_path / "left"))
+    expected = followed(whole)
+    first = followed(left, leaves_at(48))
+    second = followed(left, leaves_at(64))
+    last = followed(left)
+
+    assert [(r.examples, r.left) for r in first if r.left] == [(48, True)]
+    assert (second[-1].left, second[-1].preempted) == (True, False)
+    told = {r.examples: r for r in [*first, *second, *last] if not r.left}
+    assert exact([told[r.examples] for r in expected]) == exact(expected)
+    assert last[-1].final
+    (weights, state), (other_weights, other_state) = last_state(whole), last_state(left)
+    assert all(torch.equal(weights[name], other_weights[name]) for name in weights)
+    pairs = zip(_tensors(state), _tensors(other_state), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_checkpoint_between_milestones_keeps_what_was_said_at_the_last_one(
+    make_trial: Callable[..., TrialSpec],
+) -> None:
+    """Killed at 112 examples with a checkpoint every 32: it goes on at 96 and says 64 again."""
+    spec = make_trial(checkpoint_every=32)
+    reports, steps = follow(train, spec, Group.single("cpu"), leaves_at()), 0
+    first = next(reports)
+
+    class Killed(Exception):
+        pass
+
+    def kill() -> Wish:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            raise Killed
+        return Wish.NONE
+
+    with pytest.raises(Killed):
+        followed(spec, kill)  # says 64 again, and dies at its third word, the step to 96
+    reports.close()
+    store = CheckpointStore(spec.directory)
+    before = store.last_progress()
+    assert before is not None
+    assert (before.examples, before.milestone) == (64, True)
+
+    steps = -2
+    with pytest.raises(Killed):
+        followed(spec, kill)  # 64, 80, 96, 112: the checkpoint at 96 has been written
+    newest = CheckpointStore(spec.directory).last_progress()
+    assert newest is not None
+    assert (newest.examples, newest.milestone) == (96, False)
+    again = followed(spec)
+    assert [r.examples for r in again] == [64, 128, 192]
+    assert exact(again[:1]) == exact([first])
+
+
+def test_a_milestone_reached_when_asked_to_leave_is_said_at_the_next_start(
+    make_trial: Callable[..., TrialSpec],
+) -> None:
+    spec = make_trial()
+    (left,) = followed(spec, leaves_at(64))
+    assert (left.examples, left.left, left.final) == (64, True, False)
+    again = followed(spec)
+    assert [r.examples for r in again] == [64, 128, 192]
+    assert exact(again)[0] == {k: v for k, v in left.metrics.items() if k not in TIMES}
+
+
+def test_the_last_milestone_is_said_though_the_trial_was_to_leave(
+    make_trial: Callable[..., TrialSpec],
+) -> None:
+    assert followed(make_trial(), leaves_at(192))[-1].final
+
+
+class TestStartingFromAnotherRun:
+    def other(self, make_trial: Callable[..., TrialSpec], tmp_path: Path) -> TrialSpec:
+        spec = make_trial(
+            settings={"schedule": "constant", "precision": "float64"},
+            directory=str(tmp_path / "other"),
+        )
+        followed(spec)
+        return spec
+
+    def test_the_same_settings_go_on_as_the_other_run_did(
+        self, make_trial: Callable[..., TrialSpec], tmp_path: Path
+    ) -> None:
+        """The newest there is at 128 examples; with the same seed it is the same run."""
+        other = self.other(make_trial, tmp_path)
+        half = replace(other, directory=str(tmp_path / "half"))
+        run(half, stop_after=2)
+        taken = replace(other, directory=str(tmp_path / "mine"), start_from=half.directory)
+        (report,) = followed(taken)
+        (expected,) = [r for r in followed(other) if r.final]
+        assert report.examples == 192
+        assert exact([report]) == exact([expected])
+        again = followed(taken)
+        assert exact(again) == exact([report]), "its own checkpoint comes first"
+
+    def test_rates_and_decay_are_those_of_its_own_settings(
+        self, make_trial: Callable[..., TrialSpec], tmp_path: Path
+    ) -> None:
+        other = self.other(make_trial, tmp_path)
+        at = CheckpointStore(other.directory).best_progress()
+        assert at is not None
+        settings = {**other.settings, "learning_rate": 7e-4, "weight_decay": 0.25}
+        spec = replace(
+            other, settings=settings, start_from=other.directory, start_at=at.examples,
+            directory="", max_examples=256, milestones=(256,),
+        )  # fmt: skip
+        trial = loop._Trial(spec, Group.single("cpu"))
+        reached, said = trial.resume()
+        assert (reached, said) == (at.examples, None)
+        options = trial.steps.optimizer.param_groups
+        assert {group["highest_lr"] for group in options} == {7e-4}
+        assert {group["weight_decay"] for group in options} == {0.25, 0.0}
+        moments = trial.steps.optimizer.state.values()
+        assert {int(state["step"]) for state in moments} == {at.examples // 16}
+
+    @pytest.mark.parametrize("at", [0, 100])
+    def test_a_checkpoint_that_is_not_there_is_named(
+        self, make_trial: Callable[..., TrialSpec], tmp_path: Path, at: int
+    ) -> None:
+        spec = make_trial(start_from=str(tmp_path / "nothing"), start_at=at)
+        with pytest.raises(InvalidValue, match=r"start_from.*no checkpoint"):
+            followed(spec)
+
+    def test_another_architecture_is_refused(
+        self, make_trial: Callable[..., TrialSpec], tmp_path: Path
+    ) -> None:
+        other = self.other(make_trial, tmp_path)
+        spec = replace(
+            other, settings={**other.settings, "dimension": 8}, start_from=other.directory,
+            directory="",
+        )  # fmt: skip
+        with pytest.raises(InvalidValue, match=r"start_from.*another architecture"):
+            followed(spec)

@@ -5,38 +5,65 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
-from sentune.training.launchers.report import Report, failed, said
+from sentune.training.launchers.report import Report, failed, left, said
+from sentune.training.launchers.wish import Ask, Wish, nothing
 from sentune.training.trial import Program, Progress, TrialSpec
 
 SECONDS = "train/seconds"
 """Metric in which a program that counts its own time over restarts says it."""
 
 
-def follow(program: Program, spec: TrialSpec, group: Group) -> Iterator[Report]:
+def follow(
+    program: Program,
+    spec: TrialSpec,
+    group: Group,
+    ask: Ask = nothing,
+    notes: Sequence[str] = (),
+) -> Iterator[Report]:
     """Runs the program and turns what it says into reports, each with its checkpoint written.
+
+    Between milestones a checkpoint is written every ``spec.checkpoint_every`` examples, and when
+    the trial is to leave; the last report then says that it has left.
+
+    Args:
+        program: what trains.
+        spec: the training run.
+        group: of which this process is a worker.
+        ask: what the trial is to do; asked after each step.
+        notes: what has happened to the trial so far, for its reports.
 
     Raises:
         TrialFailed: the objective was not measured or is not finite.
     """
-    store = CheckpointStore(spec.directory) if spec.directory and group.is_first else None
+    keeper = _Keeper(spec) if spec.directory and group.is_first else None
+    told = [*notes] + (keeper.notes if keeper is not None else [])
     started = time.monotonic()
+    spec = replace(spec, every_step=True)
     with closing(program(spec, group)) as progresses:  # type: ignore[type-var]
         for progress in progresses:
-            measured = group.broadcast_object(progress.metrics)
-            value = _objective(measured, progress.examples, spec)
-            if store is not None:
-                store.save(progress, -value if spec.mode == "min" else value)
-            yield said(progress, _seconds(progress, started))
+            score = _score(progress, spec, group)
+            wish = Wish.NONE if progress.final else ask()
+            if keeper is not None:
+                keeper.keep(progress, score, at_once=wish is not Wish.NONE)
+            notes = [*told, *progress.notes]
+            if wish is not Wish.NONE:
+                yield replace(left(progress, preempted=wish is Wish.PREEMPTED), notes=notes)
+                return
+            if progress.milestone:
+                yield replace(said(progress, _seconds(progress, started)), notes=notes)
 
 
-def guarded(program: Program, spec: TrialSpec, group: Group, code: str) -> Iterator[Report]:
+def guarded(
+    program: Program, spec: TrialSpec, group: Group, code: str, ask: Ask = nothing
+) -> Iterator[Report]:
     """``follow`` on the driver's code, where an error is the last report and not an exception.
 
     Args:
@@ -44,12 +71,51 @@ def guarded(program: Program, spec: TrialSpec, group: Group, code: str) -> Itera
         spec: the training run.
         group: of which this process is a worker.
         code: fingerprint of the driver's code; with another one the trial fails.
+        ask: what the trial is to do.
     """
     try:
         require_code(code)
-        yield from follow(program, spec, group)
+        yield from follow(program, spec, group, ask)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the trial's end and is told
         yield failed(error, traceback.format_exc())
+
+
+class _Keeper:
+    """Writes a trial's checkpoints; on its first worker.
+
+    A milestone that is said again is not newer than what is there: writing it once more would drop
+    the newer state between milestones.
+    """
+
+    def __init__(self, spec: TrialSpec) -> None:
+        self._store, self._every = CheckpointStore(spec.directory), spec.checkpoint_every
+        newest = self._store.last_progress()
+        self._kept = newest.examples if newest is not None else -1
+        self._seen = max(self._kept, 0)
+        self.notes = self._store.notes
+
+    def keep(self, progress: Progress, score: float | None, *, at_once: bool) -> None:
+        """Writes what is due.
+
+        Args:
+            progress: newest.
+            score: higher is better; None between milestones.
+            at_once: the trial leaves with it.
+        """
+        seen, self._seen = self._seen, max(self._seen, progress.examples)
+        due = bool(self._every) and self._seen // self._every > seen // self._every
+        if progress.examples > self._kept and (progress.milestone or due or at_once):
+            self._store.save(progress, score)
+            self._kept = progress.examples
+
+
+def _score(progress: Progress, spec: TrialSpec, group: Group) -> float | None:
+    """Higher is better; None between milestones, where nothing is measured."""
+    if not progress.milestone:
+        return None
+    measured = group.broadcast_object(progress.metrics)
+    value = _objective(measured, progress.examples, spec)
+    return -value if spec.mode == "min" else value
 
 
 def _objective(metrics: dict[str, float], examples: int, spec: TrialSpec) -> float:

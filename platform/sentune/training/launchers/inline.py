@@ -6,9 +6,9 @@ and 137 s through a Ray Train group each.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ from ray.tune import PlacementGroupFactory
 from sentune.training.group import Group
 from sentune.training.launchers.follow import guarded
 from sentune.training.launchers.sealed import Sealed
+from sentune.training.launchers.wish import Listener
+from sentune.training.memory import free
 from sentune.training.trial import Program, TrialSpec
 
 UNWIND_SECONDS = "600"
@@ -28,7 +30,7 @@ STRATEGIES = ("PACK", "SPREAD")
 
 
 def inline_trainable(
-    program: Program, *, cpus: float, gpus: float, code: str
+    program: Program, *, cpus: float, gpus: float, code: str, desk: Any
 ) -> Callable[[dict[str, Any]], None]:
     """The Tune function that runs one trial after the other in its actor.
 
@@ -37,6 +39,7 @@ def inline_trainable(
         cpus: CPUs of a trial; torch uses as many threads.
         gpus: GPUs of a trial, fractions allowed.
         code: fingerprint of the driver's code; a worker with another one fails.
+        desk: actor that says when a trial is to leave.
     """
 
     def trial(config: dict[str, Any]) -> None:
@@ -44,10 +47,11 @@ def inline_trainable(
         torch.set_num_threads(max(1, int(cpus)))
         sealed: Sealed[TrialSpec] = config["spec"]
         try:
-            for report in guarded(program, sealed.value, Group.single(), code):
-                tune.report(report.to_result())
+            with Listener(desk) as ask:
+                for report in guarded(program, sealed.value, Group.single(), code, ask):
+                    tune.report(replace(report, gpus=gpus).to_result())
         finally:
-            _release()
+            free()
 
     def resources(config: dict[str, Any]) -> PlacementGroupFactory:
         bundle = {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
@@ -55,10 +59,3 @@ def inline_trainable(
         return PlacementGroupFactory([bundle], strategy=strategy)
 
     return tune.with_resources(trial, resources)
-
-
-def _release() -> None:
-    """What a trial held goes back before the next one starts in this process."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -1,15 +1,24 @@
-"""The judge: trials on a Ray Train group ask it at each milestone and leave by themselves.
+"""The desk: where a driver leaves word for its trials, whichever launcher runs them.
 
-A STOP from Tune on such a trial leaves its placement group and all its CPUs taken for as long as
-the study runs (5 times in 5 on Ray 2.60, ray#54305).
+Trials on a Ray Train group ask it at each milestone whether they go on, and leave by themselves: a
+STOP from Tune on such a trial leaves its placement group and all its CPUs taken for as long as the
+study runs (5 times in 5 on Ray 2.60, ray#54305). Every trial asks it about once a second whether it
+is to write a checkpoint and leave.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sentune.training.launchers.wish import Wish
+
+LOOK_SECONDS = 1.0
+"""How often the desk asks Ray which machines are being taken back, however many trials ask it."""
 
 
 class JudgeActor:
@@ -18,6 +27,10 @@ class JudgeActor:
     def __init__(self) -> None:
         self._verdicts: dict[tuple[str, int], asyncio.Future[bool]] = {}
         self._obituaries: dict[str, dict[str, Any]] = {}
+        self._departures: dict[str, int] = {}
+        self._leave = False
+        self._draining: frozenset[str] = frozenset()
+        self._looked = -LOOK_SECONDS
 
     def _future(self, trial: str, examples: int) -> asyncio.Future[bool]:
         made = asyncio.get_running_loop().create_future
@@ -40,16 +53,57 @@ class JudgeActor:
         self._obituaries.setdefault(trial, result)
 
     async def obituary(self, trial: str) -> dict[str, Any] | None:
-        """The error that a worker of this trial has met, as a result."""
-        return self._obituaries.get(trial)
+        """The error that a worker of this trial has met, as a result; it is then forgotten."""
+        return self._obituaries.pop(trial, None)
+
+    async def depart(self, trial: str, examples: int) -> None:
+        """A group has left a machine that is being taken back, with a checkpoint."""
+        self._departures[trial] = examples
+
+    async def departure(self, trial: str) -> int | None:
+        """Where a group has left, in examples; it is then forgotten."""
+        return self._departures.pop(trial, None)
+
+    async def ask_to_leave(self) -> None:
+        """From now on every trial is told to write a checkpoint and leave."""
+        self._leave = True
+
+    async def wish(self, node: str) -> Wish:
+        """What a trial on this machine is to do."""
+        if self._leave:
+            return Wish.LEAVE
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            self._looked = time.monotonic()
+            self._draining = await asyncio.to_thread(draining_nodes)
+        return Wish.PREEMPTED if node in self._draining else Wish.NONE
+
+
+def draining_nodes() -> frozenset[str]:
+    """Ids of the machines that are being taken back.
+
+    Ray has no public call for it; Ray Train's own watcher makes this one.
+    """
+    return frozenset(ray._private.state.state.get_draining_nodes())
 
 
 class RemoteJudge:
-    """The judge as the driver speaks to it; its actor takes no CPU and ends with the driver."""
+    """The desk as the driver speaks to it; its actor takes no CPU and ends with the driver.
+
+    It stays on the driver's machine: another one may be taken away.
+    """
 
     def __init__(self) -> None:
-        self.actor = ray.remote(num_cpus=0)(JudgeActor).remote()
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        self.actor = ray.remote(num_cpus=0, scheduling_strategy=here)(JudgeActor).remote()
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
         """Passes a verdict on without waiting."""
         self.actor.put.remote(trial, examples, goes_on)
+
+    def ask_to_leave(self) -> None:
+        """Asks every trial to write a checkpoint and leave, without waiting."""
+        self.actor.ask_to_leave.remote()
+
+    def close(self) -> None:
+        """Ends the actor; trials that still run go on without it."""
+        ray.kill(self.actor)

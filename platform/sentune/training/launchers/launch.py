@@ -25,7 +25,7 @@ class Launch:
         max_failures: deaths of a trial's processes that are forgiven.
         code: fingerprint of the driver's code, which every worker must have.
         storage: the study's folder or URI.
-        judge: gives the verdicts on a group; None where Tune stops a trial.
+        desk: where the driver leaves word for its trials.
     """
 
     program: Program
@@ -36,20 +36,30 @@ class Launch:
     max_failures: int
     code: str
     storage: str
-    judge: RemoteJudge | None = field(init=False)
+    desk: RemoteJudge = field(init=False)
 
     def __post_init__(self) -> None:
-        self.judge = RemoteJudge() if self.launcher == "train" else None
+        self.desk = RemoteJudge()
 
     @property
-    def tune_failures(self) -> int:
-        """Deaths that Tune forgives; Ray Train counts those of its groups itself."""
-        return 0 if self.judge is not None else self.max_failures
+    def judge(self) -> RemoteJudge | None:
+        """Gives the verdicts on a group; None where Tune stops a trial."""
+        return self.desk if self.launcher == "train" else None
+
+    def close(self) -> None:
+        """Ends what the driver's trials no longer need."""
+        self.desk.close()
 
     def trainable(self) -> Callable[[dict[str, Any]], None]:
         """The Tune function."""
         if self.judge is None:
-            return inline_trainable(self.program, cpus=self.cpus, gpus=self.gpus, code=self.code)
+            return inline_trainable(
+                self.program,
+                cpus=self.cpus,
+                gpus=self.gpus,
+                code=self.code,
+                desk=self.desk.actor,
+            )
         return train_trainable(
             Team(
                 program=self.program,
@@ -57,7 +67,7 @@ class Launch:
                 cpus=self.cpus,
                 gpus=self.gpus,
                 max_failures=self.max_failures,
-                judge=self.judge.actor,
+                desk=self.desk.actor,
                 code=self.code,
                 storage=f"{self.storage}/ray-train",
             )

@@ -10,6 +10,7 @@ import torch
 
 from sentune.code import CodeMismatch
 from sentune.errors import SentuneError
+from sentune.training.memory import OutOfMemory, first_line, short_of_memory
 from sentune.training.trial import Progress
 
 PAYLOAD = "said"
@@ -32,7 +33,8 @@ class Report:
         traceback: where it failed.
         left: it wrote a checkpoint and ended because it was asked to; it can go on.
         preempted: it left because its machine is being taken back.
-        out_of_memory: it failed because even its smallest micro-batch does not fit.
+        out_of_memory: it failed for lack of memory.
+        micro_batch: with which a new start may fit in memory; 0 where none may.
         notes: what happened to it beside its curve, a sentence each.
         gpus: of all workers of the group.
         restarts: deaths of the group's processes that its own launcher forgave in this start.
@@ -50,6 +52,7 @@ class Report:
     left: bool = False
     preempted: bool = False
     out_of_memory: bool = False
+    micro_batch: int = 0
     notes: list[str] = field(default_factory=list)
     gpus: float = 0.0
     restarts: int = 0
@@ -75,25 +78,38 @@ def said(progress: Progress, seconds: float) -> Report:
     )
 
 
+def left(progress: Progress, *, preempted: bool) -> Report:
+    """The report of a trial that leaves with a checkpoint of this progress.
+
+    A milestone that it has just reached is said again, and then counted, when it goes on.
+    """
+    return Report(
+        examples=progress.examples,
+        metrics={name: float(value) for name, value in progress.metrics.items()},
+        left=True,
+        preempted=preempted,
+    )
+
+
 def failed(error: BaseException, traceback: str = "") -> Report:
     """The report of an error that ended the trial."""
+    short = isinstance(error, OutOfMemory) or bool(short_of_memory(error))
     return Report(
         failure=reason(error),
         # a network, a disk or the right code may be there next time
         repeats=not isinstance(error, OSError | CodeMismatch),
-        poisoned=isinstance(error, torch.AcceleratorError | torch.OutOfMemoryError),
+        poisoned=isinstance(error, torch.AcceleratorError) or short,
         traceback=traceback,
+        out_of_memory=short,
+        micro_batch=error.micro_batch if isinstance(error, OutOfMemory) else 0,
     )
 
 
 def reason(error: BaseException) -> str:
     """One line that a user understands: the error's own words, with its kind where they need it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    words = lines[0] if lines else "no message"
-    if isinstance(error, torch.OutOfMemoryError):
-        return f"out of memory on the device; a smaller micro_batch needs less ({words})"
-    if isinstance(error, MemoryError):
-        return f"out of memory on the host ({words})"
+    words = first_line(error)
     if isinstance(error, SentuneError):
         return words
+    if where := short_of_memory(error):
+        return f"out of memory on {where} ({words})"
     return f"{type(error).__name__}: {words}"

@@ -1,0 +1,105 @@
+"""Whether a Ray Train group starts again after its end, and with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError
+
+from sentune.methods import REGISTRY
+from sentune.training.launchers.blame import epitaph, killed_for_memory
+from sentune.training.launchers.report import Report
+from sentune.training.settings import TrainingSettings
+from sentune.training.trial import TrialSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One start of a trial's group.
+
+    Attributes:
+        spec: the training run.
+        deaths: of the group's processes so far.
+        notes: what has happened so far, a sentence each.
+    """
+
+    spec: TrialSpec
+    deaths: int = 0
+    notes: tuple[str, ...] = ()
+
+    def noted(self, note: str, **changes: Any) -> Attempt:
+        """The next attempt."""
+        return replace(self, notes=(*self.notes, note), **changes)
+
+
+def after_return(departed: int | None, attempt: Attempt) -> Attempt | None:
+    """The next attempt of a group whose workers have returned; None where the trial is over.
+
+    Args:
+        departed: where it has left a machine that is being taken back, in examples.
+        attempt: that has ended.
+    """
+    if departed is None:
+        return None
+    return attempt.noted(f"its machine was taken back at {departed:,} examples; it went on there")
+
+
+def after_failure(
+    error: TrainingFailedError,
+    word: dict[str, Any] | None,
+    attempt: Attempt,
+    workers: int | tuple[int, int],
+    max_failures: int,
+    traceback: str,
+) -> Attempt | Report:
+    """The next attempt of a group that has failed, or the trial's last report.
+
+    A lack of memory is answered with half the micro-batch and counts for nothing, as it comes to
+    an end by itself. A death is forgiven ``max_failures`` times.
+
+    Args:
+        error: of Ray Train.
+        word: a worker's own last report, as a result.
+        attempt: that has failed.
+        workers: of the group.
+        max_failures: deaths that are forgiven.
+        traceback: of ``error``.
+    """
+    said = Report.from_result(word) if word is not None else None
+    if said is not None and said.micro_batch:
+        spec = replace(attempt.spec, micro_batch=said.micro_batch)
+        return attempt.noted(
+            f"micro_batch {said.micro_batch} from here on: {said.failure}", spec=spec
+        )
+    if said is not None:
+        return replace(said, notes=[*attempt.notes], restarts=attempt.deaths)
+    if killed_for_memory(error):
+        return _smaller(attempt, workers)
+    said = epitaph(error, traceback)
+    if isinstance(error, ControllerError) or attempt.deaths >= max_failures:
+        return replace(said, notes=[*attempt.notes], restarts=attempt.deaths)
+    return attempt.noted(f"started again: {said.failure}", deaths=attempt.deaths + 1)
+
+
+def _smaller(attempt: Attempt, workers: int | tuple[int, int]) -> Attempt | Report:
+    why = "out of memory on the host: Ray ended a worker before the machine stood still"
+    smaller = halved(attempt.spec, workers)
+    if not smaller:
+        notes = [*attempt.notes]
+        return Report(failure=f"{why}, even with a micro_batch of 1", repeats=True,
+                      out_of_memory=True, notes=notes, restarts=attempt.deaths)  # fmt: skip
+    spec = replace(attempt.spec, micro_batch=smaller)
+    return attempt.noted(f"micro_batch {smaller} from here on: {why}", spec=spec)
+
+
+def halved(spec: TrialSpec, workers: int | tuple[int, int] = 1) -> int:
+    """Half of what a worker now holds at a time; 0 where that is one example."""
+    fewest = workers if isinstance(workers, int) else workers[0]
+    method = REGISTRY.get(spec.method)
+    values = {**getattr(method, "training_defaults", {}), **spec.settings}
+    batch = int(values.get("batch_size") or TrainingSettings.model_fields["batch_size"].default)
+    micro = values.get("micro_batch")
+    share = -(-batch // fewest)
+    now = spec.micro_batch or (share if micro in (None, "none") else int(micro))
+    return min(now, share) // 2

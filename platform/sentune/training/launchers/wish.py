@@ -1,0 +1,120 @@
+"""What a trial may be asked to do between two steps, and how it hears of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from types import TracebackType
+from typing import Any
+
+import ray
+import ray.train
+
+from sentune.training.group import Group
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""How often the desk is asked."""
+
+ANSWER_SECONDS = 10.0
+"""How long an answer may take before the desk is asked again."""
+
+
+class Wish(StrEnum):
+    """What is asked of a trial."""
+
+    NONE = ""
+    LEAVE = "leave"
+    PREEMPTED = "preempted"
+
+
+Ask = Callable[[], Wish]
+"""Called on every worker of a group between two steps; all of them get the same answer."""
+
+
+def nothing() -> Wish:
+    """Nothing is ever asked."""
+    return Wish.NONE
+
+
+class Listener:
+    """Asks the desk in a thread of its own; training neither waits for it nor fails with it.
+
+    Args:
+        desk: the actor.
+    """
+
+    def __init__(self, desk: Any) -> None:
+        self.wish = Wish.NONE
+        self._desk, self._node = desk, ray.get_runtime_context().get_node_id()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="wishes", daemon=True)
+
+    def __enter__(self) -> Listener:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+
+    def __call__(self) -> Wish:
+        """The newest answer."""
+        return self.wish
+
+    def _listen(self) -> None:
+        while not self._over.wait(POLL_SECONDS):
+            try:
+                self.wish = ray.get(self._desk.wish.remote(self._node), timeout=ANSWER_SECONDS)
+            except ray.exceptions.GetTimeoutError:
+                continue  # a busy machine
+            except ray.exceptions.RayError as error:
+                logger.warning("nobody can ask this trial to leave any more: %s", error)
+                return
+
+
+class GroupListener:
+    """A Ray Train group's ears: the first worker listens, all of them act at the same step.
+
+    Ray Train knows when any of the group's machines is being taken back. Its call for it is a
+    barrier of all workers through an actor, so the group makes it about once a second, when the
+    first worker says so.
+
+    Args:
+        listener: of the first worker; on the others it is never asked.
+    """
+
+    _GO_ON, _LOOK, _LEAVE, _PREEMPTED = range(4)
+
+    def __init__(self, group: Group, listener: Listener | None) -> None:
+        self._group, self._listener = group, listener
+        self._looked = time.monotonic()
+
+    def __call__(self) -> Wish:
+        """What the group is to do, the same on every worker."""
+        said = self._group.agree(self._own() if self._group.is_first else self._GO_ON)
+        if said == self._LEAVE:
+            return Wish.LEAVE
+        if said == self._PREEMPTED:
+            return Wish.PREEMPTED
+        if said == self._LOOK and ray.train.get_preemption_info() is not None:
+            return Wish.PREEMPTED
+        return Wish.NONE
+
+    def _own(self) -> int:
+        """What the first worker says, from what it has heard and the time."""
+        wish = self._listener() if self._listener is not None else Wish.NONE
+        if wish is not Wish.NONE:
+            return self._LEAVE if wish is Wish.LEAVE else self._PREEMPTED
+        if time.monotonic() - self._looked < POLL_SECONDS:
+            return self._GO_ON
+        self._looked = time.monotonic()
+        return self._LOOK
