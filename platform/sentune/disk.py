@@ -119,6 +119,18 @@ def write_document(folder: str, name: str, text: str) -> str:
     return f"{folder.rstrip('/')}/{name}"
 
 
+def read_document(folder: str, name: str) -> str | None:
+    """A text file in a folder or URI; None where there is none."""
+    files, root = fsspec.url_to_fs(folder)
+    if isinstance(files, LocalFileSystem):
+        file = Path(root, name)  # fsspec takes brackets in a path for a pattern
+        return file.read_text(encoding="utf-8") if file.is_file() else None
+    try:
+        return bytes(files.cat_file(f"{root}/{name}")).decode()
+    except FileNotFoundError:
+        return None
+
+
 def _write_locally(target: Path, text: str) -> None:
     with writing(target, len(text.encode())):
         target.parent.mkdir(parents=True, exist_ok=True)

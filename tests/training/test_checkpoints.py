@@ -21,16 +21,15 @@ def progress(
     def write(folder: Path) -> None:
         (folder / "state").write_text(str(examples))
 
-    said = Progress(
+    return Progress(
         examples=examples,
         metrics={"task/metric": examples / 1000},
         readouts={"task/readout": 0.5},
         final=examples == 400,
         save=save or write,
         tables={"curve.json": [1, 2]},
+        milestone=milestone,
     )
-    said.milestone = milestone  # type: ignore[attr-defined, unused-ignore]
-    return said
 
 
 @pytest.fixture(params=["path", "uri", "memory"])
@@ -155,6 +154,15 @@ def test_between_milestones_only_the_newest_is_kept_and_is_never_the_best(direct
     assert newest is not None
     assert (said.examples, said.milestone, said.score) == (200, True, 0.1)
     assert (newest.examples, newest.milestone, newest.score) == (260, False, None)
+
+
+def test_saying_a_milestone_again_keeps_the_newer_one_that_training_goes_on_from(
+    directory: str,
+) -> None:
+    CheckpointStore(directory).save(progress(100), 0.9)
+    CheckpointStore(directory).save(progress(150, milestone=False), None)
+    CheckpointStore(directory).save(progress(100), 0.9)
+    assert content(CheckpointStore(directory).last()) == "150"
 
 
 def test_a_milestone_replaces_what_was_written_on_the_way_to_it(directory: str) -> None:

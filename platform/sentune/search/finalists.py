@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,15 +20,20 @@ from optuna.trial import TrialState as Stored
 
 from sentune.records import FinalistRecord, Spread, TrialRecord, TrialState
 from sentune.search.audience import Audience
+from sentune.search.comparison import Comparison, compare
 from sentune.search.config import StudyConfig
-from sentune.search.ledger import REPEATS, SEED, SETTINGS, Ledger
-from sentune.search.source import Candidate, settle_orphans
+from sentune.search.finals_source import TRIAL, FinalsSource, identity, notes, run_name
+from sentune.search.ledger import Ledger
+from sentune.search.retention import ranked
+from sentune.search.source import settle_orphans
+from sentune.search.stored import SEED
 from sentune.training.checkpoints import CheckpointStore, sweeps_in
 from sentune.training.launchers.report import Report
 
 logger = logging.getLogger(__name__)
 
-TRIAL = "trial"
+_OPEN: list[CheckpointStore] = []
+"""Of checkpoints that are being shipped: a download goes with its store."""
 
 
 class Finals:
@@ -38,22 +44,33 @@ class Finals:
         ledger: of the search.
         config: number of finalists and seeds.
         audience: told of every run.
+        tidy: called after each end: drops checkpoints that nobody needs any more.
     """
 
     def __init__(
-        self, *, study: optuna.Study, ledger: Ledger, config: StudyConfig, audience: Audience
+        self,
+        *,
+        study: optuna.Study,
+        ledger: Ledger,
+        config: StudyConfig,
+        audience: Audience,
+        tidy: Callable[[], None] = lambda: None,
     ) -> None:
-        self.search, self.config, self.audience = ledger, config, audience
-        self.ledger = replace(ledger, study=study, halving=None, budget=config.max_examples)
+        self.search, self.config, self.audience, self._tidy = ledger, config, audience, tidy
+        self.ledger = replace(
+            ledger, study=study, scheduler=None, constraints=(), budget=config.max_examples
+        )
         settle_orphans(self.ledger)
+        self._dismiss()
         self.source = FinalsSource(self.ledger, self._wanted())
         self._replay()
 
     def best_trials(self) -> list[TrialRecord]:
-        """Complete trials, best first, the earlier first among equals."""
-        complete = [r for r in self.search.records() if r.state == TrialState.COMPLETE]
-        sign = -1.0 if self.search.mode == "max" else 1.0
-        return sorted(complete, key=lambda r: (sign * r.metrics[self.search.objective], r.id))
+        """Complete trials that hold every constraint, best first, the earlier among equals.
+
+        With several objectives only those on the Pareto front, by the first objective.
+        """
+        return ranked(self.search.records(), self.search.objectives)
 
     def seeds(self) -> list[int]:
         """Fresh ones: those after the seed that all trials of the search had."""
@@ -65,11 +82,22 @@ class Finals:
     def _wanted(self) -> list[tuple[TrialRecord, int]]:
         return [(trial, seed) for trial in self._chosen() for seed in self.seeds()]
 
+    def _dismiss(self) -> None:
+        """Runs that a killed driver left, of trials that further ones have pushed out since."""
+        wanted = {(trial.id, seed) for trial, seed in self._wanted()}
+        for run in self.ledger.trials():
+            if run.state == Stored.RUNNING and identity(run) not in wanted:
+                self.ledger.fail(run.number, "no longer among the finalists")
+
     def records(self) -> list[FinalistRecord]:
         """Finalists that have a run to show, best mean first."""
         found = [record for trial in self._chosen() if (record := self._record(trial))]
-        sign = -1.0 if self.search.mode == "max" else 1.0
-        return sorted(found, key=lambda r: (sign * r.metrics[self.search.objective].mean, r.trial))
+        first = self.search.first
+        return sorted(found, key=lambda r: (-first.sign * r.metrics[first.metric].mean, r.trial))
+
+    def comparison(self) -> Comparison | None:
+        """The winner against the runner-up; None without finalists."""
+        return compare(self.records(), self.search.first)
 
     def _record(self, trial: TrialRecord) -> FinalistRecord | None:
         runs = self._runs(trial.id)
@@ -86,7 +114,14 @@ class Finals:
             seeds=list(runs),
             readouts=runs[self._best_seed(runs)].readouts,
             metrics={name: spread(found) for name, found in values.items()},
+            seconds=sum(run.seconds for run in self._of(trial.id)),
+            gpu_seconds=sum(run.gpu_seconds for run in self._of(trial.id)),
         )
+
+    def _of(self, trial: int) -> list[TrialRecord]:
+        """All runs of a finalist, those that failed too."""
+        stored = self.ledger.trials()
+        return [self.ledger.record(run) for run in stored if run.user_attrs.get(TRIAL) == trial]
 
     def _runs(self, trial: int) -> dict[int, TrialRecord]:
         """Seed -> complete run, of the seeds that are asked for now."""
@@ -98,21 +133,47 @@ class Finals:
         return {seed: stored[seed] for seed in self.seeds() if seed in stored}
 
     def _best_seed(self, runs: dict[int, TrialRecord]) -> int:
-        sign = -1.0 if self.search.mode == "max" else 1.0
-        return min(runs, key=lambda seed: (sign * runs[seed].metrics[self.search.objective], seed))
+        first = self.search.first
+        return min(runs, key=lambda seed: (-first.of(runs[seed].metrics), seed))
+
+    def runs(self) -> dict[str, TrialRecord]:
+        """Name -> run, all that are stored, whoever was chosen since."""
+        return {run_name(*identity(t)): self.ledger.record(t) for t in self.ledger.trials()}
+
+    def winning_run(self) -> str | None:
+        """Name of the run whose model is shipped, as things stand; None where no trial may win."""
+        if finalists := self.records():
+            trial = finalists[0].trial
+            return run_name(trial, self._best_seed(self._runs(trial)))
+        best = self.best_trials()
+        return f"{best[0].id:04d}" if best else None
 
     def best_checkpoint(self) -> str | None:
         """Local folder of the checkpoint to ship."""
-        finalists = self.records()
-        if finalists:
-            trial = finalists[0].trial
-            run = run_name(trial, self._best_seed(self._runs(trial)))
-        elif best := self.best_trials():
-            run = f"{best[0].id:04d}"
-        else:
+        run = self.winning_run()
+        if run is None:
             return None
-        found = CheckpointStore(self.config.directory(run)).best()
+        store = CheckpointStore(self.config.directory(run))
+        found = store.best()
+        _OPEN.append(store)
         return str(found) if found is not None else None
+
+    def lost(self) -> FinalsSource | None:
+        """The winning run once more, where its checkpoint is gone; None where all is well.
+
+        Once a winner is published the others' checkpoints are dropped. With further trials or
+        seeds one of the others may win after all, and the same seed trains the same model again.
+        """
+        run, records = self.winning_run(), self.records()
+        if run is None or not records:
+            return None
+        if CheckpointStore(self.config.directory(run)).best() is not None:
+            return None
+        (trial,) = [t for t in self._chosen() if t.id == records[0].trial]
+        seed = self._best_seed(self._runs(trial.id))
+        logger.warning("%s has won and its checkpoint is gone: it is trained again", run)
+        self.ledger.study.enqueue_trial({}, user_attrs=notes(trial, seed))
+        return FinalsSource(self.ledger, [(trial, seed)])
 
     def _replay(self) -> None:
         for trial in self.ledger.trials():
@@ -120,86 +181,38 @@ class Finals:
                 self.started(trial.number)
                 for examples, metrics in self.ledger.record(trial).curve.items():
                     self._progressed(trial, examples, metrics)
-                self.ended(trial.number)
+                self._ended(trial.number)
 
     def started(self, number: int) -> None:
         """A run starts or goes on."""
-        self.audience.finalist_started(*_identity(self.ledger.get(number)))
+        self.audience.finalist_started(*identity(self.ledger.get(number)))
 
     def progressed(self, number: int, report: Report) -> None:
         """A run has reached a milestone."""
         self._progressed(self.ledger.get(number), report.examples, report.metrics)
 
     def _progressed(self, run: FrozenTrial, examples: int, metrics: dict[str, float]) -> None:
-        self.audience.finalist_progressed(*_identity(run), examples, metrics)
+        self.audience.finalist_progressed(*identity(run), examples, metrics)
 
     def ended(self, number: int) -> None:
         """A run is over; without metrics if it failed."""
-        run, record = self.ledger.get(number), self.ledger.record(number)
-        if record.state == TrialState.FAILED:
-            trial, seed = _identity(run)
+        self._ended(number)
+        self._tidy()
+
+    def _ended(self, number: int) -> None:
+        trial, seed = identity(self.ledger.get(number))
+        record = self.ledger.record(number)
+        if record.state is not TrialState.COMPLETE:
             logger.warning("finalist %d with seed %d failed: %s", trial, seed, record.reason)
             self.audience.finalist_ended(trial, seed, {}, {})
-        else:
-            trial, seed = _identity(run)
-            self.audience.finalist_ended(trial, seed, record.metrics, record.readouts)
-            tables = sweeps_in(self.config.directory(run_name(trial, seed)))
-            if tables:
-                self.audience.run_tables(trial, seed, tables)
-
-
-class FinalsSource:
-    """Gives each (trial, seed) that the store does not have yet, orphans first."""
-
-    def __init__(self, ledger: Ledger, wanted: list[tuple[TrialRecord, int]]) -> None:
-        self.ledger, self.finished = ledger, False
-        self._enqueue(wanted)
-        self._left = [
-            t
-            for t in ledger.study.get_trials(deepcopy=False)
-            if t.state in (Stored.RUNNING, Stored.WAITING)
-            and _identity(t) in {(trial.id, seed) for trial, seed in wanted}
-        ]
-
-    def _enqueue(self, wanted: list[tuple[TrialRecord, int]]) -> None:
-        stored = self.ledger.study.get_trials(deepcopy=False)
-        known = {_identity(t) for t in stored if not _worth_another(t)}
-        for trial, seed in wanted:
-            if (trial.id, seed) not in known:
-                notes = {TRIAL: trial.id, SEED: seed, SETTINGS: trial.settings}
-                self.ledger.study.enqueue_trial({}, user_attrs=notes)
-
-    def next(self, live: int) -> Candidate | None:
-        """The next run."""
-        if not self._left:
-            self.finished = live == 0
-            return None
-        run = self._left.pop(0)
-        trial, seed = _identity(run)
-        self.ledger.claim(run)
-        return Candidate(
-            number=run.number,
-            name=run_name(trial, seed),
-            settings=run.user_attrs[SETTINGS],
-            seed=seed,
-        )
-
-
-def _worth_another(run: FrozenTrial) -> bool:
-    """A run that failed for a reason outside of it, a worker that was lost for one."""
-    return run.state == Stored.FAIL and not run.user_attrs.get(REPEATS, False)
-
-
-def run_name(trial: int, seed: int) -> str:
-    """``finalist-0007-seed-3``."""
-    return f"finalist-{trial:04d}-seed-{seed}"
+            return
+        self.audience.finalist_ended(trial, seed, record.metrics, record.readouts)
+        tables = sweeps_in(self.config.directory(run_name(trial, seed)))
+        if tables:
+            self.audience.run_tables(trial, seed, tables)
 
 
 def spread(values: list[float]) -> Spread:
     """Mean and sample standard deviation; 0 for a single value, which has none."""
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return Spread(mean=float(np.mean(values)), sd=sd, values=values)
-
-
-def _identity(run: FrozenTrial) -> tuple[int, int]:
-    return run.user_attrs[TRIAL], run.user_attrs[SEED]

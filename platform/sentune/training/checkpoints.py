@@ -52,6 +52,7 @@ class SavedProgress:
             tables=self.tables,
             final=self.final,
             save=save,
+            milestone=self.milestone,
         )
 
     @property
@@ -88,7 +89,7 @@ class CheckpointStore:
         """
         name = f"{_PREFIX}{progress.examples:09d}"
         stored = self._readable()
-        milestone = _at_milestone(progress)
+        milestone = progress.milestone
         if name not in stored or (milestone and not stored[name].milestone):
             self._drop_partial()
             needed = max((said.bytes for said in stored.values()), default=0)
@@ -96,9 +97,9 @@ class CheckpointStore:
                 progress.save(folder)
                 said = _said(progress, score if milestone else None, checksums(folder))
                 (folder / PROGRESS_FILE).write_text(_to_json(said), encoding="utf-8")
-            stored = dict(sorted({**stored, name: said}.items()))
+            stored[name] = said
             self._sound.add(name)
-        self._drop_all_but({name, _best(stored), _newest_milestone(stored)})
+        self._drop_all_but({_newest(stored), _best(stored), _newest_milestone(stored)})
 
     def last(self) -> Path | None:
         """Local folder of the newest checkpoint that is as it was written."""
@@ -130,6 +131,7 @@ class CheckpointStore:
         self._drop_partial()
         self._drop_all_but(set())
         self._drop_damaged()
+        self._place.leave()
 
     def keep_best_only(self) -> None:
         """Drops all but the best; where none was ever scored, all but the newest."""
@@ -224,12 +226,8 @@ def _newest_milestone(stored: Mapping[str, SavedProgress]) -> str | None:
 
 
 def _best(stored: Mapping[str, SavedProgress]) -> str | None:
-    scores = {name: said.score for name, said in stored.items() if said.score is not None}
+    scores = {name: said.score for name, said in sorted(stored.items()) if said.score is not None}
     return max(scores, key=scores.__getitem__) if scores else None
-
-
-def _at_milestone(progress: Progress) -> bool:
-    return bool(getattr(progress, "milestone", True))
 
 
 def _said(
@@ -242,7 +240,7 @@ def _said(
         tables=progress.tables,
         final=progress.final,
         score=score,
-        milestone=_at_milestone(progress),
+        milestone=progress.milestone,
         files=files,
     )
 

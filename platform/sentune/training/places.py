@@ -42,6 +42,9 @@ class Place(Protocol):
     def set_aside(self, name: str) -> bool:
         """Renames a folder to ``damaged-...``; False if it is no longer there."""
 
+    def leave(self) -> None:
+        """Takes the place itself away where nothing lies in it."""
+
 
 def place_of(directory: str) -> Place:
     """The place of a path or fsspec URI; nothing is made yet."""
@@ -104,6 +107,11 @@ class LocalPlace:
         except FileNotFoundError:
             return False
         return True
+
+    def leave(self) -> None:
+        """Takes the folder itself away where nothing lies in it."""
+        if self.root.is_dir() and not self.entries():
+            self.root.rmdir()
 
 
 class ObjectPlace:
@@ -173,3 +181,6 @@ class ObjectPlace:
             self.files.cp_file(path, f"{aside}/{path.split(f'/{name}/', 1)[1]}")
         self.drop(name)
         return True
+
+    def leave(self) -> None:
+        """An object store has no empty folders."""
