@@ -1,0 +1,113 @@
+"""Lineage: corpora, code, packages, earlier studies, readings of the test corpora."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sentune.records import StudySummary
+from sentune.report.document import Block, Code, Folded, Section, Table, Text, columns, row
+from sentune.report.view import View
+from sentune.report.wording import setting
+
+
+def lineage(view: View) -> Section:
+    """Where the result came from."""
+    summary = view.summary
+    blocks: list[Block] = [_corpora(summary), _code(view)]
+    command = summary.lineage.get("command")
+    if command:
+        blocks.append(Code(text=str(command)))
+    if summary.test_reads:
+        blocks.append(_reads(summary))
+    packages: Mapping[str, Any] = summary.lineage.get("packages", {})
+    if packages:
+        rows = [row(name, str(version)) for name, version in sorted(packages.items())]
+        table = Table(columns=columns("package", "version"), rows=rows)
+        blocks.append(Folded(title="Packages", blocks=[table]))
+    if summary.space:
+        blocks.append(Folded(title="Search space", blocks=_space(summary.space)))
+    if summary.plan:
+        rows = [row(name.replace("_", " "), setting(v)) for name, v in summary.plan.items()]
+        table = Table(columns=columns("plan", "", wide=("",)), rows=rows)
+        blocks.append(Folded(title="Plan", blocks=[table]))
+    return Section(name="lineage", title="Lineage", blocks=blocks)
+
+
+def _corpora(summary: StudySummary) -> Table:
+    rows = [
+        row(
+            role,
+            str(corpus.get("spec", "")),
+            str(corpus.get("kind", "")).replace("-", " "),
+            f"{corpus.get('rows', 0):,}",
+            str(corpus.get("fingerprint", "")),
+        )
+        for role, corpus in summary.corpora.items()
+    ]
+    heads = columns(
+        "role", "corpus", "kind", "rows", "fingerprint", numbers=("rows",), wide=("corpus",)
+    )
+    return Table(columns=heads, rows=rows)
+
+
+def _code(view: View) -> Table:
+    found, summary = view.summary.lineage, view.summary
+    git: Mapping[str, Any] = found.get("git") or {}
+    changed = ", with changes that are not committed" if git.get("dirty") else ""
+    lines = {
+        "method": summary.method,
+        "encoder": view.encoder,
+        "code": f"commit {git['commit']}{changed}" if git.get("commit") else "",
+        "branch": git.get("branch", ""),
+        "Python": found.get("python", ""),
+        "platform": found.get("platform", ""),
+        "forked from": summary.forked_from or "",
+        "warm start from": ", ".join(summary.warm_start),
+        "model": summary.model or "",
+    }
+    rows = [row(name, str(value)) for name, value in lines.items() if value]
+    return Table(columns=columns("", "value", wide=("value",)), rows=rows)
+
+
+def _reads(summary: StudySummary) -> Table:
+    """Every reading of the test corpora; more than one was forced."""
+    names = list(dict.fromkeys(name for read in summary.test_reads for name in read))
+    rows = [row(*(setting(read.get(name)) for name in names)) for read in summary.test_reads]
+    caption = "Readings of the test corpora."
+    return Table(columns=columns(*names), rows=rows, caption=caption)
+
+
+def _space(space: Mapping[str, Any]) -> list[Table | Text | Code]:
+    published: Mapping[str, Any] = space.get("published", {})
+    settings: Mapping[str, Any] = space.get("settings", {})
+    searched = [
+        row(name, _range(dimension), setting(published[name]) if name in published else "")
+        for name, dimension in settings.items()
+    ]
+    fixed = [
+        row(
+            name,
+            f"fixed at {setting(value)}",
+            setting(published[name]) if name in published else "",
+        )
+        for name, value in space.get("fixed", {}).items()
+    ]
+    heads = columns("setting", "searched", "the paper's", wide=("searched",))
+    return [Table(columns=heads, rows=[*searched, *fixed])]
+
+
+def _range(dimension: Any) -> str:
+    if not isinstance(dimension, dict):
+        return setting(dimension)
+    if "choice" in dimension:
+        said = ", ".join(setting(value) for value in dimension["choice"])
+    elif ends := dimension.get("uniform") or dimension.get("integer"):
+        said = f"{setting(ends[0])} to {setting(ends[1])}" + (
+            ", logarithmic" if dimension.get("log") else ""
+        )
+    else:
+        return json.dumps(dimension, ensure_ascii=False)
+    when = dimension.get("when")
+    return f"{said}, where {setting(when)}" if when else said

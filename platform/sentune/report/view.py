@@ -1,0 +1,174 @@
+"""A study as its report sees it: the summary, the trials' curves, and what follows from both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sentune.errors import InvalidValue
+from sentune.records import (
+    FinalistRecord,
+    Spent,
+    Spread,
+    StudySummary,
+    TrialRecord,
+    TrialState,
+)
+from sentune.tracking.axes import axes_of
+
+ERROR = "_standard_error"
+"""Ending of a metric that is the standard error of another one, over the pairs of a task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A study and what its report asks of it.
+
+    Attributes:
+        summary: with the curves of its trials, where they are known.
+        folder: of the exhibits that a finished study leaves; None where there is none.
+    """
+
+    summary: StudySummary
+    folder: Path | None = None
+
+    @property
+    def objectives(self) -> list[tuple[str, str]]:
+        """Metric and mode of each objective, the first one first."""
+        summary = self.summary
+        listed = [(o["metric"], o["mode"]) for o in summary.objectives]
+        return listed or [(summary.objective, summary.mode)]
+
+    @cached_property
+    def ranked(self) -> list[TrialRecord]:
+        """Trials with the best objective first, those without one last, the earlier first."""
+
+        def rank(trial: TrialRecord) -> tuple[bool, float, int]:
+            value = self.value(trial)
+            return value is None, self.sign * (value or 0.0), trial.id
+
+        return sorted(self.summary.trials, key=rank)
+
+    @property
+    def sign(self) -> float:
+        """By which values are multiplied so that the smallest is best."""
+        return 1.0 if self.summary.mode == "min" else -1.0
+
+    def value(self, trial: TrialRecord, metric: str | None = None) -> float | None:
+        """A trial's objective (or another metric), None where it is no finite number."""
+        found = trial.metrics.get(metric or self.summary.objective)
+        return found if found is not None and math.isfinite(found) else None
+
+    @cached_property
+    def best(self) -> TrialRecord | None:
+        """The complete trial with the best objective; while none is complete, any trial's."""
+        scored = [trial for trial in self.ranked if self.value(trial) is not None]
+        complete = [trial for trial in scored if trial.state is TrialState.COMPLETE]
+        return next(iter([*complete, *scored]), None)
+
+    @property
+    def winner(self) -> FinalistRecord | None:
+        """The finalist that won."""
+        at = self.summary.winner
+        return self.summary.finalists[at] if at is not None else None
+
+    @property
+    def measured(self) -> dict[str, Spread]:
+        """What the study says of its winner on dev: over seeds, or of the best trial's one run."""
+        if self.winner is not None:
+            return self.winner.metrics
+        metrics = self.best.metrics if self.best is not None else {}
+        return {name: Spread(mean=value, sd=0.0, values=[value]) for name, value in metrics.items()}
+
+    @cached_property
+    def varied(self) -> list[str]:
+        """Settings that took several values, in the order of the space."""
+        return [axis.name for axis in axes_of(self.summary)]
+
+    @property
+    def max_examples(self) -> int:
+        """Budget of a full trial; what the longest trial saw where the plan does not say."""
+        told = self.summary.plan.get("max_examples")
+        return int(told) if told else max((t.examples for t in self.summary.trials), default=0)
+
+    @property
+    def rungs(self) -> list[int]:
+        """Examples at which trials were compared."""
+        return sorted(int(rung) for rung in self.summary.plan.get("rungs") or ())
+
+    @property
+    def encoder(self) -> str:
+        """What the study started from: its encoder or its word vectors; empty if it is not said."""
+        summary = self.summary
+        fixed: Mapping[str, Any] = summary.space.get("fixed", {})
+        named = summary.lineage.get("encoder") or summary.plan.get("encoder")
+        return str(named or fixed.get("vectors", ""))
+
+    def corpus(self, role: str) -> dict[str, Any] | None:
+        """What was read for a role."""
+        return self.summary.corpora.get(role)
+
+    def count(self, *states: TrialState) -> int:
+        """Trials in any of these states."""
+        return sum(trial.state in states for trial in self.summary.trials)
+
+
+def view(
+    summary: StudySummary | Mapping[str, Any], records: Sequence[TrialRecord], folder: Path | None
+) -> View:
+    """Puts a summary and the trials' records together.
+
+    Args:
+        summary: or the content of a ``summary.json``.
+        records: trials with their curves; those that the summary alone knows have none.
+        folder: of exhibits.
+
+    Raises:
+        InvalidValue: the summary is of a later version, or lacks a field.
+    """
+    whole = summary if isinstance(summary, StudySummary) else _summary(summary)
+    known = {record.id: record for record in records}
+    ids = [trial.id for trial in whole.trials]
+    trials = [known.get(trial.id, trial) for trial in whole.trials]
+    trials += [record for number, record in sorted(known.items()) if number not in set(ids)]
+    there = folder if folder is not None and folder.is_dir() else None
+    return View(summary=replace(whole, trials=trials), folder=there)
+
+
+def _summary(content: Mapping[str, Any]) -> StudySummary:
+    newest = StudySummary.__dataclass_fields__["version"].default
+    if content.get("version", newest) > newest:
+        fix = f"this report reads versions up to {newest}; update sentune"
+        raise InvalidValue("version of the summary", content["version"], fix)
+    kept = _of(StudySummary, content)
+    try:
+        return StudySummary(
+            **{
+                **kept,
+                "trials": [_trial(trial) for trial in content.get("trials", ())],
+                "finalists": [_finalist(finalist) for finalist in content.get("finalists", ())],
+                "spent": Spent(**content.get("spent", {})),
+            }
+        )
+    except TypeError as error:
+        raise InvalidValue("summary", content.get("study"), f"it is damaged: {error}") from error
+
+
+def _trial(content: Mapping[str, Any]) -> TrialRecord:
+    curve = {int(at): dict(metrics) for at, metrics in content.get("curve", {}).items()}
+    state = TrialState(content["state"])
+    return TrialRecord(**{**_of(TrialRecord, content), "state": state, "curve": curve})
+
+
+def _finalist(content: Mapping[str, Any]) -> FinalistRecord:
+    metrics = {name: Spread(**over) for name, over in content.get("metrics", {}).items()}
+    return FinalistRecord(**{**_of(FinalistRecord, content), "metrics": metrics})
+
+
+def _of(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in content.items() if name in names}

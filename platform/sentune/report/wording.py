@@ -1,0 +1,89 @@
+"""Numbers and settings as people read them, the same on the terminal and in a report."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sentune.records import Spread, TrialState
+
+STATES = {
+    TrialState.RUNNING: "running",
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "stopped early",
+    TrialState.FAILED: "failed",
+    TrialState.INFEASIBLE: "infeasible",
+}
+SIGNS = {
+    TrialState.RUNNING: "○",
+    TrialState.COMPLETE: "●",
+    TrialState.PRUNED: "▽",
+    TrialState.FAILED: "✕",
+    TrialState.INFEASIBLE: "◇",
+}
+"""A shape for each state, so that none depends on colour."""
+
+NO_SHARES = ("loss", "deviation", "examples_per_second", "mse", "perplexity")
+"""Metrics that are no fractions, by the last part of their names."""
+
+
+def percent(value: float | None, sd: float | None = None) -> str:
+    """0.9312 -> ``93.1 %``; with a standard deviation ``93.1 ± 0.4 %``."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{100 * value:.1f} %" if sd is None else f"{100 * value:.1f} ± {100 * sd:.1f} %"
+
+
+def clock(seconds: float) -> str:
+    """75 -> ``1:15``; 4000 -> ``1:06:40``."""
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, seconds = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def measured(metric: str, value: float | None, sd: float | None = None) -> str:
+    """A metric in its unit: a share in percent, seconds as a clock, a loss as it is."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    last = metric.rpartition("/")[2]
+    if last.endswith("seconds"):
+        return clock(value) if sd is None else f"{clock(value)} ± {clock(sd)}"
+    if last in NO_SHARES:
+        return f"{value:.4g}" if sd is None else f"{value:.4g} ± {sd:.2g}"
+    return percent(value, sd)
+
+
+def spread(metric: str, over: Spread, error: float | None = None) -> str:
+    """Over seeds; for one run with the error that was measured beside it, if any."""
+    return measured(metric, over.mean, over.sd if len(over.values) > 1 else error)
+
+
+def setting(value: Any) -> str:
+    """A setting: floats to three digits, lists as JSON."""
+    if isinstance(value, bool) or value is None:
+        return "-" if value is None else str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def settings(chosen: Mapping[str, Any]) -> str:
+    """Settings on one line."""
+    return ", ".join(f"{name}={setting(value)}" for name, value in chosen.items())
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 trial``, ``3 trials``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def hours(value: float) -> str:
+    """Hours with a unit that fits: ``42 s``, ``12.3 min``, ``4.2 h``."""
+    seconds = 3600 * value
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if value < 2 else f"{value:,.1f} h"
