@@ -14,11 +14,14 @@ import fsspec
 
 from sentune.corpora.schema import Corpus, Kind
 from sentune.embedder import Embedder
+from sentune.errors import SentuneError
 from sentune.job.baselines import baselines
 from sentune.job.data import STORED, describe, needs_references, read_evaluation
+from sentune.job.test_set import TestReads, Winner
 from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudySummary
 from sentune.search.cluster import run_on_worker
+from sentune.search.retention import note_published
 from sentune.search.shipping import ShippedFolder, ship
 from sentune.search.spread import over_cluster, several_machines
 from sentune.stored_references import StoredReferences
@@ -44,6 +47,7 @@ class Product(ABC):
         test: ``FORMAT:PATH`` of the test corpora.
         dev: what was selected on.
         gpus: GPUs that judging may use; without any it happens in this process.
+        force_test: read the test corpora once more, for another winner; it is recorded.
     """
 
     settings: Mapping[str, Any]
@@ -53,6 +57,7 @@ class Product(ABC):
     test: tuple[str, ...]
     dev: tuple[Corpus, ...]
     gpus: float = 0.0
+    force_test: bool = False
 
     @abstractmethod
     def export(
@@ -82,25 +87,36 @@ class Product(ABC):
         Returns:
             file name -> content of the tables: the sweeps of dev, and curves and counts of the
             test, without one of dev.
+
+        Raises:
+            StudyConflict: the test corpora were read before for another winner, or others were;
+                model and summary stay as they are.
+            SentuneError: the winner's checkpoint is gone.
         """
         tables = _read_tables(self.checkpoint)
+        winner, reads = Winner.of(summary), TestReads(self.storage)
         known = _published(self.storage, summary, self.test)
         if known is not None:
             summary.corpora, summary.test = known["corpora"], known["test"]
             summary.baselines = known["baselines"]
         elif self.test:
-            tables = {**sweeps_among(tables), **self._judge(summary)}
+            reads.begin(winner, self.test, force=self.force_test)
+            tables = {**sweeps_among(tables), **self._judge(summary, reads)}
         else:
             summary.baselines = self.rules(self.dev)
+        summary.test_reads = reads.known
         summary.model = f"{self.storage}/{MODEL}"
         self._write(summary, _card(summary))
+        note_published(self.storage, winner.run)
         return tables
 
-    def _judge(self, summary: StudySummary) -> dict[str, Any]:
+    def _judge(self, summary: StudySummary, reads: TestReads) -> dict[str, Any]:
         test = self.read_test()
-        for index, corpus in enumerate(test):
+        described = [describe(corpus) for corpus in test]
+        reads.identify([corpus["fingerprint"] for corpus in described])
+        for index, corpus in enumerate(described):
             role = "test" if index == 0 else f"test-{index + 1}"
-            summary.corpora[role] = describe(corpus)
+            summary.corpora[role] = corpus
         with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
             folder = Path(scratch, MODEL)
             self.export(summary, folder, {})
@@ -184,7 +200,13 @@ def _beside(measured: Mapping[str, float], rules: Mapping[str, float]) -> dict[s
 
 
 def _read_tables(checkpoint: Path) -> dict[str, Any]:
-    said = json.loads((checkpoint / PROGRESS_FILE).read_text(encoding="utf-8"))
+    file = checkpoint / PROGRESS_FILE
+    if not file.is_file():
+        raise SentuneError(
+            f"{checkpoint}: the winner's checkpoint is gone; start a new study with --fork NAME, "
+            "which knows this one's trials and trains its finalists again"
+        )
+    said = json.loads(file.read_text(encoding="utf-8"))
     tables: dict[str, Any] = said["tables"]
     return tables
 
@@ -236,10 +258,21 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
             if not name.startswith("train/")
         },
         "Test set, this model": {n: f"{100 * v:.2f} %" for n, v in summary.test.items()},
+        "Readings of the test set": _readings(summary),
         "Rules without a model": {n: f"{100 * v:.2f} %" for n, v in summary.baselines.items()},
         "Corpora": {
             role: f"{corpus['spec']} ({corpus['rows']:,} rows, {corpus['fingerprint']})"
             for role, corpus in summary.corpora.items()
         },
         "Lineage": summary.lineage,
+    }
+
+
+def _readings(summary: StudySummary) -> dict[str, str]:
+    """Of more than one reading: the figures were chosen among several."""
+    if len({read["run"] for read in summary.test_reads}) < 2:
+        return {}
+    return {
+        read["time"]: f"{read['run']}{' (forced)' if read['forced'] else ''}"
+        for read in summary.test_reads
     }

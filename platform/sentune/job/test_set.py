@@ -1,0 +1,130 @@
+"""The test set is read once: every reading is noted before it happens, a second look is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sentune.disk import read_document, write_document
+from sentune.errors import StudyConflict
+from sentune.records import StudySummary
+from sentune.search.finals_source import run_name
+from sentune.search.objectives import Objective
+from sentune.search.retention import ranked
+
+FILE = "test_reads.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Winner:
+    """Whose model is judged.
+
+    Attributes:
+        run: that the model comes from; it tells two winners apart.
+        trial: its trial.
+        seeds: of the finals, over which it won; empty where there were none.
+    """
+
+    run: str
+    trial: int
+    seeds: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, summary: StudySummary) -> Winner:
+        """The winner's best seed on dev; without finals the best trial."""
+        first = Objective(summary.objective, summary.mode)
+        if summary.winner is None:
+            several = [Objective(o["metric"], o["mode"]) for o in summary.objectives]
+            best = ranked(summary.trials, several or [first])[0]
+            return cls(run=f"{best.id:04d}", trial=best.id)
+        finalist = summary.finalists[summary.winner]
+        values = finalist.metrics[summary.objective].values
+        scores = {s: first.sign * v for s, v in zip(finalist.seeds, values, strict=True)}
+        seed = min(scores, key=lambda seed: (-scores[seed], seed))
+        return cls(
+            run=run_name(finalist.trial, seed), trial=finalist.trial, seeds=list(finalist.seeds)
+        )
+
+
+class TestReads:
+    """The readings of a study's test corpora, in its folder.
+
+    Args:
+        storage: the study's folder or URI.
+    """
+
+    __test__ = False  # the name looks like a test to pytest
+
+    def __init__(self, storage: str) -> None:
+        self._storage = storage
+        self._force = False
+        text = read_document(storage, FILE)
+        self.known: list[dict[str, Any]] = json.loads(text) if text is not None else []
+
+    def begin(self, winner: Winner, specs: Sequence[str], *, force: bool) -> None:
+        """Notes that the corpora are about to be read.
+
+        A reading that was killed may be done again, for the same winner on the same corpora.
+
+        Args:
+            winner: whose model is judged.
+            specs: ``FORMAT:PATH`` of each corpus.
+            force: read them even where that is a second look.
+
+        Raises:
+            StudyConflict: they were read before for another winner, or others were read.
+        """
+        self._force, now = force, ""
+        if counted := self._counted():
+            if counted[0]["run"] != winner.run:
+                now = f"now {winner.run} has won"
+            elif [corpus["spec"] for corpus in counted[0]["test"]] != list(specs):
+                now = f"now it is {', '.join(specs)}"
+        if now and not force:
+            raise StudyConflict(_refusal(self._storage, counted[0], now))
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        test = [{"spec": spec} for spec in specs]
+        self.known.append({"time": time, **asdict(winner), "test": test, "forced": bool(now)})
+        self._write()
+
+    def identify(self, fingerprints: Sequence[str]) -> None:
+        """Notes what was read, before anything is judged on it.
+
+        Args:
+            fingerprints: of the corpora, in the order of ``begin``.
+
+        Raises:
+            StudyConflict: the same files held something else at the first reading.
+        """
+        entry = self.known.pop()
+        test = [{**c, "fingerprint": f} for c, f in zip(entry["test"], fingerprints, strict=True)]
+        earlier = [] if entry["forced"] else self._counted()
+        known = [e for e in earlier if all("fingerprint" in corpus for corpus in e["test"])]
+        changed = bool(known) and known[0]["test"] != test
+        if not changed or self._force:
+            self.known.append({**entry, "test": test, "forced": entry["forced"] or changed})
+        self._write()
+        if changed and not self._force:
+            told = "now the files hold something else"
+            raise StudyConflict(_refusal(self._storage, known[0], told))
+
+    def _counted(self) -> list[dict[str, Any]]:
+        """The readings that a further one must agree with: those since the last forced one."""
+        forced = [place for place, entry in enumerate(self.known) if entry["forced"]]
+        return self.known[forced[-1] if forced else 0 :]
+
+    def _write(self) -> None:
+        write_document(self._storage, FILE, json.dumps(self.known, indent=1) + "\n")
+
+
+def _refusal(storage: str, first: Mapping[str, Any], now: str) -> str:
+    specs = ", ".join(corpus["spec"] for corpus in first["test"])
+    when = datetime.fromisoformat(first["time"]).strftime("%Y-%m-%d %H:%M UTC")
+    return (
+        f"{storage}: the test corpora ({specs}) were read on {when} for {first['run']}, and {now}. "
+        "Whoever reads them twice chooses by them: start another study, or give --force-test, "
+        "which is recorded in summary.json"
+    )

@@ -1,0 +1,218 @@
+"""The test corpora are read once; every reading is noted before it happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentune.corpora.formats import read_pairs
+from sentune.corpora.schema import Corpus
+from sentune.errors import SentuneError, StudyConflict
+from sentune.job.product import Product
+from sentune.job.test_set import FILE, TestReads, Winner
+from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
+from sentune.search.retention import published
+from sentune.summary import write_summary
+from sentune.tasks import Result
+from sentune.training.checkpoints import CheckpointStore
+from sentune.training.trial import Progress
+
+METRIC = "sts/spearman"
+
+
+class KilledError(Exception):
+    """The driver is gone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy(Product):
+    """A product whose model is a file, judged by the letters of its run."""
+
+    judged: list[str] = field(default_factory=list)
+    killed: bool = False
+
+    def export(
+        self, summary: StudySummary, folder: Path, card: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "card.json").write_text(json.dumps(card, default=str))
+
+    def rules(self, judged: Sequence[Corpus]) -> dict[str, float]:
+        return {}
+
+    def _measured(self, folder: str, test: tuple[Corpus, ...]) -> Result:
+        if self.killed:
+            raise KilledError
+        self.judged.append(self.checkpoint.parent.name)
+        return Result(metrics={METRIC: 0.7}, readouts={}, tables={})
+
+
+def corpus(folder: Path, name: str = "test", more: str = "") -> str:
+    file = folder / f"{name}.jsonl"
+    row = {"gold_label": "entailment", "sentence1": "A cat sits.", "sentence2": f"A cat{more}."}
+    file.write_text(json.dumps(row) + "\n")
+    return f"snli:{file}"
+
+
+def summary_of(trial: int, seeds: Sequence[int] = (1, 2)) -> StudySummary:
+    values = [0.5 + seed / 100 for seed in seeds]
+    spread = Spread(mean=sum(values) / len(values), sd=0.0, values=values)
+    finalist = FinalistRecord(trial=trial, settings={}, seeds=list(seeds), metrics={METRIC: spread})
+    return StudySummary(
+        study="s", method="m", state="complete", objective=METRIC, mode="max", corpora={},
+        space={}, finalists=[finalist], winner=0,
+    )  # fmt: skip
+
+
+def product(folder: Path, run: str, test: Sequence[str], **more: Any) -> Toy:
+    store = CheckpointStore(str(folder / "study" / "trials" / run))
+    store.save(Progress(examples=9, metrics={}, save=lambda folder: None), 0.5)
+    found = store.best()
+    assert found is not None
+    return Toy(
+        settings={}, readouts={}, checkpoint=found, storage=str(folder / "study"),
+        test=tuple(test), dev=(), **more,
+    )  # fmt: skip
+
+
+def reads(folder: Path) -> list[dict[str, Any]]:
+    return list(json.loads((folder / "study" / FILE).read_text()))
+
+
+def test_a_reading_is_recorded_with_winner_and_corpora(tmp_path: Path) -> None:
+    spec, summary = corpus(tmp_path), summary_of(7)
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary)
+    (entry,) = reads(tmp_path)
+    assert summary.test_reads == [entry]
+    assert (entry["run"], entry["trial"], entry["seeds"]) == ("finalist-0007-seed-2", 7, [1, 2])
+    assert entry["test"] == [{"spec": spec, "fingerprint": read_pairs(spec).fingerprint}]
+    assert entry["time"].endswith("+00:00")
+    assert not entry["forced"]
+    assert published(str(tmp_path / "study")) == "finalist-0007-seed-2"
+    write_summary(summary, str(tmp_path / "study"))
+
+
+def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path) -> None:
+    spec, first = corpus(tmp_path), summary_of(7)
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(first)
+    write_summary(first, str(tmp_path / "study"))
+    again, second = summary_of(7), product(tmp_path, "finalist-0007-seed-2", [spec])
+    second.publish(again)
+    assert second.judged == []
+    assert (again.test, again.test_reads) == (first.test, first.test_reads)
+
+
+def test_another_winner_is_refused_and_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    spec, summary = corpus(tmp_path), summary_of(9)
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary_of(7))
+    other = product(tmp_path, "finalist-0009-seed-2", [spec])
+    with pytest.raises(StudyConflict) as refused:
+        other.publish(summary)
+    told = str(refused.value)
+    assert "for finalist-0007-seed-2, and now finalist-0009-seed-2 has won" in told
+    assert reads(tmp_path)[0]["time"][:10] in told
+    assert "--force-test" in told
+    assert (other.judged, len(reads(tmp_path))) == ([], 1)
+    assert published(str(tmp_path / "study")) == "finalist-0007-seed-2"
+
+
+def test_force_reads_again_and_is_recorded_in_summary_and_card(tmp_path: Path) -> None:
+    spec, summary = corpus(tmp_path), summary_of(9)
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary_of(7))
+    product(tmp_path, "finalist-0009-seed-2", [spec], force_test=True).publish(summary)
+    assert [(r["trial"], r["forced"]) for r in summary.test_reads] == [(7, False), (9, True)]
+    card = json.loads((tmp_path / "study" / "model" / "card.json").read_text())
+    assert list(card["Readings of the test set"].values())[-1] == "finalist-0009-seed-2 (forced)"
+    product(tmp_path, "finalist-0009-seed-2", [spec]).publish(summary_of(9))  # agrees with it
+    with pytest.raises(StudyConflict):
+        product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary_of(7))
+
+
+def test_force_where_nothing_forbids_it_is_an_ordinary_reading(tmp_path: Path) -> None:
+    summary = summary_of(7)
+    toy = product(tmp_path, "finalist-0007-seed-2", [corpus(tmp_path)], force_test=True)
+    toy.publish(summary)
+    toy.publish(summary)
+    assert [entry["forced"] for entry in reads(tmp_path)] == [False, False]
+
+
+def test_other_corpora_are_refused(tmp_path: Path) -> None:
+    spec, other = corpus(tmp_path), corpus(tmp_path, "other")
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary_of(7))
+    for specs in ([other], [spec, other]):
+        with pytest.raises(StudyConflict, match="now it is"):
+            product(tmp_path, "finalist-0007-seed-2", specs).publish(summary_of(7))
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_file_that_holds_something_else_now_is_another_corpus(
+    tmp_path: Path, force: bool
+) -> None:
+    toy = product(tmp_path, "finalist-0007-seed-2", [corpus(tmp_path)], force_test=force)
+    toy.publish(summary_of(7))
+    corpus(tmp_path, more=" and a dog")
+    if force:
+        toy.publish(summary_of(7))
+        assert [entry["forced"] for entry in reads(tmp_path)] == [False, True]
+        return
+    for _ in range(2):
+        with pytest.raises(StudyConflict, match="now the files hold something else"):
+            toy.publish(summary_of(7))
+    assert (len(toy.judged), len(reads(tmp_path))) == (1, 1)
+
+
+def test_a_killed_reading_counts_and_may_be_done_again_for_the_same_winner(
+    tmp_path: Path,
+) -> None:
+    spec = corpus(tmp_path)
+    with pytest.raises(KilledError):
+        product(tmp_path, "finalist-0007-seed-2", [spec], killed=True).publish(summary_of(7))
+    with pytest.raises(StudyConflict):
+        product(tmp_path, "finalist-0009-seed-2", [spec]).publish(summary_of(9))
+    again = product(tmp_path, "finalist-0007-seed-2", [spec])
+    again.publish(summary_of(7))
+    assert again.judged == ["finalist-0007-seed-2"]
+    assert [entry["forced"] for entry in reads(tmp_path)] == [False, False]
+
+
+def test_a_reading_is_on_the_disk_before_the_corpora_are_opened(tmp_path: Path) -> None:
+    missing = f"snli:{tmp_path}/missing.jsonl"
+    with pytest.raises((SentuneError, OSError)):
+        product(tmp_path, "finalist-0007-seed-2", [missing]).publish(summary_of(7))
+    (entry,) = reads(tmp_path)
+    assert entry["test"] == [{"spec": missing}]
+
+
+def test_without_finals_the_best_feasible_trial_is_the_winner() -> None:
+    def trial(number: int, value: float, broken: float) -> TrialRecord:
+        return TrialRecord(
+            id=number, state=TrialState.COMPLETE, settings={}, metrics={METRIC: value},
+            violations={"train/seconds<=600": broken},
+        )  # fmt: skip
+
+    summary = summary_of(0)
+    summary.finalists, summary.winner = [], None
+    summary.trials = [trial(0, 0.5, -1), trial(1, 0.9, 30), trial(2, 0.7, 0)]
+    assert Winner.of(summary) == Winner(run="0002", trial=2)
+    summary.mode = "min"
+    assert Winner.of(summary).run == "0000"
+
+
+def test_readings_in_an_object_store() -> None:
+    storage = "memory://bucket/study"
+    TestReads(storage).begin(Winner(run="0001", trial=1), ["snli:a"], force=False)
+    with pytest.raises(StudyConflict):
+        TestReads(storage).begin(Winner(run="0002", trial=2), ["snli:a"], force=False)
+
+
+def test_without_the_checkpoint_nothing_is_read_and_the_reason_is_plain(tmp_path: Path) -> None:
+    toy = product(tmp_path, "finalist-0007-seed-2", [corpus(tmp_path)])
+    CheckpointStore(str(tmp_path / "study" / "trials" / "finalist-0007-seed-2")).drop_all()
+    with pytest.raises(SentuneError, match="the winner's checkpoint is gone"):
+        toy.publish(summary_of(7))
+    assert not (tmp_path / "study" / FILE).exists()
