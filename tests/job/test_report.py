@@ -2,10 +2,8 @@
 
 import io
 
-import pytest
 from rich.console import Console
 
-from sentune.job.flow import StudyFailed, exit_as
 from sentune.job.report import report
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 
@@ -56,14 +54,3 @@ def test_the_winner_its_spread_and_the_baselines_stand_side_by_side() -> None:
     text = printed(found)
     for shown in ("91.0 ± 1.0 %", "90.0 %, 92.0 %", "88.0 %", "51.3 %", "max_length"):
         assert shown in text
-
-
-def test_how_a_job_exits() -> None:
-    complete = trial(0, TrialState.COMPLETE, 0.9)
-    exit_as(summary("complete", complete))
-    with pytest.raises(KeyboardInterrupt):
-        exit_as(summary("interrupted", complete))
-    with pytest.raises(StudyFailed, match="no finalist"):
-        exit_as(summary("failed", complete))
-    with pytest.raises(StudyFailed, match="loss nan"):
-        exit_as(summary("failed", trial(0, TrialState.FAILED, None, "loss nan")))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentune.errors import InvalidValue
-from sentune.search.halving import Halving, default_first_rung
+from sentune.search.schedulers import Halving, default_first_rung
 
 
 @pytest.mark.parametrize(

@@ -240,5 +240,5 @@ def _table(folder: Path) -> list[Any]:
 
 def test_the_toy_has_the_studys_rungs():
     assert (
-        StudyConfig(name="s", storage="x", max_examples=900).halving("max").rungs == HALVING.rungs
+        StudyConfig(name="s", storage="x", max_examples=900).scheduling("max").rungs == HALVING.rungs
     )

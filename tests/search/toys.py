@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from sentune.code import code_fingerprint
-from sentune.search.halving import Halving
+from sentune.search.conductor import Conductor
 from sentune.search.ledger import Ledger
+from sentune.search.objectives import Objective
 from sentune.search.sampling import make_sampler
-from sentune.search.searcher import Conductor
+from sentune.search.schedulers import Halving
 from sentune.search.source import Candidate, SearchSource, settle_orphans
 from sentune.search.space import Choice, Integer, SearchSpace
 from sentune.search.store import open_storage, open_study
@@ -137,11 +138,12 @@ def open_ledger(
     study = open_study(
         storage,
         "toy",
-        mode=space.mode,
+        modes=[space.mode],
         sampler=make_sampler(sampler, space, trials=trials, seed=7),
         world={"space": space.identity()},
     )
-    return Ledger(study=study, objective=OBJECTIVE, mode=space.mode, budget=900, halving=HALVING)
+    objective = Objective(OBJECTIVE, space.mode)
+    return Ledger(study=study, objectives=[objective], budget=900, scheduler=HALVING)
 
 
 def _kill_after(storage: Any, writes: int) -> None:
@@ -183,13 +185,13 @@ def play(
         retire_after=5,
     )
     place = 0
-    while (config := conductor.give(str(place))) != "FINISHED":
-        assert isinstance(config, dict)
+    while (config := conductor.give(str(place))) is not None:
         for report in guarded(toy, config["spec"].value, Group.single("cpu"), code_fingerprint()):
             if not conductor.hear(str(place), report.to_result()):
                 break
-        conductor.end(str(place), "")
+        conductor.end(str(place))
         place += 1
+    assert conductor.finished
     return heard
 
 

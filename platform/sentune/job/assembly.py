@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sentune.code import result_fingerprint
@@ -12,7 +12,7 @@ from sentune.records import StudyListener
 from sentune.search.shipping import WithEncoder, ship
 from sentune.search.study import MakeSpec, Study
 from sentune.training.loop import train
-from sentune.training.trial import TrialSpec
+from sentune.training.trial import Opens, TrialSpec
 
 if TYPE_CHECKING:
     from sentune.job.trained import TrainedJob
@@ -30,19 +30,30 @@ def make_study(job: TrainedJob, listeners: Sequence[StudyListener]) -> Study:
     return Study(job.config, job.space, spec_maker(job), program, listeners, world)
 
 
-def spec_maker(job: TrainedJob) -> MakeSpec:
-    """Makes a training run of settings: the corpora go to the object store once, here."""
+def spec_maker(
+    job: TrainedJob,
+    *,
+    hold: Callable[[Any], Opens] = share,
+    handles: Sequence[Opens] | None = None,
+) -> MakeSpec:
+    """Makes a training run of settings: the corpora go to the object store once, here.
+
+    Args:
+        job: which has been prepared.
+        hold: makes a handle of something; without Ray it stays in this process.
+        handles: of the training corpora; None: as the job hands them out.
+    """
     config, space = job.config, job.space
-    handles = job.handles()
-    dev = share(list(job.dev))
+    corpora = job.handles() if handles is None else handles
+    dev = hold(list(job.dev))
     wanted = needs_references(job.dev)
-    references = share(job.references) if wanted and job.references is not None else None
+    references = hold(job.references) if wanted and job.references is not None else None
 
     def make_spec(
         settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
     ) -> TrialSpec:
         kept, grids = space.apart({**space.fixed, **settings})
-        corpus = job.handle(kept, handles)
+        corpus = job.handle(kept, corpora)
         return TrialSpec(
             study=config.name,
             trial=name,

@@ -22,7 +22,7 @@ from sentune.job.data import describe, numbered
 from sentune.job.kinds import Publishes
 from sentune.job.options import ClosedFormOptions
 from sentune.job.product import Product
-from sentune.job.request import absolute, cache_folder, with_readouts
+from sentune.job.request import cache_folder, searching, with_readouts
 from sentune.job.trained import best_run
 from sentune.job.word_tables import shipped
 from sentune.methods import find_closed_form
@@ -63,18 +63,11 @@ class ClosedFormJob:
 
     def _config(self, rows: int) -> StudyConfig:
         """One milestone: the whole corpus; nothing to compare before it, nothing to seed."""
-        o = self.options
         return StudyConfig(
-            name=o.study,
-            storage=absolute(o.storage),
-            optuna_url=o.optuna,
-            trials=o.trials,
-            concurrent=o.concurrent,
+            **searching(self.options, self.space),
             max_examples=rows,
             first_rung=rows,
             finalists=0,
-            sampler=o.sampler,
-            seed=o.seed,
             launcher="inline",
         )
 

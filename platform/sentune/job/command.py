@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from rich.console import Console
 
 from sentune.errors import SentuneError
+from sentune.job.ending import Ended
 from sentune.job.options import StudyOptions, option_name, parse
 
 if TYPE_CHECKING:
@@ -40,6 +41,18 @@ METAVARS = {
     "launcher": "auto|inline|train",
     "sampler": "NAME",
     "objective": "METRIC",
+    "constraint": "METRIC<=X",
+    "try_first": "KEY=VALUE,...",
+    "warm_start": "STUDY",
+    "fork": "NAME",
+    "max_trials": COUNT,
+    "max_hours": "H",
+    "max_gpu_hours": "H",
+    "stop_after_no_gain": COUNT,
+    "failed_share": "X",
+    "keep": COUNT,
+    "scheduler": "NAME",
+    "checkpoint_every": COUNT,
     "study": "NAME",
     "storage": URI,
     "optuna": "URL",
@@ -61,8 +74,9 @@ def run(
         quick: options that ``--quick`` sets, for a first look within minutes; what is given beside
             it holds. None: the job has no such flag.
 
-    Exit codes: 0 the study is complete, 2 a wrong value or an impossible plan, 1 the study
-    failed, 130 interrupted (the same command resumes).
+    Exit codes: 0 the study is complete, 1 it failed, 2 a wrong value or an impossible plan, 3 it
+    was stopped before its finals (a budget, or ``sentune study stop``), 130 interrupted. After
+    the last two the same command goes on.
     """
     typer.run(_command(space, defaults, quick))
 
@@ -79,8 +93,13 @@ def _command(
             from sentune.job.flow import tune  # slow imports wait until the options are right
 
             tune(options, space)
+        except Ended as end:
+            errors.print(end.line, style=end.style, markup=False, highlight=False, soft_wrap=True)
+            sys.exit(end.code)
         except SentuneError as error:
-            errors.print(f"error: {error}", style="red", markup=False, highlight=False)
+            errors.print(
+                f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+            )
             sys.exit(2)
         except KeyboardInterrupt:
             errors.print("interrupted; the same command resumes the study", markup=False)

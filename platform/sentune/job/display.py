@@ -21,6 +21,7 @@ MARKS = {
     TrialState.COMPLETE: ("complete", "green"),
     TrialState.PRUNED: ("stopped early", "yellow"),
     TrialState.FAILED: ("failed", "red"),
+    TrialState.INFEASIBLE: ("no memory", "red"),
 }
 
 

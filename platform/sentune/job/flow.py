@@ -10,9 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sentune.errors import SentuneError
 from sentune.job.closed_form import ClosedFormJob
 from sentune.job.display import Display
+from sentune.job.driving import Turn, describe
+from sentune.job.ending import check_ending
 from sentune.job.exhibits import exhibit, exhibits_folder
 from sentune.job.gradient import GradientJob
 from sentune.job.kinds import Job
@@ -26,13 +27,13 @@ from sentune.job.options import (
 )
 from sentune.job.report import plan_table, pointers, report
 from sentune.job.words import WordsJob
-from sentune.records import StudyListener, StudySummary, TrialState
+from sentune.records import StudyListener, StudySummary
 from sentune.search.capacity import available
 from sentune.search.cluster import connected
 from sentune.search.config import StudyConfig
 from sentune.search.plan import make_plan
 from sentune.search.space import SearchSpace
-from sentune.search.study import StudyOutcome
+from sentune.search.study import StudyOutcome, objectives_of
 from sentune.summary import write_summary
 from sentune.tracking import MlflowListener, lineage
 
@@ -44,6 +45,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         SentuneError: what cannot be done, said before anything is trained where that can be known.
     """
     console = screen()
+    options = forked(options)
     job = make_job(options, space)
     if options.dry_run:
         if job.reads_before_plan:
@@ -51,6 +53,17 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
             console.print(plan_table(make_plan(job.config, job.space, available()).to_dict()))
         return
+    with Turn(job.config) as turn:
+        summary = run(job, options, space, console, turn)
+    report(summary, console, varied=tuple(job.space.settings))
+    pointers(summary, console, commands=next_commands(summary, job.config, options))
+    check_ending(summary)
+
+
+def run(
+    job: Job, options: StudyOptions, space: SearchSpace, console: Console, turn: Turn
+) -> StudySummary:
+    """The study, from its corpora to its summary."""
     job.prepare(console)
     for role, corpus in job.corpora().items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
@@ -59,6 +72,8 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     summary = start_summary(job)
     with connected(), listening(job.config, options, display) as listeners:
         study = job.study(listeners)
+        study.held = turn.take()
+        describe(job.config, options, space)
         for listener in listeners:
             listener.study_started(summary, study.plan.to_dict())
         with display.shown():
@@ -71,9 +86,15 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         write_summary(summary, job.config.folder)
         for listener in listeners:
             listener.study_ended(summary)
-    report(summary, console, varied=tuple(job.space.settings))
-    pointers(summary, console, commands=next_commands(summary, job.config, options))
-    exit_as(summary)
+    return summary
+
+
+def forked(options: StudyOptions) -> StudyOptions:
+    """``--study OLD --fork NEW`` is the study NEW, which learns from OLD."""
+    if options.fork is None:
+        return options
+    known = (*options.warm_start, options.study)
+    return options.model_copy(update={"study": options.fork, "fork": None, "warm_start": known})
 
 
 def make_job(options: StudyOptions, space: SearchSpace) -> Job:
@@ -105,6 +126,8 @@ def start_summary(job: Job) -> StudySummary:
         corpora={role: dict(corpus) for role, corpus in job.corpora().items()},
         space=job.space.to_dict(),
         lineage=lineage(),
+        objectives=[objective.to_dict() for objective in objectives_of(job.config, job.space)],
+        warm_start=list(job.config.warm_start),
     )
 
 
@@ -126,6 +149,9 @@ def finish(summary: StudySummary, outcome: StudyOutcome) -> None:
     summary.state = outcome.state
     summary.trials, summary.finalists = outcome.trials, outcome.finalists
     summary.winner = outcome.winner
+    summary.reason, summary.spent = outcome.reason, outcome.spent
+    summary.front, summary.verdict = outcome.front, outcome.verdict
+    summary.comparison = outcome.comparison
 
 
 def next_commands(
@@ -146,18 +172,3 @@ def from_here(path: str) -> str:
     """A path relative to the working folder where it lies below it, else as it is."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
-
-
-def exit_as(summary: StudySummary) -> None:
-    """0 for a complete study; 1 where no trial came to its end, 130 where it was interrupted."""
-    if summary.state == "interrupted":
-        raise KeyboardInterrupt
-    if summary.state != "complete":
-        if any(trial.state is TrialState.COMPLETE for trial in summary.trials):
-            raise StudyFailed("no finalist came to its end; the same command tries them again")
-        reasons = sorted({trial.reason for trial in summary.trials if trial.reason})
-        raise StudyFailed(f"no trial came to its end: {'; '.join(reasons) or 'no reason given'}")
-
-
-class StudyFailed(SentuneError):
-    """A study without a single complete trial."""

@@ -10,10 +10,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sentune.errors import InvalidValue
+from sentune.search.constraints import parse as parse_constraint
+from sentune.search.objectives import Objective
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
-SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes")
+SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2")
 
 
 def _workers(value: object) -> object:
@@ -44,6 +46,17 @@ def _study_name(value: str) -> str:
     return value
 
 
+def _objective(value: str) -> str:
+    """Checked here, so that a wrong direction is said before anything starts."""
+    Objective.parse(value)
+    return value
+
+
+def _constraint(value: str) -> str:
+    parse_constraint(value)
+    return value
+
+
 Workers = Annotated[
     Annotated[int, Field(ge=1, le=10_000)] | tuple[int, int], BeforeValidator(_workers)
 ]
@@ -71,7 +84,42 @@ class StudyOptions(BaseModel):
     sampler: Annotated[str, BeforeValidator(_sampler)] = Field(
         "tpe", description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid"
     )
-    objective: str | None = Field(None, description="metric to select by, task/metric")
+    objective: tuple[Annotated[str, BeforeValidator(_objective)], ...] = Field(
+        (),
+        description="metric to select by, task/metric or task/metric:min; repeat it for a Pareto "
+        "front, finals and rungs go by the first",
+    )
+    constraint: tuple[Annotated[str, BeforeValidator(_constraint)], ...] = Field(
+        (), description="bound on a metric, such as 'train/seconds<=600'; repeat it for several"
+    )
+    try_first: tuple[str, ...] = Field(
+        (), description="key=value,key=value: settings of a first trial; repeat it for several"
+    )
+    warm_start: tuple[str, ...] = Field(
+        (), description="study of this storage whose trials the sampler learns from"
+    )
+    fork: Annotated[str, BeforeValidator(_study_name)] | None = Field(
+        None, description="go on as a new study of this name that knows the old one's trials"
+    )
+    max_trials: Count | None = Field(
+        None, description="trials to start at most, over all starts; the finals are beside them"
+    )
+    max_hours: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="hours to run at most, over all starts; room for the finals is kept"
+    )
+    max_gpu_hours: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="GPU hours to use at most, over all starts, finals included"
+    )
+    stop_after_no_gain: Count | None = Field(
+        None, description="end the search after so many trials without a new best"
+    )
+    failed_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.5, description="share of failed trials above which the study stops, from five on"
+    )
+    keep: Count = Field(3, description="best trials whose checkpoints stay, beside the winner's")
+    force_test: bool = Field(
+        False, description="read the test corpora once more, for another winner; it is recorded"
+    )
     study: Annotated[str, BeforeValidator(_study_name)] = Field(
         "study", description="name; the same name resumes"
     )
@@ -120,6 +168,15 @@ class StudyOptions(BaseModel):
 
 class TrainingOptions(StudyOptions):
     """What a user can ask of any method that is trained by gradient."""
+
+    scheduler: Literal["asha", "hyperband", "median", "none"] = Field(
+        "asha", description="which trials end at a rung"
+    )
+    checkpoint_every: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="examples between checkpoints to resume from (default: at the milestones, and "
+        "whenever a trial is interrupted or its machine taken back)",
+    )
 
     max_examples: Count = Field(27_000, description="budget of a full trial, in examples")
     finalists: Annotated[int, Field(ge=0)] = Field(

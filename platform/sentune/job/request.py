@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sentune.corpora.weights import is_weight
 from sentune.errors import InvalidValue
 from sentune.job.options import StudyOptions, TrainingOptions
 from sentune.methods import find
 from sentune.readouts.grid import Readout
+from sentune.search.budget import Budget
 from sentune.search.config import StudyConfig
+from sentune.search.constraints import parse as constraint
+from sentune.search.objectives import Objective
 from sentune.search.space import SearchSpace
 from sentune.training.settings import TrainingSettings, split
 
@@ -44,27 +48,51 @@ def with_readouts(
             fix = f"{space.method} has none that are swept over a grid"
             raise InvalidValue("--search-readouts", True, fix)
         space = space.searching(readouts)
-    return space if options.objective is None else replace(space, objective=options.objective)
+    if not options.objective:
+        return space
+    first = Objective.parse(options.objective[0], space.mode)
+    return replace(space, objective=first.metric, mode=first.mode)
 
 
-def study_config(options: TrainingOptions) -> StudyConfig:
+def searching(options: StudyOptions, space: SearchSpace) -> dict[str, Any]:
+    """What every job's study takes over from the options."""
+    return {
+        "name": options.study,
+        "storage": absolute(options.storage),
+        "optuna_url": options.optuna,
+        "trials": options.trials,
+        "concurrent": options.concurrent,
+        "sampler": options.sampler,
+        "seed": options.seed,
+        "budget": Budget(
+            max_trials=options.max_trials,
+            max_hours=options.max_hours,
+            max_gpu_hours=options.max_gpu_hours,
+            no_gain=options.stop_after_no_gain,
+        ),
+        "failed_share": options.failed_share,
+        "keep": options.keep,
+        "objectives": tuple(Objective.parse(text) for text in options.objective[1:]),
+        "constraints": tuple(map(constraint, options.constraint)),
+        "points": tuple(map(space.parse_point, options.try_first)),
+        "warm_start": options.warm_start,
+    }
+
+
+def study_config(options: TrainingOptions, space: SearchSpace) -> StudyConfig:
     """The study that the options ask for."""
     return StudyConfig(
-        name=options.study,
-        storage=absolute(options.storage),
-        optuna_url=options.optuna,
-        trials=options.trials,
-        concurrent=options.concurrent,
+        **searching(options, space),
         max_examples=options.max_examples,
         validate_every=options.validate_every,
         eta=options.eta,
         finalists=options.finalists,
         seeds=options.seeds,
-        sampler=options.sampler,
-        seed=options.seed,
         launcher=options.launcher,
         workers=options.workers,
         gpus_per_worker=options.gpus_per_worker,
+        scheduler=options.scheduler,
+        checkpoint_every=options.checkpoint_every,
     )
 
 

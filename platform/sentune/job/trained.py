@@ -52,7 +52,7 @@ class TrainedJob(ABC):
     def __init__(self, options: TrainingOptions, space: SearchSpace) -> None:
         self.options = options
         self.space = narrowed(self.widened(space), options, self.suits)
-        self.config = study_config(options)
+        self.config = study_config(options, self.space)
 
     @property
     @abstractmethod

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.search.budget import Budget
-from sentune.search.halving import Halving, default_first_rung
+from sentune.search.constraints import Constraint
+from sentune.search.objectives import Objective
+from sentune.search.schedulers import (
+    SCHEDULERS,
+    Scheduler,
+    default_first_rung,
+    make_scheduler,
+)
 
 LAUNCHERS = ("auto", "inline", "train")
 
@@ -42,6 +51,10 @@ class StudyConfig:
         checkpoint_every: examples between checkpoints beside those at the milestones.
         budget: what the study may use up over all of its starts.
         failed_share: share of failed trials above which the study stops; from five trials on.
+        objectives: further ones beside the space's, for a Pareto front.
+        constraints: on metrics; trials that break one do not win.
+        points: settings to try first, before the published ones.
+        warm_start: studies in the same storage, ``NAME`` or ``STORAGE/NAME``, to learn from.
         keep: best trials of the study whose checkpoints stay; the winner's always does.
     """
 
@@ -70,6 +83,10 @@ class StudyConfig:
     budget: Budget = field(default_factory=Budget)
     failed_share: float = 0.5
     keep: int = 3
+    objectives: tuple[Objective, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    points: tuple[Mapping[str, Any], ...] = ()
+    warm_start: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for option, value, least in (
@@ -95,6 +112,11 @@ class StudyConfig:
         if self.launcher == "inline" and high > 1:
             fix = "inline runs one worker a trial; give --launcher train"
             raise InvalidValue("--launcher", "inline", fix)
+        if self.scheduler not in SCHEDULERS:
+            fix = f"give one of {', '.join(SCHEDULERS)}"
+            raise InvalidValue("--scheduler", self.scheduler, fix)
+        if not 0 < self.failed_share <= 1:
+            raise InvalidValue("--failed-share", self.failed_share, "give a share from 0 to 1")
 
     @property
     def worker_range(self) -> tuple[int, int]:
@@ -128,13 +150,17 @@ class StudyConfig:
             if (self.validate_every)
             else ()
         )
-        return tuple(sorted({*more, *self.halving(mode).milestones}))
+        return tuple(sorted({*more, *self.scheduling(mode).milestones}))
 
-    def halving(self, mode: str) -> Halving:
-        """The rungs of the search; each lets at least as many go on as there are finalists."""
-        first = self.first_rung or default_first_rung(self.max_examples, self.eta)
-        return Halving(
-            first_rung=first,
+    def scheduling(self, mode: str) -> Scheduler:
+        """The rungs of the search; each lets at least as many go on as there are finalists.
+
+        Trials with several objectives run to their end: which one a rung should go by is not the
+        study's to say.
+        """
+        return make_scheduler(
+            "none" if self.objectives else self.scheduler,
+            first_rung=self.first_rung or default_first_rung(self.max_examples, self.eta),
             eta=self.eta,
             max_examples=self.max_examples,
             mode=mode,

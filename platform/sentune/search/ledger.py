@@ -5,30 +5,39 @@ Nothing here knows Ray. Whatever ends a driver, the next one reads the ledger an
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.records import TrialRecord, TrialState
-from sentune.search.halving import GOES_ON, Halving, Verdict
+from sentune.records import TrialRecord
+from sentune.search.constraints import Constraint
+from sentune.search.objectives import Objective
+from sentune.search.schedulers import GOES_ON, Scheduler, Verdict
+from sentune.search.stored import (
+    COST,
+    MEMORY,
+    MICRO_BATCH,
+    MILESTONE,
+    NOTES,
+    REASON,
+    REPEATS,
+    RESTARTS,
+    SEED,
+    SETTINGS,
+    TRACEBACK,
+    TWIN,
+    VERDICT,
+    WARM_FROM,
+    best_milestone,
+    milestones,
+    record_of,
+)
 from sentune.training.launchers.report import Report
-
-SETTINGS, REASON, TWIN, SEED = "settings", "reason", "twin", "seed"
-REPEATS, TRACEBACK = "repeats", "traceback"
-MILESTONE, VERDICT = "milestone:", "verdict:"
-
-STATES = {
-    Stored.RUNNING: TrialState.RUNNING,
-    Stored.WAITING: TrialState.RUNNING,
-    Stored.COMPLETE: TrialState.COMPLETE,
-    Stored.PRUNED: TrialState.PRUNED,
-    Stored.FAIL: TrialState.FAILED,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,24 +46,42 @@ class Ledger:
 
     Attributes:
         study: whose user attributes and intermediate values hold everything.
-        objective: metric by which trials are compared.
-        mode: ``max`` or ``min``.
+        objectives: by which trials are compared; rungs and the best milestone go by the first.
         budget: examples of a full trial.
-        halving: rungs; None where every trial runs to its end (finalists).
+        scheduler: rungs; None where every trial runs to its end (finalists).
+        constraints: on metrics; a trial that breaks one is told to the sampler as such.
     """
 
     study: optuna.Study
-    objective: str
-    mode: str
+    objectives: Sequence[Objective]
     budget: int
-    halving: Halving | None = None
+    scheduler: Scheduler | None = None
+    constraints: Sequence[Constraint] = ()
+    _ended: dict[int, TrialRecord] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def first(self) -> Objective:
+        """The objective that rungs and milestones are compared by."""
+        return self.objectives[0]
+
+    @property
+    def objective(self) -> str:
+        """Its metric."""
+        return self.first.metric
+
+    @property
+    def mode(self) -> str:
+        """Its direction, ``max`` or ``min``."""
+        return self.first.mode
 
     def trials(self) -> list[FrozenTrial]:
-        """Every trial that was started and is no copy of another one, by number."""
+        """Every trial that was started here and is no copy of another one, by number."""
         return [
             trial
             for trial in self.study.get_trials(deepcopy=False)
-            if trial.state != Stored.WAITING and TWIN not in trial.user_attrs
+            if trial.state != Stored.WAITING
+            and TWIN not in trial.user_attrs
+            and WARM_FROM not in trial.user_attrs
         ]
 
     def records(self) -> list[TrialRecord]:
@@ -68,28 +95,12 @@ class Ledger:
     def record(self, trial: FrozenTrial | int) -> TrialRecord:
         """One trial as the summary shows it, from the store alone."""
         stored = self.get(trial) if isinstance(trial, int) else trial
-        curve = milestones(stored)
-        best = self.best_milestone(curve)
-        shown = curve.get(best, {}) if best is not None else {}
-        return TrialRecord(
-            id=stored.number,
-            state=STATES[stored.state],
-            settings=stored.user_attrs[SETTINGS],
-            reason=stored.user_attrs.get(REASON, ""),
-            readouts=shown.get("readouts", {}),
-            metrics=shown.get("metrics", {}),
-            examples=max(curve, default=0),
-            seconds=max((said["seconds"] for said in curve.values()), default=0.0),
-            curve={examples: said["metrics"] for examples, said in curve.items()},
-        )
-
-    def best_milestone(self, curve: Mapping[int, Mapping[str, Any]]) -> int | None:
-        """Examples at which the objective was best, the earliest where several were."""
-        values = {at: said["metrics"][self.objective] for at, said in curve.items()}
-        if not values:
-            return None
-        pick = max if self.mode == "max" else min
-        return pick(sorted(values), key=lambda at: values[at])
+        if stored.number not in self._ended:
+            record = record_of(stored, self.first)
+            if not stored.state.is_finished():
+                return record
+            self._ended[stored.number] = record  # it never changes again
+        return self._ended[stored.number]
 
     def claim(self, trial: FrozenTrial) -> None:
         """A trial that waits is running from here on."""
@@ -113,7 +124,7 @@ class Ledger:
         if MILESTONE + at not in stored.user_attrs:
             shown = {"metrics": report.metrics, "readouts": report.readouts}
             trial.set_user_attr(MILESTONE + at, {**shown, "seconds": report.seconds})
-        if report.examples not in stored.intermediate_values:
+        if len(self.objectives) == 1 and report.examples not in stored.intermediate_values:
             trial.report(report.metrics[self.objective], report.examples)
         if VERDICT + at in stored.user_attrs:
             return Verdict(**stored.user_attrs[VERDICT + at])
@@ -121,21 +132,83 @@ class Ledger:
         trial.set_user_attr(VERDICT + at, {"stop": verdict.stop, "reason": verdict.reason})
         return verdict
 
+    def missing(self, report: Report) -> str:
+        """What the study compares by and the trial does not measure, in a sentence; else empty."""
+        metrics = {o.metric for o in self.objectives} | {c.metric for c in self.constraints}
+        wrong = sorted(m for m in metrics if not math.isfinite(report.metrics.get(m, math.nan)))
+        if not wrong:
+            return ""
+        told = ", ".join(f"{m} is {report.metrics.get(m, 'not measured')}" for m in wrong)
+        return f"{told} at {report.examples:,} examples; measured: {', '.join(report.metrics)}"
+
     def _verdict(self, number: int, examples: int) -> Verdict:
-        if self.halving is None or examples not in self.halving.rungs:
+        if self.scheduler is None or examples not in self.scheduler.rungs:
             return GOES_ON
         curves = {trial.number: trial.intermediate_values for trial in self.trials()}
-        return self.halving.verdict(curves, number, examples)
+        return self.scheduler.verdict(curves, number, examples)
 
     def complete(self, number: int) -> TrialRecord:
-        """The trial used up its budget; its value is the objective at its best milestone."""
-        curve = milestones(self.get(number))
-        best = self.best_milestone(curve)
+        """The trial used up its budget; its values are the objectives at its best milestone."""
+        stored = self.get(number)
+        curve = milestones(stored)
+        best = best_milestone(curve, self.first)
         if best is None:
             return self.fail(number, f"the trial ended without {self.objective}")
-        value = curve[best]["metrics"][self.objective]
-        self.study.tell(number, value, state=Stored.COMPLETE)
+        metrics = curve[best]["metrics"]
+        missing = [o.metric for o in self.objectives if o.metric not in metrics]
+        if missing:
+            return self.fail(number, f"the trial ended without {', '.join(missing)}", repeats=True)
+        for constraint in self.constraints:
+            self._constrain(stored, str(constraint), constraint.violation(metrics))
+        values = [metrics[objective.metric] for objective in self.objectives]
+        self.study.tell(number, values, state=Stored.COMPLETE)
         return self.record(number)
+
+    def infeasible(self, number: int, reason: str) -> TrialRecord:
+        """The trial found no memory at its smallest micro-batch; the sampler learns that."""
+        self._note(number, {REASON: reason})
+        self._constrain(self.get(number), MEMORY, 1.0)
+        self.study.tell(number, state=Stored.PRUNED)
+        return self.record(number)
+
+    def _constrain(self, stored: FrozenTrial, name: str, violation: float) -> None:
+        if name not in stored.constraints:
+            optuna.Trial(self.study, stored._trial_id).set_constraint(name, violation)
+
+    def restarted(self, number: int, note: str, *, micro_batch: int = 0, counts: bool) -> None:
+        """A process of the trial died; it goes on from its checkpoint.
+
+        Args:
+            number: of the trial.
+            note: what happened, for the user.
+            micro_batch: with which it goes on, 0: unchanged.
+            counts: whether the death uses up one that is forgiven.
+        """
+        said = self.get(number).user_attrs
+        changes: dict[str, Any] = {NOTES: [*said.get(NOTES, []), note]}
+        if counts:
+            changes[RESTARTS] = said.get(RESTARTS, 0) + 1
+        if micro_batch:
+            changes[MICRO_BATCH] = micro_batch
+        self._note(number, changes)
+
+    def noted(self, number: int, notes: Sequence[str]) -> None:
+        """Keeps what the trial said beside its curve, each sentence once."""
+        known = self.get(number).user_attrs.get(NOTES, [])
+        fresh = [note for note in dict.fromkeys(notes) if note not in known]
+        if fresh:
+            self._note(number, {NOTES: [*known, *fresh]})
+
+    def charge(self, number: int, attempt: str, seconds: float, gpus: float) -> None:
+        """What a start of the trial has used up so far.
+
+        Args:
+            number: of the trial.
+            attempt: name of the start; a later charge takes the place of an earlier one.
+            seconds: since that start.
+            gpus: of all of its workers.
+        """
+        self._note(number, {COST + attempt: {"seconds": seconds, "gpus": gpus}})
 
     def prune(self, number: int, reason: str) -> TrialRecord:
         """The trial was stopped at a rung; its curve stays."""
@@ -175,11 +248,13 @@ class Ledger:
     def copy(self, trial: optuna.Trial, twin: FrozenTrial) -> None:
         """Answers a trial with the same settings from the store, so that the sampler moves on."""
         self._mark(trial, twin)
-        had = self.get(trial.number).intermediate_values
+        had = self.get(trial.number)
         for step, value in twin.intermediate_values.items():
-            if step not in had:
+            if step not in had.intermediate_values:
                 trial.report(value, step)
-        final = twin.value if twin.state == Stored.COMPLETE else None
+        for name, violation in twin.constraints.items():
+            self._constrain(had, name, violation)
+        final = twin.values if twin.state == Stored.COMPLETE else None
         self.study.tell(trial, final, state=twin.state)
 
     def drop(self, trial: optuna.Trial, twin: FrozenTrial) -> None:
@@ -191,33 +266,9 @@ class Ledger:
         if TWIN not in trial.user_attrs:
             trial.set_user_attr(TWIN, twin.number)
 
-    def known(self) -> dict[str, FrozenTrial]:
-        """Settings whose outcome is known -> trial."""
-        return {
-            key(trial.params): trial
-            for trial in self.trials()
-            if trial.state in (Stored.COMPLETE, Stored.PRUNED)
-            or (trial.state == Stored.FAIL and trial.user_attrs.get(REPEATS))
-        }
-
     def _note(self, number: int, notes: Mapping[str, Any]) -> None:
         stored = self.get(number)
         trial = optuna.Trial(self.study, stored._trial_id)
         for name, value in notes.items():
             if stored.user_attrs.get(name) != value:
                 trial.set_user_attr(name, value)
-
-
-def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
-    """Examples -> what the trial said there, in order."""
-    found = {
-        int(name.removeprefix(MILESTONE)): said
-        for name, said in trial.user_attrs.items()
-        if name.startswith(MILESTONE)
-    }
-    return dict(sorted(found.items()))
-
-
-def key(params: Mapping[str, Any]) -> str:
-    """Settings as one text, equal for equal settings."""
-    return json.dumps(params, sort_keys=True)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import optuna
+from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
 from sentune.search.dimensions import Value
-from sentune.search.ledger import SETTINGS, TWIN, Ledger, key
+from sentune.search.ledger import Ledger
 from sentune.search.sampling import distribution
 from sentune.search.space import SearchSpace
+from sentune.search.stored import MICRO_BATCH, SETTINGS, TWIN, answers, key
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +32,27 @@ class Candidate:
         name: of the run in its study and of its folder, ``0007`` or ``finalist-0007-seed-3``.
         settings: all of them, drawn and fixed.
         seed: of the training run.
+        micro_batch: sentences at a time, after it ran out of memory; 0: as the settings say.
+        start_from: run whose checkpoint it takes up where it has none of its own; empty: none.
+        start_at: examples of that checkpoint.
+        stop_at: examples at which it ends; 0: the study's budget.
     """
 
     number: int
     name: str
     settings: Mapping[str, Any]
     seed: int
+    micro_batch: int = 0
+    start_from: str = ""
+    start_at: int = 0
+    stop_at: int = 0
+
+    @property
+    def halved(self) -> Candidate | None:
+        """The same run with half as many sentences at a time; None where it cannot be halved."""
+        settings = self.settings
+        now = self.micro_batch or settings.get("micro_batch") or settings.get("batch_size") or 1
+        return replace(self, micro_batch=-(-int(now) // 2)) if int(now) > 1 else None
 
 
 class Source(Protocol):
@@ -47,6 +64,9 @@ class Source(Protocol):
         Args:
             live: runs that have been given and have not ended.
         """
+
+    def close(self) -> None:
+        """No further run, though there may be some; those at work go on."""
 
     @property
     def finished(self) -> bool:
@@ -61,19 +81,29 @@ class SearchSource:
     ) -> None:
         self.ledger, self.space, self.planned, self.seed = ledger, space, trials, seed
         self.finished = self._exhausted = False
+        self._known: dict[str, FrozenTrial] = {}
+        self._indexed: set[int] = set()
+        self._ended: set[str] = set()
         if first:
             self._enqueue_known()
-        self._axes = {name: distribution(d) for name, d in space.settings.items()}
         self._orphans = [t for t in ledger.trials() if t.state == Stored.RUNNING]
 
     def _enqueue_known(self) -> None:
-        if not self.ledger.study.get_trials(deepcopy=False):
-            for point in self.space.first_points():
-                self.ledger.study.enqueue_trial(dict(point))
+        """Each point once, however often a driver was killed at it, and new ones of a later start."""
+        study = self.ledger.study
+        asked = [t.system_attrs.get("fixed_params") for t in study.get_trials(deepcopy=False)]
+        known = {key(params) for params in asked if params is not None}
+        for point in self.space.first_points():
+            if key(point) not in known:
+                study.enqueue_trial(dict(point))
+
+    def close(self) -> None:
+        """No further trial; those that run go on."""
+        self._exhausted = True
 
     def next(self, live: int) -> Candidate | None:
         """The next trial that must be run; copies and settled orphans are passed over."""
-        while self._orphans:
+        while self._orphans and not self._exhausted:
             orphan = self._orphans.pop(0)
             trial = optuna.Trial(self.ledger.study, orphan._trial_id)
             candidate = self._take(trial, resumed=bool(orphan.intermediate_values))
@@ -93,9 +123,15 @@ class SearchSource:
         trials = self.ledger.trials()
         if len(trials) >= self.planned:
             return True
-        return self.space.size is not None and len({key(t.params) for t in trials}) >= max(
-            self.space.size, 1
-        )
+        if self.space.size is None:
+            return False
+        running = {key(t.params) for t in trials if not t.state.is_finished()}
+        return len(running | self._tried()) >= max(self.space.size, 1)
+
+    def _tried(self) -> set[str]:
+        """Settings of every trial that has ended."""
+        self._answers()
+        return self._ended
 
     def _take(self, trial: optuna.Trial, *, resumed: bool) -> Candidate | None:
         """Draws what is not drawn yet; None if the store has the answer already."""
@@ -104,15 +140,20 @@ class SearchSource:
             return None
         settings = {**self.space.fixed, **params}
         self.ledger.start(trial, settings, self.seed)
-        name = f"{trial.number:04d}"
-        return Candidate(number=trial.number, name=name, settings=settings, seed=self.seed)
+        return Candidate(
+            number=trial.number,
+            name=f"{trial.number:04d}",
+            settings=settings,
+            seed=self.seed,
+            micro_batch=trial.user_attrs.get(MICRO_BATCH, 0),
+        )
 
     def _draw(self, trial: optuna.Trial) -> dict[str, Value]:
         """A driver may have been killed between asking and drawing: what is stored stays."""
-        return {name: trial._suggest(name, axis) for name, axis in self._axes.items()}
+        return self.space.draw(lambda name, axis: trial._suggest(name, distribution(axis)))
 
     def _answered(self, trial: optuna.Trial, params: Mapping[str, Value]) -> bool:
-        if twin := self.ledger.known().get(key(params)):
+        if twin := self._answers().get(key(params)):
             self.ledger.copy(trial, twin)
             return True
         earlier = [t for t in self.ledger.trials() if t.number < trial.number]
@@ -120,6 +161,16 @@ class SearchSource:
         if running:
             self.ledger.drop(trial, running[0])
         return bool(running)
+
+    def _answers(self) -> dict[str, FrozenTrial]:
+        """Settings whose outcome is known -> trial; what has ended never changes."""
+        for trial in self.ledger.trials():
+            if trial.number not in self._indexed and trial.state.is_finished():
+                self._indexed.add(trial.number)
+                self._ended.add(key(trial.params))
+                if answers(trial):
+                    self._known[key(trial.params)] = trial
+        return self._known
 
 
 def settle_orphans(ledger: Ledger) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ import optuna
 from optuna.samplers import BaseSampler
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.errors import InvalidValue, StudyConflict
+from sentune.tracking.secrets import without_credentials
 
 WORLD = "world"
 DIRECTIONS = {
@@ -39,15 +41,23 @@ def storage_url(folder: str, optuna_url: str | None) -> str:
     return f"sqlite:///{path}"
 
 
-def open_storage(url: str) -> optuna.storages.BaseStorage:
-    """Optuna storage of any URL; SQLite with a write-ahead log and patience."""
+def open_storage(url: str) -> optuna.storages.RDBStorage:
+    """Optuna storage in a database; SQLite with a write-ahead log and patience.
+
+    Raises:
+        InvalidValue: the database cannot be reached; credentials are left out of the message.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    if not url.startswith("sqlite"):
-        return optuna.storages.get_storage(url)
-    storage = optuna.storages.RDBStorage(
-        url, engine_kwargs={"connect_args": {"timeout": BUSY_SECONDS}}
-    )
-    _write_ahead(storage.engine)
+    own = url.startswith("sqlite")
+    arguments = {"connect_args": {"timeout": BUSY_SECONDS}} if own else {"pool_pre_ping": True}
+    try:
+        storage = optuna.storages.RDBStorage(url, engine_kwargs=arguments)
+    except (SQLAlchemyError, ImportError) as error:
+        cause = str(error.__cause__ or error).strip().splitlines()[0]
+        fix = f"the database cannot be opened ({without_credentials(cause)})"
+        raise InvalidValue("--optuna", without_credentials(url), fix) from None
+    if own:
+        _write_ahead(storage.engine)
     return storage
 
 
@@ -67,7 +77,7 @@ def open_study(
     storage: optuna.storages.BaseStorage,
     name: str,
     *,
-    mode: str,
+    modes: Sequence[str],
     sampler: BaseSampler | None,
     world: Mapping[str, Any],
 ) -> optuna.Study:
@@ -76,7 +86,7 @@ def open_study(
     Args:
         storage: from ``open_storage``.
         name: of the study.
-        mode: ``max`` or ``min``.
+        modes: ``max`` or ``min`` of each objective.
         sampler: None where points are given and not drawn.
         world: everything that its trials must share, JSON types.
 
@@ -87,7 +97,7 @@ def open_study(
         storage=storage,
         study_name=name,
         load_if_exists=True,
-        direction=DIRECTIONS[mode],
+        directions=[DIRECTIONS[mode] for mode in modes],
         sampler=sampler or optuna.samplers.RandomSampler(seed=0),
         pruner=optuna.pruners.NopPruner(),
     )
@@ -100,7 +110,8 @@ def open_study(
         listed = "\n".join(f"  {line}" for line in changed)
         raise StudyConflict(
             f"study {name!r} exists and was made from something else:\n{listed}\n"
-            "Give another --study NAME, or run the command that started this one."
+            "Give another --study NAME, run the command that started this one, or add --fork NAME:\n"
+            "a new study that knows those of the old trials that still hold."
         )
     return study
 

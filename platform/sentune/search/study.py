@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import optuna
 
 from sentune.code import code_fingerprint
-from sentune.records import FinalistRecord, StudyListener, TrialRecord
+from sentune.records import Spent, StudyListener
 from sentune.search.audience import Audience
+from sentune.search.budget import expected_finals
 from sentune.search.capacity import available
+from sentune.search.conductor import Conductor
 from sentune.search.config import StudyConfig
+from sentune.search.events import TrialEvents
 from sentune.search.finalists import Finals
 from sentune.search.ledger import Ledger
+from sentune.search.limits import Held, Limits
+from sentune.search.objectives import Objective
+from sentune.search.outcome import StudyOutcome, outcome_of
 from sentune.search.plan import make_plan, searched
+from sentune.search.retention import Retention
 from sentune.search.sampling import make_sampler
-from sentune.search.searcher import Conductor
 from sentune.search.source import Candidate, SearchSource, Source, settle_orphans
 from sentune.search.space import SearchSpace
 from sentune.search.store import open_storage, open_study, storage_url
 from sentune.search.tuning import run_trials
 from sentune.search.world import world_of
-from sentune.training.checkpoints import sweeps_in
 from sentune.training.launchers.launch import Launch
-from sentune.training.launchers.report import Report
 from sentune.training.trial import Program, TrialSpec
 
 __all__ = ["MakeSpec", "Study", "StudyConfig", "StudyOutcome", "run_study"]
@@ -35,25 +39,9 @@ MakeSpec = Callable[[dict[str, Any], str, int, tuple[int, ...]], TrialSpec]
 empty, the study gives it one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyOutcome:
-    """What a study found.
-
-    Attributes:
-        state: ``complete``, ``interrupted`` (the same command resumes) or ``failed`` (no trial
-            or no run of the finals, came to its end).
-        trials: all of them, by number.
-        finalists: best by mean first.
-        winner: index into ``finalists``; None without finalists.
-        best_checkpoint: local folder of the checkpoint to ship: of the winner's best seed on dev,
-            or, without finalists, of the best trial.
-    """
-
-    state: str
-    trials: list[TrialRecord]
-    finalists: list[FinalistRecord] = field(default_factory=list)
-    winner: int | None = None
-    best_checkpoint: str | None = None
+def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
+    """The space's, and further ones."""
+    return (Objective(space.objective, space.mode), *config.objectives)
 
 
 def run_study(
@@ -87,6 +75,7 @@ class Study:
 
     Attributes:
         plan: what it will ask for.
+        held: the driver's lease, where it has one: the hours of all starts, and what is asked.
 
     Raises:
         StudyConflict: a study of this name exists and belongs to another world.
@@ -117,66 +106,100 @@ class Study:
         )
         self.storage = open_storage(storage_url(config.folder, config.optuna_url))
         self.world = world_of(config, self.space, world or {})
-        self.halving = config.halving(space.mode)
+        self.objectives = objectives_of(config, self.space)
+        self.scheduler = config.scheduling(space.mode)
+        self.held: Held | None = None
         self.ledger = self._ledger()
+        self.retention = Retention(config, self.ledger)
 
     def _ledger(self) -> Ledger:
         sampler = make_sampler(
-            self.config.sampler, self.space, trials=self.config.trials, seed=self.config.seed
+            self.config.sampler,
+            self.space,
+            trials=self.config.trials,
+            seed=self.config.seed,
+            objectives=len(self.objectives),
         )
-        study = self._open(self.config.name, sampler)
         return Ledger(
-            study=study,
-            objective=self.space.objective,
-            mode=self.space.mode,
+            study=self._open(self.config.name, sampler),
+            objectives=self.objectives,
             budget=self.config.max_examples,
-            halving=self.halving,
+            scheduler=self.scheduler,
+            constraints=self.config.constraints,
         )
 
     def _open(self, name: str, sampler: optuna.samplers.BaseSampler | None) -> optuna.Study:
         return open_study(
-            self.storage, name, mode=self.space.mode, sampler=sampler, world=self.world
+            self.storage,
+            name,
+            modes=[objective.mode for objective in self.objectives],
+            sampler=sampler,
+            world=self.world,
         )
 
     def run(self) -> StudyOutcome:
         """Runs what is left of the search and of the finals."""
-        if not self._search():
-            return StudyOutcome(state="interrupted", trials=self.ledger.records())
+        try:
+            return self._whole()
+        finally:
+            self.launch.close()
+
+    def _whole(self) -> StudyOutcome:
+        limits = self._limits()
+        searched_whole = self._search(limits)
+        if not searched_whole:
+            return outcome_of(self.ledger, limits)
         finals = Finals(
             study=self._open(f"{self.config.name}/finalists", None),
             ledger=self.ledger,
             config=self.config,
             audience=self.audience,
+            tidy=self.retention.apply,
         )
-        done = self._run(finals.ledger, finals.source, finals)
-        trials = self.ledger.records()
-        if not done:
-            return StudyOutcome(state="interrupted", trials=trials)
-        records = finals.records()
-        return StudyOutcome(
-            state="complete"
-            if records or (finals.best_trials() and not self.config.finalists)
-            else "failed",
-            trials=trials,
-            finalists=records,
-            winner=0 if records else None,
-            best_checkpoint=finals.best_checkpoint(),
+        self.retention.finals = finals
+        used = sum(run.gpu_seconds for run in finals.ledger.records()) / 3600
+        of_finals = limits.for_finals(used)
+        whole = self._run(finals.ledger, finals.source, finals, of_finals)
+        return outcome_of(self.ledger, of_finals, finals if whole else None)
+
+    def _limits(self) -> Limits:
+        """What every start has used up counts."""
+        records = self.ledger.records()
+
+        def reserve() -> Spent:
+            finals = self.config.finalists * self.config.seeds
+            found = self.ledger.records()
+            return expected_finals(found, finals, self.config.max_examples, self.plan.concurrent)
+
+        def gain() -> str:
+            return self.config.budget.no_gain_in(self.ledger.records(), *self.objectives)
+
+        return Limits(
+            budget=self.config.budget,
+            held=self.held,
+            spent=Spent(gpu_hours=sum(r.gpu_seconds for r in records) / 3600),
+            trials=lambda: len(self.ledger.trials()),
+            reserve=reserve,
+            no_gain=gain,
+            failed_share=self.config.failed_share,
         )
 
-    def _search(self) -> bool:
+    def _search(self, limits: Limits) -> bool:
         settle_orphans(self.ledger)
-        events = _TrialEvents(self.ledger, self.audience, self.config)
+        events = TrialEvents(self.ledger, self.audience, self.config, self.retention.apply)
         events.replay()
         source = SearchSource(
             self.ledger,
-            self.space,
+            self.space.with_points(self.config.points),
             trials=self.config.trials,
             seed=self.config.seed,
             first=not self.config.sampler.startswith("grid"),
         )
-        return self._run(self.ledger, source, events)
+        return self._run(self.ledger, source, events, limits)
 
-    def _run(self, ledger: Ledger, source: Source, events: _TrialEvents | Finals) -> bool:
+    def _run(
+        self, ledger: Ledger, source: Source, events: TrialEvents | Finals, limits: Limits
+    ) -> bool:
         conductor = Conductor(
             ledger=ledger,
             source=source,
@@ -184,49 +207,24 @@ class Study:
             events=events,
             retire_after=self.config.retire_after,
             judge=self.launch.judge,
+            desk=self.launch.desk,
+            limits=limits,
+            max_failures=self.config.max_failures,
         )
-        return run_trials(
-            self.launch.trainable(),
-            conductor,
-            concurrent=self.plan.concurrent,
-            max_failures=self.launch.tune_failures,
-        )
+        return run_trials(self.launch.trainable(), conductor, concurrent=self.plan.concurrent)
 
     def _spec_of(self, candidate: Candidate) -> TrialSpec:
         settings = dict(candidate.settings)
+        budget = candidate.stop_at or self.config.max_examples
         milestones = self.config.milestones(self.space.mode)
+        milestones = (*(m for m in milestones if candidate.start_at < m < budget), budget)
         spec = self.make_spec(settings, candidate.name, candidate.seed, milestones)
-        return replace(spec, directory=spec.directory or self.config.directory(candidate.name))
-
-
-class _TrialEvents:
-    """Tells the audience of a search's trials."""
-
-    def __init__(self, ledger: Ledger, audience: Audience, config: StudyConfig) -> None:
-        self.ledger, self.audience, self.config = ledger, audience, config
-
-    def replay(self) -> None:
-        """Tells what earlier starts have finished; whoever missed it has it now."""
-        for record in self.ledger.records():
-            if record.state == "running":
-                continue
-            self.audience.trial_started(record)
-            for examples, metrics in record.curve.items():
-                self.audience.trial_progressed(record, examples, metrics)
-            self._ended(record)
-
-    def started(self, number: int) -> None:
-        self.audience.trial_started(self.ledger.record(number))
-
-    def progressed(self, number: int, report: Report) -> None:
-        record = self.ledger.record(number)
-        self.audience.trial_progressed(record, report.examples, report.metrics)
-
-    def ended(self, number: int) -> None:
-        self._ended(self.ledger.record(number))
-
-    def _ended(self, record: TrialRecord) -> None:
-        self.audience.trial_ended(record)
-        tables = sweeps_in(self.config.directory(f"{record.id:04d}"))
-        if tables:
-            self.audience.run_tables(record.id, None, tables)
+        start = candidate.start_from and self.config.directory(candidate.start_from)
+        return replace(
+            spec,
+            directory=spec.directory or self.config.directory(candidate.name),
+            checkpoint_every=self.config.checkpoint_every,
+            micro_batch=candidate.micro_batch,
+            start_from=start,
+            start_at=candidate.start_at,
+        )

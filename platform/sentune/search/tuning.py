@@ -14,7 +14,9 @@ from typing import Any
 
 from ray import tune
 
-from sentune.search.searcher import Conductor, StudyScheduler, StudySearcher
+from sentune.search.conductor import Conductor, Crash
+from sentune.search.limits import Halt, Why
+from sentune.search.searcher import StudyScheduler, StudySearcher, Watch
 
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -23,6 +25,8 @@ QUIET = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     # Tune's snapshots are never restored: Optuna's storage is what a study resumes from
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
+    # Ctrl-C asks the trials for a checkpoint (see own_signals); Tune's own handler would end them
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
 }
 
 # what is left of Tune's log: that trials wait for resources, and worse
@@ -37,26 +41,23 @@ LEVELS = {
 
 
 def run_trials(
-    trainable: Callable[[dict[str, Any]], None],
-    conductor: Conductor,
-    *,
-    concurrent: int,
-    max_failures: int,
+    trainable: Callable[[dict[str, Any]], None], conductor: Conductor, *, concurrent: int
 ) -> bool:
-    """Runs trials until the source has no more.
+    """Runs trials until the source has no more, or the conductor halts.
+
+    A trial whose process dies is given out again by the conductor, not by Tune: only so a machine
+    that was taken back costs no failure, and less memory is asked for after there was too little.
 
     Args:
         trainable: of a launcher.
         conductor: gives trials and hears of them.
         concurrent: trials at a time.
-        max_failures: deaths of a trial's process after which it counts as failed; until then it
-            goes on from its last checkpoint.
 
     Returns:
-        False if it was interrupted; what was running then is continued by the next start.
+        False if it was halted; what was running then is continued by the next start.
     """
-    crashes: dict[str, str] = {}
-    with quiet(), own_signals(), tempfile.TemporaryDirectory(prefix="sentune-tune-") as scratch:
+    crashes: dict[str, Crash] = {}
+    with quiet(), own_signals(conductor), scratch_folder() as scratch:
         tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
@@ -72,10 +73,16 @@ def run_trials(
                 name=f"start-{int(time.time())}",
                 storage_path=scratch,
                 verbose=0,
-                failure_config=tune.FailureConfig(max_failures=max_failures),
+                callbacks=[Watch(conductor)],
+                failure_config=tune.FailureConfig(max_failures=0),
             ),
         ).fit()
-    return not conductor.live and conductor.source.finished
+    return conductor.limits.halt is None and conductor.finished
+
+
+def scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """Where Tune writes what nobody reads."""
+    return tempfile.TemporaryDirectory(prefix="sentune-tune-", ignore_cleanup_errors=True)
 
 
 def _name(trial: Any) -> str:
@@ -103,13 +110,26 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def own_signals() -> Iterator[None]:
-    """Puts back the handlers that Tune leaves behind: Ctrl-C would do nothing after a study."""
+def own_signals(conductor: Conductor) -> Iterator[None]:
+    """Ctrl-C, and the end of a submitted job, ask trials for a checkpoint; twice ends at once.
+
+    Afterwards the handlers are as they were: Tune leaves its own behind.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    caught = (signal.SIGINT, signal.SIGUSR1)
+
+    def asked(number: int, frame: Any) -> None:
+        del frame
+        if conductor.limits.halt is not None and conductor.limits.halt.why is Why.INTERRUPTED:
+            raise KeyboardInterrupt
+        told = "interrupted" if number == signal.SIGINT else "ended by a signal"
+        conductor.halt(Halt(why=Why.INTERRUPTED, reason=told))
+
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     before = {number: signal.getsignal(number) for number in caught}
+    signal.signal(signal.SIGINT, asked)
+    signal.signal(signal.SIGTERM, asked)
     try:
         yield
     finally:

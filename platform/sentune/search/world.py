@@ -24,7 +24,9 @@ def world_of(config: StudyConfig, space: SearchSpace, world: Mapping[str, Any]) 
         **world,
         "space": space.identity(),
         "max_examples": config.max_examples,
-        "rungs": list(config.halving(space.mode).rungs),
+        "rungs": list(config.scheduling(space.mode).rungs),
         "milestones": list(config.milestones(space.mode)),
         "seed": config.seed,
+        "objectives": [objective.to_dict() for objective in config.objectives],
+        "constraints": sorted(map(str, config.constraints)),
     }

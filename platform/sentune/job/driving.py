@@ -1,0 +1,74 @@
+"""A job's turn at its study: nobody else drives it meanwhile, and it can be started again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sentune.disk import write_document
+from sentune.search.lease import Lease
+from sentune.search.store import open_storage, storage_url
+from sentune.tracking.secrets import without_credentials
+
+if TYPE_CHECKING:
+    from sentune.job.options import StudyOptions
+    from sentune.search.config import StudyConfig
+    from sentune.search.space import SearchSpace
+
+DESCRIPTION = "study.json"
+
+
+class Turn:
+    """The lease of a study, taken as early as that leaves nothing behind where a job is refused.
+
+    Args:
+        config: names the study and its places.
+    """
+
+    def __init__(self, config: StudyConfig) -> None:
+        self._config = config
+        self._lease: Lease | None = None
+
+    def __enter__(self) -> Turn:
+        if self._config.optuna_url or Path(self._config.folder, "optuna.db").exists():
+            self.take()
+        return self
+
+    def take(self) -> Lease:
+        """The lease, from here on.
+
+        Raises:
+            StudyConflict: another process drives the study; says which.
+        """
+        if self._lease is None:
+            url = storage_url(self._config.folder, self._config.optuna_url)
+            self._lease = Lease(open_storage(url), self._config.name).acquire()
+        return self._lease
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._lease is not None:
+            self._lease.release()
+
+
+def describe(config: StudyConfig, options: StudyOptions, space: SearchSpace) -> None:
+    """Writes ``study.json``: with what the study can be started again, by whoever has no command.
+
+    Credentials are left out: they come from the environment of whoever starts it.
+    """
+    content: dict[str, Any] = {
+        "job": type(options).__name__,
+        "options": without_credentials(options.model_dump(mode="json")),
+        "space": space.to_dict(),
+        "command": without_credentials(sys.argv),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    write_document(config.folder, DESCRIPTION, json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,271 @@
+"""What happens to a study's runs, between Ray Tune and the ledger; nothing here starts anything."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import ray
+
+from sentune.search.ledger import Ledger
+from sentune.search.limits import Halt, Limits
+from sentune.search.source import Candidate, Source
+from sentune.search.stored import RESTARTS
+from sentune.training.launchers.report import Report, reason
+from sentune.training.launchers.sealed import Sealed
+from sentune.training.trial import TrialSpec
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crash:
+    """Why a run's process died.
+
+    Attributes:
+        reason: one line for the user.
+        out_of_memory: of the host; fewer sentences at a time need less.
+        preempted: its machine was taken back, which is no fault of the run.
+    """
+
+    reason: str = "its process died"
+    out_of_memory: bool = False
+    preempted: bool = False
+
+
+class Events(Protocol):
+    """Told by the conductor, by Optuna number."""
+
+    def started(self, number: int) -> None:
+        """A run starts or goes on."""
+
+    def progressed(self, number: int, report: Report) -> None:
+        """A run has reached a milestone, which is stored."""
+
+    def ended(self, number: int) -> None:
+        """A run is over, which is stored."""
+
+
+class Desk(Protocol):
+    """Where running trials ask what they are to do."""
+
+    def ask_to_leave(self) -> None:
+        """Every run writes a checkpoint and leaves."""
+
+
+class Judge(Protocol):
+    """Told every verdict, for workers that wait for it and leave by themselves."""
+
+    def put(self, trial: str, examples: int, goes_on: bool) -> None:
+        """The verdict on a trial at a milestone."""
+
+
+class Conductor:
+    """What happens to a study's runs.
+
+    Args:
+        ledger: where everything is kept.
+        source: of runs.
+        spec_of: the training run of a candidate.
+        events: who is told.
+        retire_after: runs after which a worker process is replaced.
+        judge: None where Tune stops a trial; else trials leave by themselves when told.
+        desk: asked to send runs home when the study halts; None where nobody can.
+        limits: what ends the study before its source does.
+        max_failures: deaths of a run's processes that are forgiven.
+
+    Attributes:
+        live: Tune's id -> what it runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        source: Source,
+        spec_of: Callable[[Candidate], TrialSpec],
+        events: Events,
+        retire_after: int,
+        judge: Judge | None = None,
+        desk: Desk | None = None,
+        limits: Limits | None = None,
+        max_failures: int = 0,
+    ) -> None:
+        self.ledger, self.source, self.spec_of, self.events = ledger, source, spec_of, events
+        self.retire_after, self.judge, self.desk = retire_after, judge, desk
+        self.limits = limits or Limits()
+        self.max_failures = max_failures
+        self.live: dict[str, Candidate] = {}
+        self.last: dict[int, Report] = {}
+        self.stopped: dict[int, str] = {}
+        self._again: deque[Candidate] = deque()
+        self._given = self._generation = 0
+        self._halted = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing more to run, for good or because the study was halted."""
+        if self.live:
+            return False
+        return self._halted or (self.source.finished and not self._again)
+
+    def give(self, tune_id: str) -> dict[str, Any] | None:
+        """The configuration of the next Tune trial; None: wait, or the end (see ``finished``)."""
+        candidate = None if self._halted else self._next()
+        if candidate is None:
+            return None
+        if self._given == self.retire_after:
+            self._retire()
+        self._given += 1
+        self.live[tune_id] = candidate
+        self.events.started(candidate.number)
+        return {
+            "trial": candidate.name,
+            "generation": self._generation,
+            "spec": Sealed(self.spec_of(candidate)),
+        }
+
+    def _next(self) -> Candidate | None:
+        if self._again:
+            return self._again.popleft()
+        if self.limits.closed():
+            self.source.close()
+        return self.source.next(len(self.live))
+
+    def _retire(self) -> None:
+        """Runs from here on get new processes; those at work finish theirs."""
+        self._given = 0
+        self._generation += 1
+
+    def watch(self) -> None:
+        """Halts the study where a limit says so; called again and again."""
+        if not self._halted and self.limits.watch() is not None:
+            self.halt()
+
+    def halt(self, halt: Halt | None = None) -> None:
+        """No further run; those at work write a checkpoint and leave, to be continued."""
+        if halt is not None:
+            self.limits.set(halt)
+        self._halted = True
+        if self.desk is not None:
+            self.desk.ask_to_leave()
+
+    def hear(self, tune_id: str, result: dict[str, Any]) -> bool:
+        """Takes a result; False if the trial is to stop."""
+        report = Report.from_result(result)
+        if report is None:  # Tune's own closing entry
+            return True
+        candidate = self.live[tune_id]
+        self.last[candidate.number] = report
+        self._charge(tune_id, candidate, report, result)
+        self.ledger.noted(candidate.number, report.notes)
+        if not (report.failure or report.left) and (missing := self.ledger.missing(report)):
+            report = replace(report, failure=missing, repeats=True)
+            self.last[candidate.number] = report
+        if report.failure or report.left:
+            if report.poisoned:
+                self._retire()
+            return self._answer(candidate, report, goes_on=False)
+        verdict = self.ledger.milestone(candidate.number, report)
+        self.events.progressed(candidate.number, report)
+        if verdict.stop:
+            self.stopped[candidate.number] = verdict.reason
+        return self._answer(candidate, report, goes_on=not verdict.stop)
+
+    def _charge(
+        self, tune_id: str, candidate: Candidate, report: Report, result: dict[str, Any]
+    ) -> None:
+        seconds = float(result.get("time_total_s", report.seconds))
+        self.ledger.charge(candidate.number, tune_id, seconds, report.gpus)
+        self.limits.charge(tune_id, seconds * report.gpus)
+
+    def _answer(self, candidate: Candidate, report: Report, *, goes_on: bool) -> bool:
+        if self.judge is None:
+            return goes_on
+        self.judge.put(candidate.name, report.examples, goes_on)
+        return True
+
+    def end(self, tune_id: str, crash: Crash | None = None) -> None:
+        """Writes how a run ended, or gives it out again where it may go on.
+
+        Args:
+            tune_id: of the Tune trial.
+            crash: why its process died; None if it did not.
+        """
+        candidate = self.live.pop(tune_id)
+        number = candidate.number
+        report, stopped = self.last.pop(number, None), self.stopped.pop(number, "")
+        if report is not None and report.failure:
+            self._fail(number, report)
+        elif stopped:
+            self.ledger.prune(number, stopped)
+        elif report is not None and report.final:
+            self.ledger.complete(number)
+        elif report is not None and report.left:
+            self._left(candidate, report)
+            return
+        elif crash is not None and self._goes_on(candidate, crash):
+            return
+        else:
+            self._lost(number, crash)
+        self.events.ended(number)
+        self.limits.ended(self.ledger.record(number))
+
+    def _fail(self, number: int, said: Report) -> None:
+        if said.out_of_memory:
+            self.ledger.infeasible(number, said.failure)
+        else:
+            self.ledger.fail(number, said.failure, repeats=said.repeats, traceback=said.traceback)
+
+    def _left(self, candidate: Candidate, report: Report) -> None:
+        """It was asked to: the next start goes on with it. A preempted one goes on at once."""
+        if report.preempted:
+            at = f"{report.examples:,} examples"
+            note = f"its machine was taken back; it went on elsewhere from {at}"
+            self.ledger.restarted(candidate.number, note, counts=False)
+            self._again.append(candidate)
+
+    def _goes_on(self, candidate: Candidate, crash: Crash) -> bool:
+        """Whether a run whose process died is given out again, from its newest checkpoint."""
+        number = candidate.number
+        smaller = candidate.halved if crash.out_of_memory else None
+        if smaller is not None:
+            note = f"micro-batch {smaller.micro_batch} from here on: {crash.reason}"
+            self.ledger.restarted(number, note, micro_batch=smaller.micro_batch, counts=False)
+            candidate = smaller
+        elif crash.preempted:
+            self.ledger.restarted(number, f"went on elsewhere: {crash.reason}", counts=False)
+        elif self.ledger.get(number).user_attrs.get(RESTARTS, 0) < self.max_failures:
+            self.ledger.restarted(number, f"started again: {crash.reason}", counts=True)
+        else:
+            return False
+        logger.warning("run %s: %s; it goes on from its checkpoint", candidate.name, crash.reason)
+        self._again.append(candidate)
+        return True
+
+    def _lost(self, number: int, crash: Crash | None) -> None:
+        if crash is None:
+            self.ledger.fail(number, "the trial ended before its budget was used up")
+        elif crash.out_of_memory:
+            self.ledger.infeasible(number, crash.reason)
+        else:
+            self.ledger.fail(number, crash.reason)
+
+
+def crash_of(error: BaseException | None) -> Crash:
+    """Why a run's process ended, as Ray says it."""
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        told = "out of memory on the host: Ray ended its process before the machine stood still"
+        return Crash(reason=told, out_of_memory=True)
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return Crash(reason=reason(error.cause))
+    lines = [line.strip() for line in str(error or "").splitlines() if line.strip()]
+    if not lines:
+        return Crash()
+    preempted = bool(getattr(error, "preempted", False))
+    if preempted:
+        return Crash(reason="its machine was taken back", preempted=True)
+    return Crash(reason=f"its process died: {lines[-1][:300]}")

@@ -1,0 +1,63 @@
+"""Tells the audience of a search's trials, those of earlier starts included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sentune.records import TrialRecord
+from sentune.search.audience import Audience
+from sentune.search.config import StudyConfig
+from sentune.search.ledger import Ledger
+from sentune.training.checkpoints import sweeps_in
+from sentune.training.launchers.report import Report
+
+
+class TrialEvents:
+    """The conductor's events of a search.
+
+    Args:
+        ledger: of the search.
+        audience: told of every trial.
+        config: where the trials' folders are.
+        tidy: called after each end: drops checkpoints that nobody needs any more.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        audience: Audience,
+        config: StudyConfig,
+        tidy: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.ledger, self.audience, self.config, self._tidy = ledger, audience, config, tidy
+
+    def replay(self) -> None:
+        """Tells what earlier starts have finished; whoever missed it has it now."""
+        for record in self.ledger.records():
+            if record.state == "running":
+                continue
+            self.audience.trial_started(record)
+            for examples, metrics in record.curve.items():
+                self.audience.trial_progressed(record, examples, metrics)
+            self._ended(record)
+        self._tidy()
+
+    def started(self, number: int) -> None:
+        """A trial starts or goes on."""
+        self.audience.trial_started(self.ledger.record(number))
+
+    def progressed(self, number: int, report: Report) -> None:
+        """A trial has reached a milestone."""
+        record = self.ledger.record(number)
+        self.audience.trial_progressed(record, report.examples, report.metrics)
+
+    def ended(self, number: int) -> None:
+        """A trial is over."""
+        self._ended(self.ledger.record(number))
+        self._tidy()
+
+    def _ended(self, record: TrialRecord) -> None:
+        self.audience.trial_ended(record)
+        tables = sweeps_in(self.config.directory(f"{record.id:04d}"))
+        if tables:
+            self.audience.run_tables(record.id, None, tables)
