@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sentune.disk import write_document
 from sentune.records import StudySummary, TrialRecord
 from sentune.report.charts import history, learning_curves
 from sentune.report.comparison import comparison
@@ -70,13 +71,12 @@ def write(report: Report, folder: Path) -> tuple[Path, Path]:
 
     Returns:
         Where they stand.
+
+    Raises:
+        StorageError: the disk is full, read-only or at fault; the old files are as they were.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in ((HTML, to_html(report)), (MARKDOWN, to_markdown(report))):
-        partial = folder / f".{name}.partial"
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(folder / name)
-    return folder / HTML, folder / MARKDOWN
+    page = write_document(str(folder), HTML, to_html(report))
+    return Path(page), Path(write_document(str(folder), MARKDOWN, to_markdown(report)))
 
 
 def _search(seen: View) -> Section | None:

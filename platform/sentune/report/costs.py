@@ -8,7 +8,7 @@ from typing import Any
 from sentune.records import TrialState
 from sentune.report.axes import legend, trial_axis
 from sentune.report.document import Block, Cell, Picture, Section, Table, Text, columns
-from sentune.report.drawing import ACCENT, figure, to_svg
+from sentune.report.drawing import ACCENT, BEST, MUTED, figure, to_svg
 from sentune.report.view import View
 from sentune.report.wording import clock, counted, hours
 
@@ -82,26 +82,20 @@ def _saved(view: View) -> str:
 
 
 def seconds(view: View) -> Picture | None:
-    """Seconds of each trial, hatched where it was stopped early."""
+    """Seconds of each trial; hollow where it was stopped early."""
     trials = [trial for trial in view.summary.trials if trial.seconds > 0]
     if not trials:
         return None
     drawn, axes = figure()
-    for states, word, hatch in (
-        ((TrialState.COMPLETE,), "complete", ""),
-        ((TrialState.PRUNED,), "stopped early", "////"),
-        ((TrialState.RUNNING, TrialState.FAILED, TrialState.INFEASIBLE), "other", "||||"),
+    for states, word, face, edge in (
+        ((TrialState.COMPLETE,), "complete", ACCENT, ACCENT),
+        ((TrialState.PRUNED,), "stopped early", "none", MUTED),
+        ((TrialState.RUNNING, TrialState.FAILED, TrialState.INFEASIBLE), "other", BEST, BEST),
     ):
         of = [trial for trial in trials if trial.state in states]
-        face = ACCENT if not hatch else "none"
         if of:
-            style: dict[str, Any] = {
-                "facecolor": face,
-                "edgecolor": ACCENT,
-                "hatch": hatch,
-                "linewidth": 0.6,
-            }
-            axes.bar([t.id for t in of], [t.seconds for t in of], 0.8, label=word, **style)
+            numbers, times = [t.id for t in of], [t.seconds for t in of]
+            axes.bar(numbers, times, 0.8, label=word, facecolor=face, edgecolor=edge, linewidth=0.7)
     trial_axis(axes, view)
     axes.set_ylabel("seconds", fontsize=9)
     legend(axes)

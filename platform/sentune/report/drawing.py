@@ -88,7 +88,7 @@ def to_svg(drawn: Figure, name: str, title: str) -> str:
         _clean(element, name)
     _drop_frame(root)
     root.attrib.pop("version", None)
-    root.attrib.update({"role": "img", "aria-labelledby": f"{name}-title"})
+    root.attrib.update({"class": name, "role": "img", "aria-labelledby": f"{name}-title"})
     said = ElementTree.Element("title", {"id": f"{name}-title"})
     said.text = _ILLEGAL.sub("�", title)
     root.insert(0, said)

@@ -7,10 +7,10 @@ from typing import Any
 
 from sentune.records import FinalistRecord
 from sentune.report.axes import legend, metric_axis
-from sentune.report.document import Block, Cell, Picture, Section, Table, Text, columns
-from sentune.report.drawing import ACCENT, BEST, MUTED, figure, to_svg
+from sentune.report.document import Block, Cell, Picture, Section, Table, columns
+from sentune.report.drawing import ACCENT, BEST, LINE, MUTED, figure, to_svg
 from sentune.report.view import View
-from sentune.report.wording import counted, measured, setting, settings, spread
+from sentune.report.wording import counted, measured, setting, spread
 
 
 def finals(view: View) -> Section | None:
@@ -19,8 +19,6 @@ def finals(view: View) -> Section | None:
         return None
     drawing = _picture(view)
     blocks: list[Block] = [*([drawing] if drawing else []), _table(view)]
-    if view.summary.verdict:
-        blocks.insert(0, Text(text=view.summary.verdict))
     if view.summary.comparison:
         blocks.append(_comparison(view.summary.comparison))
     return Section(name="finalists", title="Finalists", blocks=blocks)
@@ -33,7 +31,7 @@ def _picture(view: View) -> Picture | None:
         return None
     drawn, axes = figure(5.0, 1.0 + 0.42 * len(shown))
     axes.grid(visible=False)
-    axes.grid(axis="x", color="#dfe3e7", linewidth=0.8)
+    axes.grid(axis="x", color=LINE, linewidth=0.8)
     for place, finalist in enumerate(shown):
         over = finalist.metrics[objective]
         won = finalist is view.winner
@@ -66,37 +64,20 @@ def _picture(view: View) -> Picture | None:
 
 def _table(view: View) -> Table:
     objective = view.summary.objective
+    heads = columns("trial", "", objective, "seeds", *view.varied, numbers=("trial", objective))
     rows = [_row(view, finalist, objective) for finalist in view.summary.finalists]
-    heads = columns(
-        "trial",
-        "",
-        objective,
-        "seeds",
-        "settings",
-        numbers=("trial", objective),
-        wide=("settings",),
-    )
     return Table(columns=heads, rows=rows)
 
 
 def _row(view: View, finalist: FinalistRecord, objective: str) -> list[Cell]:
-    over = finalist.metrics.get(objective)
-    won = finalist is view.winner
-    each = (
-        ""
-        if over is None
-        else ", ".join(
-            f"{seed}: {measured(objective, value)}"
-            for seed, value in zip(finalist.seeds, over.values, strict=False)
-        )
-    )
-    varied = {name: finalist.settings[name] for name in view.varied if name in finalist.settings}
+    over, won = finalist.metrics.get(objective), finalist is view.winner
+    pairs = zip(finalist.seeds, over.values if over is not None else (), strict=False)
     return [
-        Cell(text=str(finalist.trial), key=finalist.trial),
+        Cell(text=str(finalist.trial)),
         Cell(text="winner" if won else "", strong=won),
         Cell(text=spread(objective, over) if over is not None else "-"),
-        Cell(text=each),
-        Cell(text=settings(varied)),
+        Cell(text=", ".join(f"{seed}: {measured(objective, value)}" for seed, value in pairs)),
+        *(Cell(text=setting(finalist.settings.get(name))) for name in view.varied),
     ]
 
 

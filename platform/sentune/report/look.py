@@ -47,6 +47,7 @@ figcaption b { display: block; color: var(--ink); font-size: .95rem; }
 figure.wide .drawing svg { min-width: 40rem; }
 .drawing svg * { stroke-linejoin: round; stroke-linecap: butt; }
 .drawing text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif !important; }
+svg.parallel text { paint-order: stroke; stroke: var(--paper); stroke-width: 3px; }
 .scroll { overflow: auto; max-height: 38rem; margin: .75rem 0; border: 1px solid var(--line);
   border-radius: .5rem; overflow-wrap: normal; }
 .scroll { width: fit-content; max-width: 100%; }
@@ -55,7 +56,7 @@ figure.wide .drawing svg { min-width: 40rem; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
 caption { caption-side: bottom; text-align: left; padding: .4rem .7rem; color: var(--muted); }
 th, td { padding: .3rem .7rem; text-align: left; vertical-align: top; white-space: nowrap; }
-td.wide { white-space: normal; min-width: 18rem; overflow-wrap: anywhere; }
+td.wide { white-space: normal; min-width: 24rem; overflow-wrap: anywhere; }
 th.number, td.number { text-align: right; }
 thead th { position: sticky; top: 0; background: var(--raised); color: var(--muted);
   font-weight: 600; }
@@ -68,7 +69,7 @@ details { margin: .6rem 0; } summary { cursor: pointer; color: var(--accent); fo
 pre { overflow-x: auto; padding: .7rem; background: var(--raised); border-radius: .4rem;
   font-size: .82rem; white-space: pre-wrap; }
 @media (max-width: 40rem) { body { padding: 0 .8rem 3rem; } header h1 { font-size: 1.4rem; }
-  figure { padding: .5rem; } td.wide { min-width: 14rem; } }
+  figure { padding: .5rem; } td.wide { min-width: 17rem; } }
 @media print { nav { display: none; } .scroll { max-height: none; } }
 """
 

@@ -12,6 +12,8 @@ ENDS = {
     "stopped": "The study was stopped before its end; the same command goes on.",
     "interrupted": "The study was interrupted; the same command goes on.",
     "failed": "The study failed.",
+    "silent": "The study's driver is not heard of: what follows is as far as it has come.",
+    "new": "The study has not begun.",
 }
 
 
@@ -39,10 +41,12 @@ def finding(view: View) -> str:
     winner, best = view.winner, view.best
     if winner is not None and objective in winner.metrics:
         over = winner.metrics[objective]
-        error = "mean ± standard deviation over" if len(over.values) > 1 else "on"
+        error = "mean ± standard deviation over" if len(over.values) > 1 else "from"
         seeds = counted(len(over.values), "fresh seed")
-        said = f"{objective} on dev: {spread(objective, over)}, {error} {seeds}"
-        return f"{said}, from trial {winner.trial} of {len(summary.trials)}."
+        return (
+            f"{summary.method} reaches {objective} {spread(objective, over)} on dev: {error} "
+            f"{seeds} of trial {winner.trial}, among {counted(len(summary.trials), 'trial')}."
+        )
     if best is None:
         return (
             f"No trial has a value of {objective} yet."
@@ -58,7 +62,7 @@ def finding(view: View) -> str:
 
 
 def _open(view: View) -> bool:
-    return view.summary.state in ("running", "stopped", "interrupted")
+    return view.summary.state not in ("complete", "failed")
 
 
 def _facts(view: View) -> list[tuple[str, str]]:
@@ -68,7 +72,6 @@ def _facts(view: View) -> list[tuple[str, str]]:
     of = f" of {planned:,}" if isinstance(planned, int) else ""
     examples = summary.spent.examples or sum(trial.examples for trial in summary.trials)
     facts = [
-        ("method", summary.method),
         ("objective", ", ".join(f"{metric} ({mode})" for metric, mode in view.objectives)),
         ("trials ended", f"{ended:,}{of}"),
         ("stopped early", f"{view.count(TrialState.PRUNED):,}"),

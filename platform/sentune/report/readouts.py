@@ -36,7 +36,7 @@ def readouts(view: View) -> Section | None:
         columns=columns("readout", "best value", numbers=("best value",)), rows=rows, beside=True
     )
     said = "Hyperparameters that need no training run: swept exhaustively on the frozen model."
-    blocks: list[Block] = [Text(text=said, tone="note"), *([table] if rows else []), *pictures]
+    blocks: list[Block] = [Text(text=said, tone="note"), *pictures, *([table] if rows else [])]
     return Section(name="readouts", title="Readouts", blocks=blocks)
 
 

@@ -17,8 +17,8 @@ from sentune.tracking.importance import FEWEST, Importance, importance
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BEST_SHARE = 0.1
-"""Trials that stand out in the parallel coordinates."""
+BEST_SHARE, MOST_BEST = 0.1, 8
+"""Trials that stand out in the parallel coordinates: a tenth, not more than one can follow."""
 
 
 def settings(view: View) -> Section | None:
@@ -48,7 +48,7 @@ def _importance(found: Importance) -> Picture:
         edgecolor=ACCENT,
         error_kw={"ecolor": MUTED, "elinewidth": 1},
     )
-    labels = [f"{found.shares[name]:.0%}" for name in names]
+    labels = [f"{100 * found.shares[name]:.0f} %" for name in names]
     axes.bar_label(bars, labels, padding=5, fontsize=8.5, color=INK)
     reach = 1.2 * max(found.shares[n] + found.spreads[n] for n in names) + 0.02
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
@@ -60,7 +60,10 @@ def _importance(found: Importance) -> Picture:
 
 def _shares(found: Importance) -> Table:
     names = sorted(found.shares, key=lambda name: -found.shares[name])
-    rows = [row(name, f"{found.shares[name]:.0%} ± {found.spreads[name]:.0%}") for name in names]
+    rows = [
+        row(name, f"{100 * found.shares[name]:.0f} ± {100 * found.spreads[name]:.0f} %")
+        for name in names
+    ]
     heads = columns("setting", "importance", numbers=("importance",))
     return Table(columns=heads, rows=rows, beside=True)
 
@@ -76,7 +79,7 @@ def _basis(found: Importance) -> str:
 
 
 def parallel(view: View) -> Picture | None:
-    """A line per trial through its settings to its objective; the best tenth stands out."""
+    """A line per trial through its settings to its objective; the best stand out."""
     scored = [(t, v) for t in view.ranked if (v := view.value(t)) is not None]
     wanted = axes_of(view.summary)
     if len(scored) < 2 or not wanted:
@@ -85,7 +88,9 @@ def parallel(view: View) -> Picture | None:
     last = Axis(view.summary.objective, low=min(values), high=max(values))
     drawn, axes = figure(max(7.0, min(12.0, 1.05 * (len(wanted) + 1) + 0.6)), 3.9)
     _upright(axes, [*wanted, last])
-    best = {trial.id for trial, _ in scored[: max(1, round(BEST_SHARE * len(scored)))]}
+    best = {
+        trial.id for trial, _ in scored[: min(MOST_BEST, max(1, round(BEST_SHARE * len(scored))))]
+    }
     faint = min(0.75, max(0.15, 25 / len(scored)))
     for trial, value in reversed(scored):
         _line(axes, trial, _heights(trial, value, wanted, last), trial.id in best, faint)

@@ -1,0 +1,95 @@
+"""``sentune report``: a study as one HTML page and as Markdown, whatever state it is in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sentune.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from sentune.search.overview import StudyView
+
+ENDED = ("complete", "failed")
+
+
+def report(
+    name: Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")],
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Folder or URI of all studies, as the job's --storage, or the URL of their "
+            "database (default: studies, or $SENTUNE_STORAGE).",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder to write into (default: the study's own)."),
+    ] = None,
+    optuna: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The Optuna storage, where the job had --optuna."),
+    ] = None,
+) -> None:
+    """Write report.html and report.md: what a study found, how, from what, and at what cost."""
+    from sentune.job.exhibits import exhibits_folder
+    from sentune.job.options import default_storage
+    from sentune.report import build, write
+    from sentune.search.catalog import find_study, is_database
+    from sentune.search.overview import StudyView
+
+    where = storage or default_storage()
+    view = StudyView(find_study(where, name, optuna))
+    exhibits = None if is_database(where) else exhibits_folder(where, name)
+    made = build(summary_of(view), view.trials(), exhibits)
+    for path in write(made, out if out is not None else _own_folder(view)):
+        typer.echo(path)
+
+
+def summary_of(view: StudyView) -> dict[str, Any]:
+    """The study's last ``summary.json``, brought up to what its store says now.
+
+    A study whose first start has not ended has no such file: then the store and ``study.json``
+    are all there is.
+    """
+    seen, place = view.overview(), view.place
+    options: dict[str, Any] = place.description.get("options", {})
+    content = place.summary() or _first(view, options)
+    found = content.setdefault("lineage", {})
+    found.setdefault("encoder", options.get("encoder") or options.get("vectors") or "")
+    if content["state"] not in ENDED or seen.state not in ENDED:
+        content |= {"state": seen.state, "reason": seen.reason, "spent": asdict(seen.spent)}
+        if not content.get("finalists"):
+            content["finalists"] = [asdict(finalist) for finalist in view.finalists()]
+    return content
+
+
+def _first(view: StudyView, options: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a study before its first summary."""
+    planned = ("trials", "max_examples", "eta", "scheduler", "sampler")
+    space: dict[str, Any] = view.place.description.get("space", {})
+    return {
+        "study": view.place.name,
+        "method": space.get("method", ""),
+        "state": "running",
+        "objective": view.objective.metric,
+        "mode": view.objective.mode,
+        "objectives": [objective.to_dict() for objective in view.objectives],
+        "corpora": {},
+        "space": space,
+        "warm_start": list(options.get("warm_start") or ()),
+        "plan": {option: options[option] for option in planned if options.get(option) is not None},
+    }
+
+
+def _own_folder(view: StudyView) -> Path:
+    folder = view.place.folder
+    if not folder or "://" in folder:
+        fix = "the study has no folder on this machine; add --out DIR"
+        raise InvalidValue("--out", None, fix)
+    return Path(folder)
