@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from sentune.cli import corpora, dashboard, interpret, linear, model, operations, train
+from sentune.cli import corpora, dashboard, interpret, linear, model, operations, study, train
 from sentune.errors import SentuneError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command()(operations.compose)
 app.command()(linear.linear)
 app.command()(dashboard.dashboard)
 app.add_typer(corpora.app, name="corpora")
+app.add_typer(study.app, name="study")
 
 
 def main() -> None:

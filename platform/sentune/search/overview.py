@@ -19,6 +19,7 @@ from sentune.search.stored import SEED, SETTINGS, TWIN, WARM_FROM, record_of
 from sentune.search.totals import Totals
 from sentune.search.trial_rows import TrialRows
 
+GOES_ON = "its own command or `sentune study resume` goes on"
 TRIAL = "trial"  # as in finalists.py, which loads torch
 
 
@@ -64,6 +65,10 @@ class StudyView:
     Args:
         place: of the study.
         storage: its database where that is open already.
+
+    Attributes:
+        objectives: that it selects by.
+        varied: settings that it searches.
     """
 
     def __init__(
@@ -72,7 +77,14 @@ class StudyView:
         self.place = place
         self.storage = storage or (open_storage(place.url) if place.url else None)
         self._rows: dict[str, TrialRows] = {}
-        self.objective = self._objective()
+        world = self._world()
+        space = world.get("space", {})
+        further = [Objective(**said) for said in world.get("objectives", [])]
+        self.objectives = (
+            Objective(space.get("objective", ""), space.get("mode", "max")),
+            *further,
+        )
+        self.varied = tuple(space.get("settings", {}))
 
     def overview(self, *, sums: bool = True) -> Overview:
         """The study as it stands now.
@@ -133,12 +145,17 @@ class StudyView:
     def _standing(self) -> Standing:
         return standing(self.storage, self.place.name) if self.storage else Standing()
 
-    def _objective(self) -> Objective:
-        """As the study's world says, or, before its first trial, its description."""
+    @property
+    def objective(self) -> Objective:
+        """The first one, by which trials are compared."""
+        return self.objectives[0]
+
+    def _world(self) -> dict[str, Any]:
+        """What its trials share, or, before the first of them, what its description says."""
         number = self._study_id("")
         attributes = self.storage.get_study_user_attrs(number) if self.storage and number else {}
-        space = attributes.get(WORLD, {}).get("space") or self.place.description.get("space", {})
-        return Objective(space.get("objective", ""), space.get("mode", "max"))
+        said: dict[str, Any] = attributes.get(WORLD, {})
+        return said or {"space": self.place.description.get("space", {})}
 
     def _totals(self, ending: str) -> Totals | None:
         number = self._study_id(ending)
@@ -166,14 +183,14 @@ def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, s
     """State and reason. Who holds the lease counts first, then what the last start said."""
     holder = held.holder
     if holder is not None and holder.gone:
-        return "interrupted", f"its driver died ({holder.driver}); the same command goes on"
+        return "interrupted", f"its driver died ({holder.driver}); {GOES_ON}"
     if holder is not None and holder.quiet > EXPIRY:
         return "silent", f"its driver was last heard of {holder.quiet:.0f} s ago ({holder.driver})"
     if holder is not None:
         return "running", {"": "", "stop": "asked to stop"}.get(holder.wish, "asked to stop now")
     said = summary.get("state", "")
     if said in ("", "running"):
-        return ("interrupted", "the same command goes on") if trials else ("new", "")
+        return ("interrupted", GOES_ON) if trials else ("new", "")
     return said, summary.get("reason", "")
 
 

@@ -1,0 +1,204 @@
+"""``sentune study``: looking at studies, stopping them, going on with them, taking them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sentune.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sentune.search.overview import StudyView
+
+app = typer.Typer(
+    help="Look at studies, stop them, go on with them, and take out what they found.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI",
+        help="Folder or URI of all studies, as the job's --storage, or the URL of their database "
+        "(default: studies, or $SENTUNE_STORAGE).",
+        show_default=False,
+    ),
+]
+OptunaOption = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Their Optuna storage, where the job had --optuna."),
+]
+
+
+@app.command("ls")
+def list_studies(storage: StorageOption = None, optuna: OptunaOption = None) -> None:
+    """List the studies of a storage: state, trials, best value, hours, driver."""
+    from sentune.cli.study_tables import studies_table
+    from sentune.search.catalog import every_study
+    from sentune.search.overview import StudyView
+
+    place = _storage(storage)
+    found = [StudyView(study).overview(sums=False) for study in every_study(place, optuna)]
+    console = _console()
+    if found:
+        console.print(studies_table(found))
+    else:
+        _say(console, f"no study in {place}")
+
+
+@app.command()
+def show(
+    name: NameArgument,
+    storage: StorageOption = None,
+    optuna: OptunaOption = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Redraw until the study ends; q or Ctrl-C leaves.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    rows: Annotated[
+        int, typer.Option(min=3, help="Trials to show: those that run, the best, the latest.")
+    ] = 30,
+) -> None:
+    """Show a study: state, driver, budget, trials, finalists."""
+    from sentune.cli.study_tables import as_document, study_screen
+
+    view = _view(name, storage, optuna)
+    console = _console()
+    if as_json:
+        typer.echo(as_document(view))
+    elif watch:
+        from sentune.cli.study_watch import watch as watched
+
+        watched(view, console, rows)
+    else:
+        console.print(study_screen(view, console.width, rows))
+
+
+@app.command()
+def stop(
+    name: NameArgument,
+    storage: StorageOption = None,
+    optuna: OptunaOption = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Do not wait for the trials' checkpoints.")
+    ] = False,
+) -> None:
+    """Ask a study's driver to stop, and wait until it has left.
+
+    Its trials write checkpoints first; `sentune study resume` goes on from there.
+    """
+    from sentune.cli.study_stop import stop as stopped
+
+    stopped(_view(name, storage, optuna), _console(), now=now)
+
+
+@app.command()
+def resume(
+    name: NameArgument,
+    storage: StorageOption = None,
+    optuna: OptunaOption = None,
+    tracking: Annotated[
+        str | None, typer.Option(metavar="URI", help="MLflow, where it has changed.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials in all.")] = None,
+    concurrent: Annotated[str | None, typer.Option(help="Trials at a time, or auto.")] = None,
+    max_trials: Annotated[int | None, typer.Option(min=1, help="As the job's.")] = None,
+    max_hours: Annotated[float | None, typer.Option(min=0, help="As the job's.")] = None,
+    max_gpu_hours: Annotated[float | None, typer.Option(min=0, help="As the job's.")] = None,
+    stop_after_no_gain: Annotated[int | None, typer.Option(min=1, help="As the job's.")] = None,
+) -> None:
+    """Go on with a study as its own command would; its budget may be another one."""
+    from sentune.cli.study_again import changed, start, stored_job
+
+    job = stored_job(_view(name, storage, optuna).place)
+    given = {
+        "tracking": tracking,
+        "trials": trials,
+        "concurrent": concurrent,
+        "max_trials": max_trials,
+        "max_hours": max_hours,
+        "max_gpu_hours": max_gpu_hours,
+        "stop_after_no_gain": stop_after_no_gain,
+    }
+    start(changed(job, {key: value for key, value in given.items() if value is not None}))
+
+
+@app.command()
+def fork(
+    name: NameArgument,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Name of the new study.")],
+    storage: StorageOption = None,
+    optuna: OptunaOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="As the job's; repeat it for several."),
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials of the new study.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the new study.")] = None,
+) -> None:
+    """Start a new study from an old one with another space; it knows the old trials that hold."""
+    from sentune.cli.study_again import changed, start, stored_job, with_settings
+
+    _check(new, "NEW")
+    job = stored_job(_view(name, storage, optuna).place)
+    given = {"fork": new, "trials": trials, "seed": seed, "set": with_settings(job, settings or [])}
+    start(changed(job, {key: value for key, value in given.items() if value is not None}))
+
+
+@app.command()
+def export(
+    name: NameArgument,
+    out: Annotated[
+        str, typer.Option(metavar="FILE", help="FILE.csv, FILE.json or FILE.parquet to write.")
+    ],
+    storage: StorageOption = None,
+    optuna: OptunaOption = None,
+    curves: Annotated[
+        bool, typer.Option("--curves", help="With the metrics at every milestone.")
+    ] = False,
+) -> None:
+    """Write every trial with its settings, metrics, readouts and cost to a file."""
+    from sentune.cli.study_export import export as exported
+
+    written = exported(_view(name, storage, optuna), out, curves=curves)
+    _say(_console(), f"{out}: {written:,} trials")
+
+
+def _view(name: str, storage: str | None, optuna: str | None) -> StudyView:
+    from sentune.search.catalog import find_study
+    from sentune.search.overview import StudyView
+
+    _check(name, "STUDY")
+    return StudyView(find_study(_storage(storage), name, optuna))
+
+
+def _storage(given: str | None) -> str:
+    from sentune.job.options import default_storage
+
+    return given or default_storage()
+
+
+def _check(name: str, field: str) -> None:
+    from sentune.job.options import NAME
+
+    if not NAME.fullmatch(name):
+        fix = "give letters, digits, '.', '_' and '-' (at most 64), no path"
+        raise InvalidValue(field, name, fix)
+
+
+def _console() -> Console:
+    """The terminal; where there is none, tables are 120 characters wide."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def _say(console: Console, line: str) -> None:
+    """One line as it is, never wrapped."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,91 @@
+"""``sentune study export``: every trial of a study as one row of a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from sentune.errors import InvalidValue
+from sentune.records import TrialRecord
+from sentune.search.overview import StudyView
+
+FORMATS = (".csv", ".json", ".parquet")
+
+
+def export(view: StudyView, out: str, *, curves: bool) -> int:
+    """Writes the trials.
+
+    Args:
+        out: its ending names the format.
+        curves: with a column ``curve``, JSON: examples -> metrics there.
+
+    Returns:
+        Rows written.
+
+    Raises:
+        InvalidValue: another ending, or a folder that there is not.
+    """
+    path = Path(out)
+    if path.suffix not in FORMATS:
+        raise InvalidValue("--out", out, f"end it in {', '.join(FORMATS)}")
+    if not path.absolute().parent.is_dir():
+        raise InvalidValue("--out", out, "make its folder first")
+    rows = [row_of(trial, curve=curves) for trial in view.trials()]
+    partial = path.with_name(f".{path.name}.partial")
+    _WRITERS[path.suffix](rows, partial)
+    partial.replace(path)
+    return len(rows)
+
+
+def row_of(trial: TrialRecord, *, curve: bool) -> dict[str, Any]:
+    """One trial, flat: ``settings.``, ``metrics.``, ``readouts.`` and ``violations.`` columns."""
+    row: dict[str, Any] = {
+        "trial": trial.id,
+        "state": trial.state.value,
+        "reason": trial.reason,
+        "examples": trial.examples,
+        "seconds": trial.seconds,
+        "gpu_seconds": trial.gpu_seconds,
+        "restarts": trial.restarts,
+        "notes": "\n".join(trial.notes),
+    }
+    for group in ("settings", "metrics", "readouts", "violations"):
+        row |= {f"{group}.{name}": value for name, value in getattr(trial, group).items()}
+    return row | ({"curve": json.dumps(trial.curve)} if curve else {})
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    """All that any row has, in the order of their first appearance."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _csv(rows: list[dict[str, Any]], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, _columns(rows))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _json(rows: list[dict[str, Any]], path: Path) -> None:
+    path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _parquet(rows: list[dict[str, Any]], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {name: [row.get(name) for row in rows] for name in _columns(rows)}
+    pq.write_table(pa.table({name: _one_type(values) for name, values in columns.items()}), path)
+
+
+def _one_type(values: list[Any]) -> list[Any]:
+    """A Parquet column has one type; where values have several (lists, text, numbers), text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float} or (len(kinds) == 1 and not kinds & {list, dict}):
+        return [float(v) if v is not None and float in kinds else v for v in values]
+    return [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in values]
+
+
+_WRITERS = {".csv": _csv, ".json": _json, ".parquet": _parquet}

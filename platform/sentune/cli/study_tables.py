@@ -1,0 +1,232 @@
+"""Studies as tables on the screen and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sentune.job.display import MARKS, clock, percent, short
+from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
+from sentune.search.overview import Overview, StudyView
+
+COLOURS = {
+    "running": "cyan",
+    "silent": "red",
+    "complete": "green",
+    "stopped": "yellow",
+    "interrupted": "yellow",
+    "failed": "red",
+    "new": "dim",
+}
+WORDS = {"COMPLETE": "complete", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "running"}
+WIDE = 110
+"""Columns from which a trial's reason stands beside its settings, not below the table."""
+
+
+def studies_table(studies: Sequence[Overview]) -> Table:
+    """A line for each study."""
+    table = _plain("study", "state", "trials", "best", "objective", "hours", "driver")
+    for place, column in enumerate(table.columns):
+        column.justify = "right" if place in (2, 3, 5) else "left"
+        column.no_wrap = place < 6
+    table.columns[6].overflow = "ellipsis"
+    for study in studies:
+        driver = study.holder.driver if study.holder else None
+        table.add_row(
+            study.name,
+            _coloured(study.state),
+            f"{study.ended:,}" + (f" of {study.planned:,}" if study.planned else ""),
+            value(study.objective.metric, study.best[1]) if study.best else "-",
+            study.objective.metric,
+            f"{study.spent.hours:.1f}",
+            f"{driver.user}@{driver.host}:{driver.pid}" if driver else "",
+        )
+    return table
+
+
+def study_screen(view: StudyView, width: int, rows: int) -> Group:
+    """Header, trials and finalists of one study."""
+    overview = view.overview()
+    trials = view.trials(at_most=rows)
+    parts: list[RenderableType] = [header(view, overview)]
+    if trials:
+        parts += [Text(), trials_table(view, trials, width)]
+        parts += reasons(trials) if width < WIDE else []
+        left_out = sum(overview.counts.values()) - len(trials)
+        if left_out > 0:
+            parts.append(Text(f"and {left_out:,} more; all: sentune study export", "dim"))
+    if finalists := view.finalists():
+        parts += [Text(), finalists_table(view, finalists)]
+    return Group(*parts)
+
+
+def header(view: StudyView, overview: Overview) -> Table:
+    """What is true of the study as a whole, a line each."""
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    state = _coloured(overview.state)
+    if overview.reason:
+        state.append(f": {overview.reason}", "default")
+    rows: dict[str, RenderableType] = {
+        "study": Text(overview.name, "bold"),
+        "state": state,
+        "driver": str(overview.holder or ""),
+        "method": view.place.description.get("space", {}).get("method", ""),
+        "objective": ", ".join(f"{one.metric} ({one.mode})" for one in view.objectives),
+        "trials": _counted(overview),
+        "best": _best(overview),
+        "spent": _spent(overview.spent, view.place.description.get("options", {})),
+        "started": _local(view.place.description.get("started", "")),
+        "verdict": view.place.summary().get("verdict", ""),
+        "folder": view.place.folder,
+    }
+    for name, shown in rows.items():
+        if shown:
+            table.add_row(name, shown if isinstance(shown, Text) else Text(str(shown)))
+    return table
+
+
+def trials_table(view: StudyView, trials: Sequence[TrialRecord], width: int) -> Table:
+    """A line for each trial: state, objectives, cost, settings, and, where it is wide, reason."""
+    metrics = [objective.metric for objective in view.objectives]
+    gpus = any(trial.gpu_seconds for trial in trials)
+    titles = ["trial", "state", *metrics, "examples", "time", *(["GPU h"] if gpus else [])]
+    cells = [_figures(trial, metrics, gpus=gpus) for trial in trials]
+    table = _plain(*titles)
+    for place, column in enumerate(table.columns):
+        column.no_wrap, column.justify = True, "right" if place > 1 else "left"
+    columns = zip(titles, *([str(cell) for cell in row] for row in cells), strict=True)
+    room = width - sum(max(map(len, column)) + 2 for column in columns)
+    wide = width >= WIDE and any(trial.reason for trial in trials)
+    table.add_column("settings")
+    if wide:
+        table.add_column("reason", overflow="fold")
+        room //= 2
+    for row, trial in zip(cells, trials, strict=True):
+        varied = {name: it for name, it in trial.settings.items() if name in view.varied}
+        table.add_row(*row, _cut(short(varied), max(16, room)), *([_reason(trial)] if wide else []))
+    return table
+
+
+def _figures(trial: TrialRecord, metrics: Sequence[str], *, gpus: bool) -> list[str | Text]:
+    word, colour = MARKS[trial.state]
+    scores = [value(metric, trial.metrics.get(metric)) for metric in metrics]
+    spent = [f"{trial.examples:,}", clock(trial.seconds)]
+    spent += [f"{trial.gpu_seconds / 3600:.2f}"] if gpus else []
+    return [str(trial.id), Text(word, colour), *scores, *spent]
+
+
+def _reason(trial: TrialRecord) -> Text:
+    return Text(trial.reason, "dim" if trial.state is TrialState.PRUNED else "default")
+
+
+def reasons(trials: Sequence[TrialRecord]) -> list[Text]:
+    """Why trials failed, a line for each reason; for tables that have no room for them."""
+    found: dict[str, list[str]] = {}
+    for trial in trials:
+        if trial.reason and trial.state is not TrialState.PRUNED:
+            found.setdefault(trial.reason, []).append(str(trial.id))
+    return [
+        Text(f"trial{'s' if len(ids) > 1 else ''} {', '.join(ids)}: {reason}", "red")
+        for reason, ids in found.items()
+    ]
+
+
+def finalists_table(view: StudyView, finalists: Sequence[FinalistRecord]) -> Table:
+    """Finalists so far: mean and standard deviation over seeds, and the seeds' own values."""
+    metric = view.objective.metric
+    table = _plain("finalist", metric, "seeds", "values")
+    for finalist in finalists:
+        found = finalist.metrics[metric]
+        mean = percent(found.mean, found.sd) if len(found.values) > 1 else percent(found.mean)
+        shown = ", ".join(value(metric, one) for one in found.values)
+        table.add_row(
+            f"trial {finalist.trial}", mean, str(len(found.values)), Text(shown, overflow="fold")
+        )
+    return table
+
+
+def as_document(view: StudyView) -> str:
+    """Overview, trials and finalists as JSON."""
+    overview = view.overview()
+    content = {
+        "study": overview.name,
+        "state": overview.state,
+        "reason": overview.reason,
+        "driver": str(overview.holder) if overview.holder else None,
+        "objectives": [objective.to_dict() for objective in view.objectives],
+        "planned": overview.planned,
+        "best": overview.best[0] if overview.best else None,
+        "spent": asdict(overview.spent),
+        "trials": [asdict(trial) for trial in view.trials()],
+        "finalists": [asdict(finalist) for finalist in view.finalists()],
+        "folder": view.place.folder or None,
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False)
+
+
+def value(metric: str, score: float | None) -> str:
+    """A share in per cent; what is measured of training (seconds, memory) as a number."""
+    if score is not None and metric.startswith("train/"):
+        return f"{score:.4g}"
+    return percent(score)
+
+
+def _local(moment: str) -> str:
+    """An ISO time as this machine's clock shows it."""
+    return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}" if moment else ""
+
+
+def _counted(overview: Overview) -> str:
+    planned = f" of {overview.planned:,}" if overview.planned else ""
+    parts = ", ".join(
+        f"{overview.counts[state]:,} {word}"
+        for state, word in WORDS.items()
+        if overview.counts.get(state)
+    )
+    return f"{sum(overview.counts.values()):,}{planned}" + (f": {parts}" if parts else "")
+
+
+def _best(overview: Overview) -> str:
+    if overview.best is None:
+        return ""
+    number, score = overview.best
+    return f"{value(overview.objective.metric, score)}, trial {number}"
+
+
+def _spent(spent: Spent, options: dict[str, Any]) -> str:
+    """Each figure with its limit, where there is one."""
+    hours, gpu_hours = options.get("max_hours"), options.get("max_gpu_hours")
+    parts = [clock(3600 * spent.hours) + (f" of {clock(3600 * hours)}" if hours else "")]
+    if spent.gpu_hours or gpu_hours:
+        limit = f" of {gpu_hours:g}" if gpu_hours else ""
+        parts.append(f"{spent.gpu_hours:.2f}{limit} GPU hours")
+    if most := options.get("max_trials"):
+        parts.append(f"{spent.trials:,} of {most:,} trials")
+    return ", ".join([*parts, f"{spent.examples:,} examples"])
+
+
+def _coloured(state: str) -> Text:
+    return Text(state, COLOURS.get(state, "default"))
+
+
+def _cut(text: str, room: int) -> Text:
+    """Cut here: a column that must not wrap would squeeze the others to nothing."""
+    shown = Text(text)
+    shown.truncate(room, overflow="ellipsis")
+    return shown
+
+
+def _plain(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column)
+    return table

@@ -1,0 +1,75 @@
+"""``sentune study show --watch``: the study's screen, redrawn until the study ends."""
+
+from __future__ import annotations
+
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from sentune.cli.study_tables import study_screen
+from sentune.search.overview import StudyView
+
+SECONDS = 2.0
+"""Between two drawings."""
+
+
+def watch(view: StudyView, console: Console, rows: int) -> None:
+    """Draws until nobody drives the study, or its user has seen enough."""
+    if not console.is_terminal:
+        while view.overview(sums=False).alive:
+            time.sleep(SECONDS)
+        console.print(study_screen(view, console.width, rows))
+        return
+    with keys() as pressed, Live(console=console, auto_refresh=False) as live:
+        alive, left = True, False
+        while alive and not left:
+            alive = view.overview(sums=False).alive
+            fits = max(3, min(rows, console.height - 18))
+            screen = study_screen(view, console.width, fits)
+            if alive:
+                screen.renderables.append(Text("q leaves; the study goes on", "dim"))
+            live.update(screen, refresh=True)
+            left = alive and pressed(SECONDS)
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], bool]]:
+    """While open, keys arrive without Enter.
+
+    Yields:
+        Waits for so many seconds, and says whether q or Ctrl-C was pressed meanwhile.
+    """
+    if not sys.stdin.isatty():
+        yield _wait
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield _pressed
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _pressed(seconds: float) -> bool:
+    try:
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        return bool(ready) and sys.stdin.read(1) in ("q", "Q", "")
+    except KeyboardInterrupt:
+        return True
+
+
+def _wait(seconds: float) -> bool:
+    try:
+        time.sleep(seconds)
+    except KeyboardInterrupt:
+        return True
+    return False
