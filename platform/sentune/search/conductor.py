@@ -236,6 +236,8 @@ class Conductor:
             note = f"micro-batch {smaller.micro_batch} from here on: {crash.reason}"
             self.ledger.restarted(number, note, micro_batch=smaller.micro_batch, counts=False)
             candidate = smaller
+        elif crash.out_of_memory and candidate.micro_batch == 1:
+            return False
         elif crash.preempted:
             self.ledger.restarted(number, f"went on elsewhere: {crash.reason}", counts=False)
         elif self.ledger.get(number).user_attrs.get(RESTARTS, 0) < self.max_failures:
