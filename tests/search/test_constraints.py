@@ -113,7 +113,7 @@ def finished(
 def shown(trials: list[optuna.trial.FrozenTrial], *, constrained: bool) -> list[object]:
     study = optuna.create_study(direction="maximize")
     study.add_trials(trials)
-    seen = Finished(study, constrained=constrained)
+    seen = Finished(study, {}, {}, constrained=constrained)
     complete = seen.get_trials(states=(TrialState.COMPLETE,))
     return [(t.number, t.values, t.constraints) for t in complete]
 

@@ -11,7 +11,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import optuna
@@ -27,7 +27,7 @@ from optuna.trial import TrialState as Stored
 from scipy.stats import qmc
 
 from sentune.search.dimensions import Choice, Dimension, Uniform, Value
-from sentune.search.seen import Seen
+from sentune.search.seen import Lines, Seen, lines_of, placed
 from sentune.search.space import SearchSpace
 from sentune.search.stored import REPEATS, key
 
@@ -55,6 +55,10 @@ def stable() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield
+
+
+Repeats: TypeAlias = Callable[[Mapping[str, float]], bool]
+"""Whether the store has a point already."""
 
 
 class WholePoint(BaseSampler):
@@ -117,42 +121,70 @@ class WholePoint(BaseSampler):
 class PerTrial(WholePoint):
     """A fresh sampler for each trial, seeded by (study seed, trial number, attempt).
 
-    A point that the store has already is drawn again from another seed, ``attempts`` times; then
-    one of those that are left is taken, where they can be counted. In GaussCSE's grid of 15
-    points TPE drew its best one again until the search ended by itself.
+    A point that the store has already is drawn again, ``attempts`` times; then one of those that
+    are left is taken, where they can be counted. In GaussCSE's grid of 15 points TPE drew its best
+    one again until the search ended by itself.
+
+    Args:
+        make: a sampler from a seed and a function that says whether a point, as the sampler has it
+            inside, is in the store.
+        seed: of the study.
+        space: what is searched.
+        view: how the sampler sees the study.
+        attempts: draws of a trial's point.
     """
 
     def __init__(
         self,
-        make: Callable[[int], BaseSampler],
+        make: Callable[[int, Repeats], BaseSampler],
         seed: int,
         space: SearchSpace,
         *,
-        view: Callable[[optuna.Study], Seen] = Seen,
+        view: Callable[[optuna.Study, Lines, dict[int, FrozenTrial]], Seen] = Seen,
         attempts: int = 10,
     ) -> None:
         super().__init__(space)
         self._make, self._seed, self._view, self._attempts = make, seed, view, attempts
+        self._lines = lines_of(space.settings)
+        self._shown: dict[int, FrozenTrial] = {}
+        self._places = {
+            name: IntDistribution(0, len(self._lines[name]) - 1) if name in self._lines else axis
+            for name, axis in self.axes.items()
+        }
 
     def point(self, study: optuna.Study, trial: FrozenTrial) -> Mapping[str, Value]:
         """A point that no other trial has, if one is found."""
         known = self.known(study, trial)
         for attempt in range(self._attempts):
-            point = self._draw(study, trial, attempt)
+            point = self._draw(study, trial, attempt, known)
             if self.active(point) not in known:
                 return point
         return self._left(trial, known) or point
 
-    def _draw(self, study: optuna.Study, trial: FrozenTrial, attempt: int) -> dict[str, Value]:
-        shown: Any = self._view(study)
+    def _draw(
+        self, study: optuna.Study, trial: FrozenTrial, attempt: int, known: set[str]
+    ) -> dict[str, Value]:
+        shown: Any = self._view(study, self._lines, self._shown)
+        asking = placed(trial, self._lines)
         with stable():
-            sampler = self._make(derived_seed(self._seed, trial.number, attempt))
-            together = sampler.infer_relative_search_space(shown, trial)
-            point = sampler.sample_relative(shown, trial, together)
-            for name, axis in self.axes.items():
+            seed = derived_seed(self._seed, trial.number, attempt)
+            sampler = self._make(seed, lambda point: self._repeats(point, known))
+            together = sampler.infer_relative_search_space(shown, asking)
+            point = sampler.sample_relative(shown, asking, together)
+            for name, axis in self._places.items():
                 if name not in point:
-                    point[name] = sampler.sample_independent(shown, trial, name, axis)
-        return point
+                    point[name] = sampler.sample_independent(shown, asking, name, axis)
+        return self._values(point)
+
+    def _values(self, point: Mapping[str, Any]) -> dict[str, Value]:
+        return {n: self._lines[n][v] if n in self._lines else v for n, v in point.items()}
+
+    def _repeats(self, point: Mapping[str, float], known: set[str]) -> bool:
+        """Of a part of the settings nobody can say."""
+        if point.keys() != self._places.keys():
+            return False
+        held = {name: self._places[name].to_external_repr(v) for name, v in point.items()}
+        return self.active(self._values(held)) in known
 
     def _left(self, trial: FrozenTrial, known: set[str]) -> dict[str, Value] | None:
         size = self.space.size
@@ -169,6 +201,26 @@ class PerTrial(WholePoint):
         values: Sequence[float] | None,
     ) -> None:
         """Nothing: the samplers in use keep nothing from trial to trial."""
+
+
+class FreshTPE(optuna.samplers.TPESampler):
+    """TPE that takes the best of its candidates that is not in the store.
+
+    Among few points its best candidate is the best point known, again and again.
+    """
+
+    def __init__(self, repeats: Repeats, **options: Any) -> None:
+        super().__init__(**options)
+        self._repeats = repeats
+
+    def _compute_acquisition_func(
+        self, samples: dict[str, Any], mpe_below: Any, mpe_above: Any
+    ) -> Any:
+        found = super()._compute_acquisition_func(samples, mpe_below, mpe_above)
+        for place in range(len(found)):
+            if self._repeats({name: float(values[place]) for name, values in samples.items()}):
+                found[place] = -np.inf
+        return found
 
 
 class Sobol(WholePoint):

@@ -11,12 +11,21 @@ from optuna.samplers import BaseSampler
 
 from sentune.errors import InvalidValue
 from sentune.search.dimensions import Choice
-from sentune.search.drawing import GridOrder, PerTrial, Sobol, derived_seed, distribution
-from sentune.search.seen import Finished
+from sentune.search.drawing import (
+    FreshTPE,
+    GridOrder,
+    PerTrial,
+    Repeats,
+    Sobol,
+    derived_seed,
+    distribution,
+)
+from sentune.search.seen import Finished, lines_of
 from sentune.search.space import SearchSpace
 
 STARTUP = (4, 10)
 """Fewest and most random trials before a model of the objective is used."""
+
 
 SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2")
 
@@ -60,13 +69,19 @@ def make_sampler(
     return made[kind]()
 
 
-def _random(seed: int) -> BaseSampler:
+def _random(seed: int, repeats: Repeats) -> BaseSampler:
+    del repeats
     return optuna.samplers.RandomSampler(seed=seed)
 
 
-def _tpe(startup: int, seed: int) -> BaseSampler:
-    return optuna.samplers.TPESampler(
-        seed=seed, multivariate=True, group=True, constant_liar=True, n_startup_trials=startup
+def _tpe(startup: int, seed: int, repeats: Repeats) -> BaseSampler:
+    return FreshTPE(
+        repeats,
+        seed=seed,
+        multivariate=True,
+        group=True,
+        constant_liar=True,
+        n_startup_trials=startup,
     )
 
 
@@ -78,7 +93,8 @@ def _gp(startup: int, seed: int, space: SearchSpace, trials: int) -> BaseSampler
         fix = f"its cost grows with the cube of the trials; give tpe, or --trials {GP_TRIALS}"
         raise InvalidValue("--sampler", "gp", fix)
 
-    def make(seed: int) -> BaseSampler:
+    def make(seed: int, repeats: Repeats) -> BaseSampler:
+        del repeats
         return optuna.samplers.GPSampler(
             seed=seed, n_startup_trials=startup, deterministic_objective=False
         )
@@ -92,12 +108,14 @@ def _cmaes(startup: int, seed: int, space: SearchSpace, objectives: int) -> Base
         raise InvalidValue("--sampler", "cmaes", "it needs the package cmaes: pip install cmaes")
     if objectives > 1:
         raise InvalidValue("--sampler", "cmaes", "it knows one objective; give tpe, nsga2 or gp")
-    choices = [name for name, d in space.settings.items() if isinstance(d, Choice)]
+    lines = lines_of(space.settings)
+    choices = [n for n, d in space.settings.items() if isinstance(d, Choice) and n not in lines]
     if choices:
-        fix = f"it searches ranges alone; fix {_listed(choices)} with --set, or give tpe"
+        fix = f"it searches numbers alone; fix {_listed(choices)} with --set, or give tpe"
         raise InvalidValue("--sampler", "cmaes", fix)
 
-    def make(seed: int) -> BaseSampler:
+    def make(seed: int, repeats: Repeats) -> BaseSampler:
+        del repeats
         return optuna.samplers.CmaEsSampler(
             seed=seed, n_startup_trials=startup, warn_independent_sampling=False
         )
@@ -111,7 +129,8 @@ def _nsga2(seed: int, space: SearchSpace, trials: int) -> BaseSampler:
         raise InvalidValue("--sampler", "nsga2", fix)
     population = min(max(trials // 5, 4), 50)
 
-    def make(seed: int) -> BaseSampler:
+    def make(seed: int, repeats: Repeats) -> BaseSampler:
+        del repeats
         return optuna.samplers.NSGAIISampler(seed=seed, population_size=population)
 
     return PerTrial(make, seed, space, view=partial(Finished, constrained=True))

@@ -1,4 +1,7 @@
-"""What a sampler sees of a study: no copies, and for most samplers complete trials alone.
+"""What a sampler sees of a study: no copies of trials, ordered choices, and what did not end.
+
+Batch sizes of 16, 32 and 64 are a Choice, for which samplers know no order; here they are places on
+a line, so that 32 is nearer to 16 than 512 is.
 
 TPE ranks stopped trials by the rung that they reached and knows constraints. GP, CMA-ES and NSGA-II
 read complete trials only (Optuna 5.0.0), so a region that fits in no memory stays attractive to
@@ -11,22 +14,60 @@ from __future__ import annotations
 import copy
 from collections.abc import Container, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 import optuna
+from optuna.distributions import IntDistribution
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
+from sentune.search.dimensions import Choice, Dimension, Value
 from sentune.search.stored import MEMORY, TWIN
+
+Lines: TypeAlias = Mapping[str, tuple[Value, ...]]
+"""Setting -> its values in their order, which samplers see as 0, 1, 2, ..."""
 
 _PREFIX = "constraints:"  # Optuna's own name for Trial.set_constraint's system attributes
 
 
-class Seen:
-    """A study without copies of trials; everything else is the study's own."""
+def lines_of(settings: Mapping[str, Dimension]) -> Lines:
+    """The choices among numbers that are given in their order, upwards or downwards."""
+    return {name: d.values for name, d in settings.items() if isinstance(d, Choice) and _ordered(d)}
 
-    def __init__(self, study: optuna.Study) -> None:
-        self._seen = study
+
+def _ordered(choice: Choice) -> bool:
+    values = choice.values
+    if len(values) < 3 or any(
+        isinstance(v, bool) or not isinstance(v, int | float) for v in values
+    ):
+        return False
+    return list(values) in (sorted(values), sorted(values, reverse=True))  # type: ignore[type-var]
+
+
+def placed(trial: FrozenTrial, lines: Lines) -> FrozenTrial:
+    """The trial with places in the stead of ordered choices."""
+    params = dict(trial.params)
+    distributions = dict(trial.distributions)
+    for name, values in lines.items():
+        if name in params:
+            params[name] = values.index(params[name])
+            distributions[name] = IntDistribution(0, len(values) - 1)
+    shown = copy.copy(trial)
+    shown.params, shown.distributions = params, distributions
+    return shown
+
+
+class Seen:
+    """A study as samplers see it; what is not said here is the study's own.
+
+    Args:
+        study: that is seen.
+        lines: settings whose values are numbers in order -> those values.
+        known: finished trials as they are shown, by number; filled here, they never change.
+    """
+
+    def __init__(self, study: optuna.Study, lines: Lines, known: dict[int, FrozenTrial]) -> None:
+        self._seen, self._lines, self._known = study, lines, known
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._seen, name)
@@ -50,9 +91,17 @@ class Seen:
     ) -> list[FrozenTrial]:
         """The name under which Optuna's samplers ask."""
         stored = self._seen._get_trials(deepcopy=False, use_cache=use_cache)
-        shown = self._shown([trial for trial in stored if TWIN not in trial.user_attrs])
+        shown = self._shown([self._placed(t) for t in stored if TWIN not in t.user_attrs])
         kept = [trial for trial in shown if states is None or trial.state in states]
         return copy.deepcopy(kept) if deepcopy else kept
+
+    def _placed(self, trial: FrozenTrial) -> FrozenTrial:
+        if trial.number in self._known:
+            return self._known[trial.number]
+        shown = placed(trial, self._lines)
+        if trial.state.is_finished():
+            self._known[trial.number] = shown
+        return shown
 
     def _shown(self, trials: list[FrozenTrial]) -> list[FrozenTrial]:
         return trials
@@ -66,8 +115,15 @@ class Finished(Seen):
     values (the worst one, where the sampler knows no constraints) and breaks its constraint.
     """
 
-    def __init__(self, study: optuna.Study, *, constrained: bool) -> None:
-        super().__init__(study)
+    def __init__(
+        self,
+        study: optuna.Study,
+        lines: Lines,
+        known: dict[int, FrozenTrial],
+        *,
+        constrained: bool,
+    ) -> None:
+        super().__init__(study, lines, known)
         self._constrained = constrained
 
     def _shown(self, trials: list[FrozenTrial]) -> list[FrozenTrial]:

@@ -89,6 +89,6 @@ class Hyperband:
         return Verdict(stop=True, reason=f"{said.reason} ({where})")
 
     def expected(self, trials: int) -> int:
-        """Examples of a search in which each rung lets one trial in ``eta`` of its bracket go on."""
+        """Examples of a search in which each bracket's rungs let one trial in ``eta`` go on."""
         number = [self.bracket_of(trial) for trial in range(trials)]
         return sum(b.expected(number.count(place)) for place, b in enumerate(self.brackets))

@@ -1,0 +1,143 @@
+"""How many examples a search spends until it holds the best cell of GaussCSE's Table 3.
+
+    python benchmarks/search_quality.py [--seeds 50] [--trials 15]
+
+The space is the grid of Table 3: five batch sizes, three learning rates. A cell's value at the end
+is the paper's (area under the precision-recall curve on SNLI dev, mean of five seeds). Its curve is
+``final - 0.05 ((examples / budget)^-0.5 - 1)``: 10 points below its end at a ninth of the budget,
+3.7 at a third. A seed adds noise of one point (standard deviation 0.01), half of whose variance
+lasts along the run and half is fresh at every milestone. No search is told the paper's best cell.
+
+A search holds a cell while that is the best of its complete trials by what they measured, with
+noise. Spent is counted in examples against those of the whole grid, 15 full runs. "Reached" is the
+median over seeds of what was spent when the search first held the cell; a search that never does
+counts as infinite. "At 25 %" is the share of seeds that hold it when a quarter is spent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from sentune.search.curves import PowerLaw
+from sentune.search.sampling import make_sampler
+from sentune.search.schedulers import make_scheduler
+from sentune.search.simulate import Outcome, open_simulated, simulate
+from sentune.search.source import SearchSource
+from sentune.search.space import Choice, SearchSpace
+
+# Sentence Representations via Gaussian Embedding, Table 3: batch size -> learning rate -> AUC.
+TABLE_3 = {
+    16: {1e-5: 0.6439, 3e-5: 0.6602, 5e-5: 0.6700},
+    32: {1e-5: 0.6321, 3e-5: 0.6523, 5e-5: 0.6597},
+    64: {1e-5: 0.6079, 3e-5: 0.6413, 5e-5: 0.6527},
+    128: {1e-5: 0.5993, 3e-5: 0.6272, 5e-5: 0.6360},
+    256: {1e-5: 0.5886, 3e-5: 0.6150, 5e-5: 0.6252},
+}
+BUDGET = 900_000
+SPACE = SearchSpace(
+    method="gauss",
+    objective="rte/auc",
+    settings={"batch_size": Choice(*TABLE_3), "learning_rate": Choice(1e-5, 3e-5, 5e-5)},
+)
+GRID = len(TABLE_3) * 3 * BUDGET
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """A way of searching."""
+
+    name: str
+    sampler: str
+    scheduler: str
+    stopped_as_complete: bool = False
+
+
+SEARCHES = (
+    Search(name="TPE + ASHA, stopped is PRUNED (ours)", sampler="tpe", scheduler="asha"),
+    Search(
+        name="TPE + ASHA, stopped is COMPLETE (Ray's)",
+        sampler="tpe",
+        scheduler="asha",
+        stopped_as_complete=True,
+    ),
+    Search(name="TPE at full budget", sampler="tpe", scheduler="none"),
+    Search(name="random + ASHA", sampler="random", scheduler="asha"),
+    Search(name="random at full budget", sampler="random", scheduler="none"),
+    Search(name="TPE + Hyperband", sampler="tpe", scheduler="hyperband"),
+    Search(name="TPE + median stopping", sampler="tpe", scheduler="median"),
+)
+
+
+def final(settings: Mapping[str, Any]) -> float:
+    """The paper's value of a cell."""
+    return TABLE_3[settings["batch_size"]][settings["learning_rate"]]
+
+
+def run(search: Search, seed: int, *, trials: int = 15, **shape: float) -> Outcome:
+    """One search on the curves of one seed; ``shape``: other fields of ``PowerLaw``."""
+    scheduler = make_scheduler(
+        search.scheduler, first_rung=BUDGET // 9, eta=3, max_examples=BUDGET, mode="max", keep=1
+    )
+    sampler = make_sampler(search.sampler, SPACE, trials=trials, seed=seed)
+    ledger = open_simulated(SPACE, sampler, scheduler, budget=BUDGET)
+    return simulate(
+        ledger,
+        SearchSource(ledger, SPACE, trials=trials, seed=seed, first=False),
+        PowerLaw(final=final, budget=BUDGET, seed=seed, **shape),  # type: ignore[arg-type]
+        stopped_as_complete=search.stopped_as_complete,
+    )
+
+
+def reached(outcome: Outcome, tolerance: float) -> float:
+    """Share of the grid's examples until a cell within a tolerance of the best was held."""
+    best = max(max(row.values()) for row in TABLE_3.values())
+    spent = outcome.spent_until(lambda settings: final(settings) >= best - tolerance)
+    return math.inf if spent is None else spent / GRID
+
+
+def held(outcome: Outcome, share: float, tolerance: float) -> bool:
+    """Whether such a cell was held when a share of the grid's examples was spent."""
+    best = max(max(row.values()) for row in TABLE_3.values())
+    found = outcome.best_after(int(share * GRID))
+    return found is not None and final(found.settings) >= best - tolerance
+
+
+def show(searches: tuple[Search, ...], seeds: int, trials: int, **shape: float) -> None:
+    """One table."""
+    print(f"{'':42}| the best cell           | within one point        | all")
+    print(f"{'':42}| reached at 25 % at the end | reached at 25 %  | spent")
+    for search in searches:
+        outcomes = [run(search, seed, trials=trials, **shape) for seed in range(seeds)]
+        cells = []
+        for tolerance in (0.0, 0.01):
+            cells.append(f"{median(reached(o, tolerance) for o in outcomes):7.1%}")
+            cells += [
+                f"{sum(held(o, share, tolerance) for o in outcomes) / seeds:5.0%}"
+                for share in (0.25, 1.0)
+            ]
+        spent = median(outcome.examples for outcome in outcomes) / GRID
+        print(f"{search.name:42}| {'  '.join(cells)} | {spent:5.1%}")
+
+
+def main() -> None:
+    """Prints one table for each shape of the curves."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--trials", type=int, default=15)
+    given = parser.parse_args()
+    for title, shape in (
+        ("noise of a point, half of it lasting", {}),
+        ("all noise lasts along a run", {"lasting": 1.0}),
+        ("curves cross: unequal gaps, a point apart at the first rung", {"unequal": 0.1}),
+    ):
+        print(f"\n{title} ({given.seeds} seeds, {given.trials} trials)")
+        show(SEARCHES, given.seeds, given.trials, **shape)
+
+
+if __name__ == "__main__":
+    main()
