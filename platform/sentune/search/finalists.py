@@ -159,19 +159,22 @@ class Finals:
         return str(found) if found is not None else None
 
     def lost(self) -> FinalsSource | None:
-        """The winning run once more, where its checkpoint is gone; None where all is well.
+        """The winning run once more, where its best checkpoint is gone; None where all is well.
 
-        Once a winner is published the others' checkpoints are dropped. With further trials or
-        seeds one of the others may win after all, and the same seed trains the same model again.
+        Once a winner is published the others' checkpoints are dropped, and with further trials or
+        seeds one of them may win after all; or a disk has damaged it. The same seed trains the
+        same model again, from the start: a newer checkpoint would not come past the best one.
         """
         run, records = self.winning_run(), self.records()
         if run is None or not records:
             return None
-        if CheckpointStore(self.config.directory(run)).best() is not None:
+        store = CheckpointStore(self.config.directory(run))
+        if store.best() is not None and not store.notes:
             return None
         (trial,) = [t for t in self._chosen() if t.id == records[0].trial]
         seed = self._best_seed(self._runs(trial.id))
-        logger.warning("%s has won and its checkpoint is gone: it is trained again", run)
+        store.drop_all()
+        logger.warning("%s has won and its best checkpoint is gone: it is trained again", run)
         self.ledger.study.enqueue_trial({}, user_attrs=notes(trial, seed))
         return FinalsSource(self.ledger, [(trial, seed)])
 
