@@ -24,9 +24,11 @@ def scatter(axes: Axes, state: TrialState, points: Sequence[tuple[float, float]]
 
 def trial_axis(axes: Axes, view: View) -> None:
     """Numbers of trials along x."""
+    from matplotlib.ticker import MaxNLocator
+
     axes.set_xlabel("trial", fontsize=9)
     axes.set_xlim(-0.7, max(trial.id for trial in view.summary.trials) + 0.7)
-    axes.locator_params(axis="x", integer=True, nbins=8)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
 
 
 def metric_axis(axes: Axes, metric: str, along: str = "y") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class Ours:
 
 def comparison(view: View) -> Section | None:
     """A row for each published figure whose metric the study has; None where there is none."""
-    rows = [line for published in PUBLISHED for line in _rows(view, published)]
+    rows = _rows(view)
     grid = _grid(view)
     if not rows and grid is None:
         return None
@@ -61,7 +61,7 @@ def comparison(view: View) -> Section | None:
 
 def _table(rows: list[list[Cell]]) -> Table:
     heads = columns(
-        *("paper", "its row", "metric", "judged on", "the paper", "ours", "ours judged on"),
+        *("paper", "metric", "judged on", "the paper", "ours", "ours judged on"),
         "not a reproduction because of",
         numbers=("the paper", "ours"),
         wide=("ours judged on", "not a reproduction because of"),
@@ -69,22 +69,31 @@ def _table(rows: list[list[Cell]]) -> Table:
     return Table(columns=heads, rows=rows)
 
 
-def _rows(view: View, published: Published) -> Iterator[list[Cell]]:
-    ours = _ours(view, published.metric) if _is_of(view, published) else None
-    if ours is None:
-        return
-    same = [name for name in published.values if _judged_alike(name, ours.specs)]
-    for name in same or published.values:
-        yield [
-            Cell(text=published.source),
-            Cell(text=published.row),
-            Cell(text=published.metric),
-            Cell(text=name),
-            Cell(text=percent(published.values[name])),
-            Cell(text=ours.value),
-            Cell(text=f"{ours.part}: {', '.join(ours.specs) or 'not said'}"),
-            Cell(text="; ".join(_differences(view, published, name, ours))),
-        ]
+def _rows(view: View) -> list[list[Cell]]:
+    """Of each metric what was judged on the study's own data set, or else all that there is."""
+    known: dict[str, list[tuple[Published, str, Ours]]] = {}
+    for published in PUBLISHED:
+        ours = _ours(view, published.metric) if _is_of(view, published) else None
+        if ours is not None:
+            named = [(published, judged, ours) for judged in published.values]
+            known.setdefault(published.metric, []).extend(named)
+    rows = []
+    for found in known.values():
+        alike = [one for one in found if _judged_alike(one[1], one[2].specs)]
+        rows += [_row(view, *one) for one in alike or found]
+    return rows
+
+
+def _row(view: View, published: Published, judged: str, ours: Ours) -> list[Cell]:
+    return [
+        Cell(text=f"{published.source}: {published.row}"),
+        Cell(text=published.metric),
+        Cell(text=judged),
+        Cell(text=percent(published.values[judged])),
+        Cell(text=ours.value),
+        Cell(text=f"{ours.part}: {', '.join(ours.specs) or 'not said'}"),
+        Cell(text="; ".join(_differences(view, published, judged, ours))),
+    ]
 
 
 def _is_of(view: View, published: Published) -> bool:

@@ -18,9 +18,10 @@ def finals(view: View) -> Section | None:
     if not view.summary.finalists:
         return None
     drawing = _picture(view)
-    blocks: list[Block] = [*([drawing] if drawing else []), _table(view)]
+    blocks: list[Block] = [drawing] if drawing else []
     if view.summary.comparison:
         blocks.append(_comparison(view.summary.comparison))
+    blocks.append(_table(view))
     return Section(name="finalists", title="Finalists", blocks=blocks)
 
 
@@ -86,5 +87,5 @@ def _comparison(comparison: Mapping[str, Any]) -> Table:
         [Cell(text=name.replace("_", " ")), Cell(text=setting(value))]
         for name, value in comparison.items()
     ]
-    heads = columns("winner against runner-up", "", wide=("",))
-    return Table(columns=heads, rows=rows)
+    heads = columns("winner against runner-up", "")
+    return Table(columns=heads, rows=rows, beside=True)

@@ -56,7 +56,8 @@ svg.parallel text { paint-order: stroke; stroke: var(--paper); stroke-width: 3px
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
 caption { caption-side: bottom; text-align: left; padding: .4rem .7rem; color: var(--muted); }
 th, td { padding: .3rem .7rem; text-align: left; vertical-align: top; white-space: nowrap; }
-td.wide { white-space: normal; min-width: 24rem; overflow-wrap: anywhere; }
+td.wide { white-space: normal; min-width: 13rem; overflow-wrap: anywhere; }
+.scroll.all td.wide { min-width: 26rem; }
 th.number, td.number { text-align: right; }
 thead th { position: sticky; top: 0; background: var(--raised); color: var(--muted);
   font-weight: 600; }
@@ -69,7 +70,7 @@ details { margin: .6rem 0; } summary { cursor: pointer; color: var(--accent); fo
 pre { overflow-x: auto; padding: .7rem; background: var(--raised); border-radius: .4rem;
   font-size: .82rem; white-space: pre-wrap; }
 @media (max-width: 40rem) { body { padding: 0 .8rem 3rem; } header h1 { font-size: 1.4rem; }
-  figure { padding: .5rem; } td.wide { min-width: 17rem; } }
+  figure { padding: .5rem; } .scroll.all td.wide { min-width: 14rem; } }
 @media print { nav { display: none; } .scroll { max-height: none; } }
 """
 

@@ -94,18 +94,20 @@ def _figures(view: View) -> Table:
         for name in sorted({*kept, *summary.test, *summary.baselines})
         if not name.endswith(ERROR) and not of_subset(name)
     ]
+    columns_ = {
+        f"dev, {_error(view)}": {n: _dev(n, kept) for n in names if n not in summary.baselines},
+        "test, shipped model": {n: measured(n, v) for n, v in summary.test.items()},
+        "without a model": {n: measured(n, v) for n, v in summary.baselines.items()},
+    }
+    shown = {head: values for head, values in columns_.items() if any(values.values())}
     rows = [
         [
             Cell(text=name, strong=name == summary.objective),
-            Cell(text=_dev(name, kept) if name not in summary.baselines else ""),
-            Cell(text=measured(name, summary.test[name]) if name in summary.test else ""),
-            Cell(text=measured(name, summary.baselines[name]) if name in summary.baselines else ""),
+            *(Cell(text=values.get(name, "")) for values in shown.values()),
         ]
         for name in names
     ]
-    dev = f"dev, {_error(view)}".rstrip(", ")
-    heads = ("metric", dev, "test, shipped model", "without a model")
-    return Table(columns=columns(*heads, numbers=heads[1:]), rows=rows)
+    return Table(columns=columns("metric", *shown, numbers=[*shown]), rows=rows)
 
 
 def _dev(name: str, kept: dict[str, Spread]) -> str:

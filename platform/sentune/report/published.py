@@ -2,6 +2,11 @@
 
 Fractions; the tables are the papers'. Rows of the papers' own methods, and of SimCSE
 and SIF as those papers measured them.
+
+Papers: Representing Sentence Interpretations with Overlapping Box Embeddings (GumbelCSE), Sentence
+Representations via Gaussian Embedding (GaussCSE), Bridging Continuous and Discrete Spaces
+(InterSent), Exploiting Invertible Decoders for Unsupervised Sentence Representation Learning,
+Sequential Sentence Embeddings for Semantic Similarity (LAES).
 """
 
 from __future__ import annotations
@@ -76,11 +81,11 @@ JUDGED = {
 }
 """Data set -> the format that reads it here, and a word of its part that a path has."""
 
-_GUMBEL = "Overlapping Box Embeddings (GumbelCSE)"
-_GAUSS = "Gaussian Embedding (GaussCSE)"
-_INTERSENT = "Bridging Continuous and Discrete Spaces (InterSent)"
-_INVERTIBLE = "Exploiting Invertible Decoders"
-_LAES = "Sequential Sentence Embeddings (LAES)"
+_GUMBEL = "GumbelCSE"
+_GAUSS = "GaussCSE"
+_INTERSENT = "InterSent"
+_INVERTIBLE = "Invertible decoders"
+_LAES = "LAES"
 
 # the paper counts its triplets (section 4.1): those that SimCSE's authors prepared
 NLI = Trained(

@@ -129,22 +129,8 @@ def _picture(found: Sequence[Rung]) -> Picture:
 
 
 def _table(found: Sequence[Rung]) -> Table:
-    heads = columns(
-        "rung, examples",
-        "could reach it",
-        "reached it",
-        "stopped here",
-        "lost before",
-        "on their way",
-        numbers=(
-            "rung, examples",
-            "could reach it",
-            "reached it",
-            "stopped here",
-            "lost before",
-            "on their way",
-        ),
-    )
+    names = ("rung", "could reach", "reached", "stopped here", "lost before", "on the way")
+    heads = columns(*names, numbers=names)
     return Table(
         columns=heads,
         beside=True,

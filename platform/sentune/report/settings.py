@@ -86,7 +86,7 @@ def parallel(view: View) -> Picture | None:
         return None
     values = [value for _, value in scored]
     last = Axis(view.summary.objective, low=min(values), high=max(values))
-    drawn, axes = figure(max(7.0, min(12.0, 1.05 * (len(wanted) + 1) + 0.6)), 3.9)
+    drawn, axes = figure(max(10.0, min(13.0, 1.05 * (len(wanted) + 1) + 0.6)), 3.9)
     _upright(axes, [*wanted, last])
     best = {
         trial.id for trial, _ in scored[: min(MOST_BEST, max(1, round(BEST_SHARE * len(scored))))]
@@ -125,7 +125,16 @@ def _upright(axes: Axes, columns_: Sequence[Axis]) -> None:
         for height, label in axis.ticks():
             shown = measured(axis.name, _value(axis, height)) if final else plain(label, 14)
             axes.plot([place - 0.03, place], [height, height], color=INK, lw=1)
-            axes.text(place - 0.05, height, shown, ha="right", va="center", fontsize=8, color=INK)
+            axes.text(
+                place - 0.05,
+                height,
+                shown,
+                ha="right",
+                va="center",
+                fontsize=8,
+                color=INK,
+                zorder=6,
+            )
         # every other name stands higher: long names of neighbours would run into each other
         name = f"{axis.name} (log)" if axis.log else axis.name
         high = 1.05 if place % 2 == 0 else 1.14

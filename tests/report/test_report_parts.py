@@ -1,0 +1,183 @@
+"""What the sections compute: survival, savings, the paper's figures, numbers in words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentune.records import TrialRecord, TrialState
+from sentune.report.comparison import comparison
+from sentune.report.costs import costs
+from sentune.report.document import Table, Text
+from sentune.report.drawing import figure, plain, to_svg
+from sentune.report.published import JUDGED, PUBLISHED
+from sentune.report.rungs import survival
+from sentune.report.trials import notes
+from sentune.report.trials import trials as trials_section
+from sentune.report.view import view
+from sentune.report.wording import clock, hours, measured, percent
+from tests.report.studies import FULL, OBJECTIVE, finished, study, trial, trials
+
+ENDED = st.sampled_from(list(TrialState))
+
+
+@given(st.lists(st.tuples(ENDED, st.sampled_from([0, 500, 1000, 3000, 9000])), max_size=30))
+def test_at_each_rung_every_trial_is_counted_once(ends: list[tuple[TrialState, int]]) -> None:
+    records = [
+        TrialRecord(id=n, state=state, settings={}, examples=examples)
+        for n, (state, examples) in enumerate(ends)
+        if not (state is TrialState.COMPLETE and examples < FULL)
+    ]
+    found = survival(records, [1000, 3000], FULL)
+    for rung in found:
+        assert rung.reached + rung.stopped + rung.lost + rung.running == len(records)
+        assert rung.reached == sum(record.examples >= rung.examples for record in records)
+        assert rung.judged <= rung.reached <= rung.could
+    assert [rung.reached for rung in found] == sorted((r.reached for r in found), reverse=True)
+
+
+def test_survival_goes_by_the_curve_where_there_is_one() -> None:
+    record = trial(0, TrialState.PRUNED, 3000)
+    record.examples = 0
+    assert [rung.reached for rung in survival([record], [1000, 3000], FULL)] == [1, 1, 0]
+
+
+def test_the_savings_of_the_rungs() -> None:
+    records = [
+        TrialRecord(id=0, state=TrialState.COMPLETE, settings={}, examples=9000, seconds=90),
+        TrialRecord(id=1, state=TrialState.PRUNED, settings={}, examples=1000, seconds=20),
+        TrialRecord(id=2, state=TrialState.FAILED, settings={}, examples=3000, seconds=30),
+    ]
+    section = costs(view(study(records), records, None))
+    assert section is not None
+    said = next(block.text for block in section.blocks if isinstance(block, Text))
+    assert "stopped 1 trial and saved 8,000 of 21,000 examples" in said
+    assert "(38%)" in said
+    assert clock(8000 * 20 / 1000) in said
+
+
+def rows_of(summary_encoder: str, spec: str, rows: int) -> list[list[str]]:
+    summary = finished()
+    summary.lineage["encoder"] = summary_encoder
+    summary.corpora["corpus"] |= {"spec": spec, "rows": rows}
+    section = comparison(view(summary, summary.trials, None))
+    assert section is not None
+    table = next(block for block in section.blocks if isinstance(block, Table))
+    warned = any(isinstance(b, Text) and "reproduction" in b.text for b in section.blocks)
+    rows_ = [[cell.text for cell in line] for line in table.rows]
+    assert warned == any(line[-1] for line in rows_)
+    return rows_
+
+
+def test_the_papers_figure_stands_beside_ours() -> None:
+    (line,) = rows_of("builtin:tiny", "builtin:nli", 30_000)
+    assert line[:5] == [
+        "GumbelCSE, Table 2: GumbelCSE",
+        OBJECTIVE,
+        "SNLI test",
+        "98.1 %",
+        "91.7 %",
+    ]
+    assert "encoder (the paper: bert-base-uncased)" in line[-1]
+    assert "training corpus (the paper: SNLI and MultiNLI" in line[-1]
+
+
+def test_other_rows_or_a_slice_of_the_corpus_are_no_reproduction() -> None:
+    bert = "bert-base-uncased"
+    (line,) = rows_of(bert, "snli:/d/snli_1.0_train.jsonl", 275_601)
+    assert line[-1].startswith("training corpus")  # without MultiNLI
+
+
+def test_a_whole_reproduction_has_no_warning() -> None:
+    summary = finished()
+    summary.lineage["encoder"] = "google-bert/bert-base-uncased"
+    summary.corpora["corpus"]["rows"] = 200_000
+    other = {"spec": "multinli:/d/train.jsonl", "rows": 75_601, "kind": "triplets"}
+    summary.corpora["corpus-2"] = other
+    section = comparison(view(summary, summary.trials, None))
+    assert section is not None
+    assert not any(isinstance(b, Text) and "reproduction" in b.text for b in section.blocks)
+    other["spec"] += "?rows=0:10"
+    section = comparison(view(summary, summary.trials, None))
+    assert section is not None
+    assert any(isinstance(b, Text) and "reproduction" in b.text for b in section.blocks)
+
+
+def test_gausscse_has_its_grid() -> None:
+    records = trials(3)
+    records[2].settings |= {"batch_size": 16, "learning_rate": 5e-5}
+    records[2].metrics["rte/auc"] = 0.61
+    section = comparison(view(study(records, method="gauss"), records, None))
+    assert section is not None
+    texts = [
+        cell.text for b in section.blocks if isinstance(b, Table) for r in b.rows for cell in r
+    ]
+    assert "67.0 % (61.0 %)" in texts
+    assert "62.5 %" in texts
+
+
+def test_every_published_value_is_a_fraction_of_a_known_data_set() -> None:
+    for published in PUBLISHED:
+        for judged, value in published.values.items():
+            assert judged in JUDGED
+            assert 0.01 < value < 1
+
+
+def test_notes_tell_of_everything_that_happened() -> None:
+    records = trials(6)
+    records[0].restarts, records[1].notes = 2, ["micro-batch 64 -> 32 after out of memory"]
+    records[2].violations = {"train/seconds<=600": 12.5, "a<=1": -1.0}
+    section = notes(view(study(records), records, None))
+    assert section is not None
+    table = next(block for block in section.blocks if isinstance(block, Table))
+    said = {(line[0].text, line[1].text): line[2].text for line in table.rows}
+    assert said["0", "restarts"] == "2 deaths of its processes forgiven"
+    assert said["1", "note"].startswith("micro-batch")
+    assert said["2", "constraint"] == "train/seconds<=600 is broken by 12.5"
+    assert said["4", "failed"] == "no reason was given"
+    assert len(said) == 5
+    assert notes(view(study(trials(3)), trials(3), None)) is None
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_trials_are_listed_best_first(mode: str) -> None:
+    records = trials(12)
+    summary = study(records, mode=mode)
+    table = trials_section(view(summary, records, None)).blocks[-1]
+    assert isinstance(table, Table)
+    values = [line[2].key for line in table.rows]
+    known = [value for value in values if value is not None]
+    assert known == sorted(known, reverse=mode == "max")
+    assert values[len(known) :] == [None] * 4
+    assert table.sortable
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert percent(0.9312) == "93.1 %"
+    assert percent(0.9312, 0.004) == "93.1 ± 0.4 %"
+    assert percent(None) == percent(float("nan")) == "-"
+    assert clock(75) == "1:15"
+    assert measured("train/seconds", 4000) == "1:06:40"
+    assert measured("train/loss", 2.10469) == "2.105"
+    assert (hours(0.01), hours(0.5), hours(30)) == ("36 s", "30.0 min", "30.0 h")
+
+
+def test_a_drawing_has_texts_and_the_colours_of_the_page() -> None:
+    drawn, axes = figure()
+    axes.plot([0, 1], [0, 1], color="#2f62a3")
+    axes.set_title(plain("a $b$ <c> \x07" + "x" * 50))
+    svg = to_svg(drawn, "one", "What it <is>")
+    assert svg.startswith("<svg")
+    assert '<title id="one-title">What it &lt;is&gt;</title>' in svg
+    assert "var(--accent)" in svg
+    assert "#2f62a3" not in svg
+    assert "a $b$ &lt;c&gt; " in svg
+    assert "xmlns" not in svg
+    assert "http" not in svg
+    ids = re.findall(r'id="([^"]+)"', svg)
+    assert all(name.startswith("one-") for name in ids)
+    assert set(re.findall(r'href="#([^"]+)"', svg)) <= set(ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", svg)) <= set(ids)
