@@ -20,7 +20,7 @@ from sentune.tracking.mlflow_view import MlflowListener
 from sentune.tracking.registry import resolve_model
 from tests.tracking.story import MILESTONES, Story
 
-PATIENCE = 180.0
+PATIENCE = 400.0
 
 
 def free_port() -> int:
@@ -31,10 +31,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def server(storage: Path, port: int) -> Iterator[None]:
+def server(storage: Path, port: int, *, workers: int = 1) -> Iterator[None]:
     """An MLflow server in a process group of its own, up while the block runs."""
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1"]
-    command += ["--port", str(port), "--backend-store-uri", f"sqlite:///{storage}/mlflow.db"]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"]
+    command += ["--workers", str(workers), "--port", str(port)]
+    command += ["--backend-store-uri", f"sqlite:///{storage}/mlflow.db"]
     command += ["--artifacts-destination", str(storage / "served")]
     calm = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     with (storage / "server.log").open("a") as log:

@@ -23,8 +23,8 @@ from sentune.training.closed_form import FitAndSweep
 from sentune.training.settings import split
 from sentune.training.trial import TrialSpec
 
-SECONDS = 30.0
-"""A default job's probe takes 3 s on two cores; a BERT on a CPU is cut off here."""
+SECONDS = 60.0
+"""A job on the built-in corpus and encoder takes 3 to 20; a BERT on a CPU is cut off here."""
 
 MOST_ROWS = 20_000
 """Rows of a corpus that a probe reads; whole shards are read, so there may be more."""

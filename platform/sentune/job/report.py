@@ -1,4 +1,4 @@
-"""What a job prints at its end: trials, winner, finalists, test, where the model is."""
+"""What a job prints at its end: trials, cost, finalists, verdict, winner, test, where it all is."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from sentune.job.display import MARKS, clock, percent, short
-from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord
+from sentune.job.plan_report import plan_table
+from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
+
+__all__ = ["plan_table", "pointers", "report"]
 
 ERROR = "_standard_error"
-
-
-def plan_table(plan: dict[str, Any]) -> Table:
-    """What a study will ask for, before it starts."""
-    table = _plain("Plan", "", "")
-    for name, value in plan.items():
-        if value not in ("", None):
-            shown = (
-                ", ".join(_value(v) for v in value) if isinstance(value, list) else _value(value)
-            )
-            table.add_row(name.replace("_", " "), shown)
-    return table
 
 
 def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) -> None:
     """Prints the tables of a study that has ended, best trial first."""
     console.print()
     console.print(_trials(summary, varied))
-    if summary.model is None:  # interrupted or failed; the job says which, and what to do
+    for line in happenings(summary):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    console.print()
+    console.print(f"spent: {spent_line(summary.spent)}", highlight=False)
+    if summary.reason:  # the job says last what to do about it
+        told = f"the study is {summary.state}: {summary.reason}"
+        console.print(told, soft_wrap=True, markup=False, highlight=False)
+    if summary.model is None:
         return
     if summary.finalists:
         console.print()
         console.print(_finalists(summary))
+    if summary.verdict:
+        console.print(summary.verdict, soft_wrap=True, markup=False, highlight=False)
     winner = summary.finalists[summary.winner] if summary.winner is not None else None
     best = _ranked(summary)[0]
     measured = winner.metrics if winner else {n: _single(v) for n, v in best.metrics.items()}
@@ -42,6 +43,34 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     console.print(_configuration(summary, winner or best))
     console.print()
     console.print(_metrics(summary, measured))
+
+
+def happenings(summary: StudySummary) -> list[str]:
+    """What happened to trials beside their curves: restarts, notes, constraints that they break."""
+    lines = []
+    for trial in sorted(summary.trials, key=lambda trial: trial.id):
+        told = list(trial.notes)
+        if trial.restarts:
+            told.insert(0, f"its processes died {_times(trial.restarts)}, it went on each time")
+        told += [f"breaks {name} by {by:.4g}" for name, by in trial.violations.items() if by > 0]
+        lines += [f"trial {trial.id}: {sentence}" for sentence in told]
+    return lines
+
+
+def spent_line(spent: Spent) -> str:
+    """``8 trials, 120,000 examples, 1:02:03 hours, 3.5 GPU hours``."""
+    parts = [
+        f"{spent.trials:,} trials",
+        f"{spent.examples:,} examples",
+        f"{clock(3600 * spent.hours)} of wall time",
+    ]
+    if spent.gpu_hours:
+        parts.append(f"{spent.gpu_hours:.3g} GPU hours")
+    return ", ".join(parts)
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str]) -> None:
@@ -57,7 +86,7 @@ def _single(value: float) -> Spread:
     return Spread(mean=value, sd=0.0, values=[value])
 
 
-def _plain(title: str, *columns: str) -> Table:
+def plain_table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     table.padding = (0, 2, 0, 0)
     for column in columns:
@@ -76,7 +105,9 @@ def _ranked(summary: StudySummary) -> list[TrialRecord]:
 
 
 def _trials(summary: StudySummary, varied: tuple[str, ...]) -> Table:
-    table = _plain("Trials", "trial", "state", summary.objective, "examples", "time", "settings")
+    table = plain_table(
+        "Trials", "trial", "state", summary.objective, "examples", "time", "settings"
+    )
     for trial in _ranked(summary):
         word, colour = MARKS[trial.state]
         settings = {name: trial.settings[name] for name in varied if name in trial.settings}
@@ -86,13 +117,19 @@ def _trials(summary: StudySummary, varied: tuple[str, ...]) -> Table:
             percent(trial.metrics.get(summary.objective)),
             f"{trial.examples:,}",
             clock(trial.seconds),
-            short(settings) + (f"\n{trial.reason}" if trial.state == "failed" else ""),
+            _settings(trial, settings),
         )
     return table
 
 
+def _settings(trial: TrialRecord, shown: Mapping[str, Any]) -> Text:
+    """Of a trial that failed, below them why; its words are no markup."""
+    why = trial.reason if trial.state in (TrialState.FAILED, TrialState.INFEASIBLE) else ""
+    return Text("\n".join(part for part in (short(dict(shown)), why) if part))
+
+
 def _finalists(summary: StudySummary) -> Table:
-    table = _plain(
+    table = plain_table(
         "Finalists, trained again from fresh seeds", "", "trial", summary.objective, "seeds"
     )
     for index, finalist in enumerate(summary.finalists):
@@ -107,7 +144,7 @@ def _finalists(summary: StudySummary) -> Table:
 
 
 def _configuration(summary: StudySummary, winner: FinalistRecord | TrialRecord) -> Table:
-    table = _plain("Best configuration", "name", "value")
+    table = plain_table("Best configuration", "name", "value")
     for name, value in sorted({**summary.space["fixed"], **winner.settings}.items()):
         table.add_row(name, _value(value))
     for name, value in sorted(winner.readouts.items()):
@@ -126,7 +163,7 @@ def _metrics(summary: StudySummary, measured: Mapping[str, Spread]) -> Table:
     error = ", ± sd over seeds" if summary.finalists else ""
     if any(name.endswith(ERROR) for name in measured):
         error = ", ± standard error over pairs"
-    table = _plain("Metrics", "metric", f"dev{error}", "test, shipped model", "baseline")
+    table = plain_table("Metrics", "metric", f"dev{error}", "test, shipped model", "baseline")
     kept = {n: v for n, v in measured.items() if not n.startswith("train/")}
     for name in sorted({*kept, *summary.test, *summary.baselines}):
         if name.endswith(ERROR) or _of_subset(name):

@@ -6,13 +6,15 @@ Ray's own answer to a bundle that fits nowhere is to wait for ever.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sentune.errors import PlanError
 from sentune.search.capacity import Capacity, Node
 from sentune.search.config import StudyConfig
+from sentune.search.estimate import Estimate, Probe, estimate
 from sentune.search.sampling import make_sampler
+from sentune.search.schedulers import Scheduler, default_first_rung, make_scheduler
 from sentune.search.space import SearchSpace
 
 
@@ -23,13 +25,16 @@ class Plan:
     Attributes:
         study: its name.
         launcher: ``inline`` or ``train``.
+        scheduler: which rungs stop trials.
         sampler: how configurations are drawn.
         trials: configurations that will be tried.
         rungs: examples at which trials are compared.
         max_examples: budget of a full trial.
         finalists: runs of the finals, finalists times seeds.
-        examples_expected: of all runs, if each rung lets one in eta go on.
+        examples_expected: of all runs, if each rung stops the share that it aims at.
         examples_at_most: of all runs, if none is stopped.
+        validations_expected: of all runs, likewise.
+        validations_full: of a run that is not stopped.
         workers: of a trial, fewest and most.
         cpus: CPUs of a trial at its smallest.
         gpus: GPUs of a trial at its smallest.
@@ -37,10 +42,12 @@ class Plan:
         concurrent: trials at a time.
         concurrent_now: of these, how many the machines that are up can hold.
         note: what had to be changed about the published first point.
+        estimate: what it will cost; None before a probe.
     """
 
     study: str
     launcher: str
+    scheduler: str
     sampler: str
     trials: int
     rungs: tuple[int, ...]
@@ -48,6 +55,8 @@ class Plan:
     finalists: int
     examples_expected: int
     examples_at_most: int
+    validations_expected: int
+    validations_full: int
     workers: tuple[int, int]
     cpus: float
     gpus: float
@@ -55,6 +64,11 @@ class Plan:
     concurrent: int
     concurrent_now: int
     note: str = ""
+    estimate: Estimate | None = None
+
+    def estimated(self, config: StudyConfig, probe: Probe) -> Plan:
+        """With what it will cost, as a probe has it."""
+        return replace(self, estimate=estimate(self, config, probe))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""
@@ -76,7 +90,8 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
     """
     space = searched(config, space)
     make_sampler(config.sampler, space, trials=config.trials, seed=config.seed)
-    halving = config.halving(space.mode)
+    scheduler = scheduler_of(config, space)
+    milestones = config.milestones(space.mode)
     trials = min(config.trials, max(space.size, 1)) if space.size is not None else config.trials
     finals = min(config.finalists, trials) * config.seeds
     most = max(trials, finals)
@@ -90,14 +105,17 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
     return Plan(
         study=config.name,
         launcher=config.launched_by,
+        scheduler=scheduler_name(config),
         sampler=config.sampler,
         trials=trials,
-        rungs=halving.rungs,
+        rungs=scheduler.rungs,
         max_examples=config.max_examples,
         finalists=finals,
-        examples_expected=_expected(trials, halving.milestones, config.eta)
-        + finals * config.max_examples,
+        examples_expected=scheduler.expected(trials) + finals * config.max_examples,
         examples_at_most=(trials + finals) * config.max_examples,
+        validations_expected=_validations(config, scheduler.rungs, milestones, trials)
+        + finals * len(milestones),
+        validations_full=len(milestones),
         workers=(low, high),
         cpus=low * config.cpus_per_worker,
         gpus=low * config.gpus_per_worker,
@@ -108,13 +126,30 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
     )
 
 
-def _expected(trials: int, milestones: Sequence[int], eta: int) -> int:
-    """Examples of a search in which each rung lets one trial in ``eta`` go on, at least one."""
-    total, reached, left = 0, 0, trials
-    for milestone in milestones:
-        total += left * (milestone - reached)
-        reached, left = milestone, max(1, left // eta)
-    return total
+def scheduler_name(config: StudyConfig) -> str:
+    """Several objectives have no order by which a rung could stop trials."""
+    return "none" if config.objectives else config.scheduler
+
+
+def scheduler_of(config: StudyConfig, space: SearchSpace) -> Scheduler:
+    """The scheduler of a study; its rungs let at least as many go on as there are finalists."""
+    return make_scheduler(
+        scheduler_name(config),
+        first_rung=config.first_rung or default_first_rung(config.max_examples, config.eta),
+        eta=config.eta,
+        max_examples=config.max_examples,
+        mode=space.mode,
+        keep=max(1, config.finalists),
+    )
+
+
+def _validations(
+    config: StudyConfig, rungs: Sequence[int], milestones: Sequence[int], trials: int
+) -> int:
+    """Validations of a search in which each rung before them lets its share of trials go on."""
+    share = 2 if config.scheduler == "median" else config.eta
+    passed = [sum(rung < milestone for rung in rungs) for milestone in milestones]
+    return sum(max(1, trials // share**stops) for stops in passed)
 
 
 def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:

@@ -1,0 +1,83 @@
+"""The plan of a study as a person reads it, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from sentune.job.display import clock
+from sentune.search.sizes import size_of
+
+
+def plan_table(plan: Mapping[str, Any]) -> Table:
+    """What a study asks for and, where it was probed, what it will cost.
+
+    Args:
+        plan: as ``sentune.search.plan.Plan.to_dict`` has it, and ``summary.json``.
+    """
+    table = Table(title="Plan", title_justify="left", title_style="bold", box=None)
+    table.pad_edge, table.padding, table.show_header = False, (0, 2, 0, 0), False
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, text in (*_asked(plan), *_cost(plan)):
+        table.add_row(name, Text(text))
+    return table
+
+
+def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "study", plan["study"]
+    yield "trials", f"{plan['trials']:,}, drawn by {plan['sampler']}"
+    judged = _many(plan["validations_full"], "validation")
+    yield "full trial", f"{plan['max_examples']:,} examples, {judged}"
+    yield "rungs", _rungs(plan)
+    if plan["finalists"]:
+        yield "finals", f"{_many(plan['finalists'], 'full run')} from fresh seeds"
+    yield "examples", f"about {plan['examples_expected']:,}, at most {plan['examples_at_most']:,}"
+    yield "workers", _workers(plan)
+    if plan["data_cpus"]:
+        yield "Ray Data", f"{plan['data_cpus']:g} CPU stays free for it"
+    yield "at a time", f"{plan['concurrent_now']} now, {plan['concurrent']} at full scale"
+    if plan["note"]:
+        yield "note", plan["note"]
+
+
+def _cost(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if (cost := plan["estimate"]) is None:
+        return
+    yield "time", _time(cost["hours"], cost["hours_now"])
+    if cost["gpu_hours"]:
+        yield "GPU hours", f"about {cost['gpu_hours']:.3g}"
+    yield "CPU hours", f"about {cost['cpu_hours']:.3g}"
+    most, each = size_of(cost["disk_bytes"]), size_of(cost["checkpoint_bytes"])
+    yield "disk", f"up to {most}, {each} a checkpoint"
+    yield "basis", cost["basis"]
+
+
+def _rungs(plan: Mapping[str, Any]) -> str:
+    if not plan["rungs"]:
+        return f"none ({plan['scheduler']})"
+    return f"{', '.join(f'{rung:,}' for rung in plan['rungs'])} examples ({plan['scheduler']})"
+
+
+def _workers(plan: Mapping[str, Any]) -> str:
+    low, high = plan["workers"]
+    count = f"{low}" if low == high else f"{low} to {high}"
+    gpus = f" and {plan['gpus'] / low:g} GPUs" if plan["gpus"] else ""
+    return f"{count} a trial ({plan['launcher']}), each {plan['cpus'] / low:g} CPU{gpus}"
+
+
+def _time(full: float, now: float | None) -> str:
+    if now is None or now == full:
+        return f"about {_hours(full)}"
+    return f"about {_hours(full)} at full scale, {_hours(now)} with the machines of now"
+
+
+def _hours(hours: float) -> str:
+    return f"{clock(3600 * hours)} hours" if hours >= 1 else f"{clock(3600 * hours)} minutes"
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -1,0 +1,316 @@
+"""What is done to tracking: servers that die, hang and are crowded, disks that take no more."""
+
+from __future__ import annotations
+
+import logging
+import random
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentune.tracking.database import ensure_database
+from sentune.tracking.journal import Entry
+from sentune.tracking.mlflow_view import MlflowListener
+from sentune.tracking.spool import Spool
+from tests.tracking.conftest import copied, empty_store, held, story
+from tests.tracking.story import MILESTONES, Story
+from tests.tracking.test_outage import free_port, server
+
+__all__ = ["empty_store", "held", "story"]  # fixtures
+
+PATIENCE = 500.0
+"""Seconds; a server takes 10 to start on an idle machine, and machines may be busy."""
+
+
+class Sink:
+    """Takes numbered entries while it is up, and keeps the order in which they first came."""
+
+    def __init__(self, *, up: bool = True) -> None:
+        self.up, self.asked = up, threading.Event()
+        self.times: Counter[int] = Counter()
+
+    def __call__(self, entries: Sequence[Entry]) -> None:
+        if not self.up:
+            self.asked.set()
+            raise ConnectionError("nobody there")
+        self.times.update(entry["n"] for entry in entries)
+
+    @property
+    def numbers(self) -> list[int]:
+        return list(self.times)
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """No file of this process grows beyond ``size`` bytes: the kernel refuses, as when full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_sends_from_memory_in_order_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Sink()
+    spool = Spool(tmp_path, sink, first_wait=0.001)
+    spool.put({"n": 0})
+    assert spool.flush(60)
+    room = (tmp_path / "entries.jsonl").stat().st_size + 5
+    with full_disk(room):  # five bytes of the next line are written, and taken back
+        for n in range(1, 50):
+            spool.put({"n": n})
+        assert spool.flush(60)
+    assert spool.close(60)
+    assert sink.numbers == list(range(50))
+    assert set(sink.times.values()) == {1}
+    warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert str(tmp_path) in warnings[0]
+
+
+def test_with_a_full_disk_and_no_server_entries_wait_and_are_written_when_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Sink(up=False)
+    spool = Spool(tmp_path, sink, first_wait=0.001, longest_wait=0.001)
+    with full_disk(0):
+        for n in range(20):
+            spool.put({"n": n})
+        assert sink.asked.wait(60)
+        assert (tmp_path / "entries.jsonl").stat().st_size == 0
+    deadline = time.monotonic() + 60
+    while (tmp_path / "entries.jsonl").stat().st_size == 0 and time.monotonic() < deadline:
+        time.sleep(0.001)  # the spool tries by itself
+    assert not spool.close(0)
+    spool._thread.join(60)
+    assert "are lost" not in caplog.text
+    again = Sink()
+    assert Spool(tmp_path, again).close(60)
+    assert again.numbers == list(range(20))
+    assert set(again.times.values()) == {1}
+
+
+def test_what_a_full_disk_and_a_dead_server_lose_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = Spool(tmp_path, Sink(up=False), first_wait=0.001)
+    with full_disk(0):
+        for n in range(3):
+            spool.put({"n": n})
+        assert not spool.close(0.05)
+        spool._thread.join(60)
+    assert "3 entries that the disk did not take are lost" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_after_any_history_everything_has_come_in_order(tmp_path: Path, seed: int) -> None:
+    """Outages, full disks and restarts at random; told again, if at all, only by a restart."""
+    dice, sink, restarts = random.Random(seed), Sink(), 0
+    spool = Spool(tmp_path, sink, first_wait=0.001, longest_wait=0.002, most=4)
+    for n in range(150):
+        spool.put({"n": n})
+        luck = dice.random()
+        if luck < 0.1:
+            sink.up = not sink.up
+        elif luck < 0.15:
+            with full_disk(0):
+                spool.put({"n": -1 - n})
+                time.sleep(0.002)
+            assert spool.flush(0) or not sink.up or spool.flush(60)
+        elif luck < 0.2:
+            sink.asked.clear()
+            assert sink.up or sink.asked.wait(60)
+            assert spool.close(0) or spool._thread.join(60) is None
+            spool = Spool(tmp_path, sink, first_wait=0.001, longest_wait=0.002, most=4)
+            restarts += 1
+    sink.up = True
+    assert spool.close(60)
+    assert [n for n in sink.numbers if n >= 0] == list(range(150))
+    assert all(times <= 1 + restarts for times in sink.times.values())
+
+
+def tables(file: Path) -> int:
+    with sqlite3.connect(file) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return int(count)
+
+
+def test_studies_that_start_together_make_one_database(tmp_path: Path) -> None:
+    file = tmp_path / "studies" / "mlflow.db"
+    file.parent.mkdir()
+    (file.parent / ".mlflow.db.partial").write_text("left by a process that was killed")
+    file.touch()  # as SQLite leaves it before the first table
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ensure_database, [f"sqlite:///{file}"] * 8))
+    assert tables(file) > 40
+    assert [path.name for path in file.parent.iterdir()] == ["mlflow.db"]
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_makes_the_database_harms_nobody(tmp_path: Path) -> None:
+    file, draft = tmp_path / "mlflow.db", tmp_path / ".mlflow.db.partial"
+    code = f"from sentune.tracking import database as d; d.ensure_database('sqlite:///{file}')"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    while not (draft.exists() and draft.stat().st_size):
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not file.exists()
+    ensure_database(f"sqlite:///{file}")
+    assert tables(file) > 40
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
+    tmp_path: Path,
+    empty_store: Path,
+    held: Callable[[str], dict[str, Any]],
+) -> None:
+    storage, port = copied(empty_store, tmp_path / "storage"), free_port()
+    stories = [Story(tmp_path / f"product-{n}", name=f"study-{n}", trials=3) for n in range(16)]
+
+    def write(one: Story, answering: threading.Event) -> None:
+        uri, spool = f"http://127.0.0.1:{port}", tmp_path / one.name
+        listener = MlflowListener(one.name, uri, spool, first_wait=0.05)
+        one.tell(listener)
+        assert answering.wait(PATIENCE)
+        assert listener.close(PATIENCE)
+
+    back = threading.Event()
+    with ThreadPoolExecutor(16) as pool:
+        writing = [pool.submit(write, one, back) for one in stories]
+        with server(storage, port, workers=2):
+            until_runs(storage / "mlflow.db", 20)
+        with server(storage, port, workers=2):
+            back.set()
+            for one in writing:
+                one.result()
+            runs = held(f"http://127.0.0.1:{port}")
+    assert len(runs) == 16 * (1 + 3 + 2)
+    for one in stories:
+        check(runs, one)
+    assert not list(tmp_path.rglob("refused.jsonl"))
+
+
+def until_runs(file: Path, count: int) -> None:
+    """Waits until the database holds this many runs."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30) as connection:
+            (found,) = connection.execute("SELECT count(*) FROM runs").fetchone()
+        if found >= count:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{file} never held {count} runs")
+
+
+def check(runs: dict[str, Any], one: Story) -> None:
+    """The study's run and its trials' metric points, each exactly once."""
+    of = {name: run for name, run in runs.items() if run["tags"]["sentune.study"] == one.name}
+    assert of[f"{one.name}"]["status"] == "FINISHED"
+    for number in range(one.trials):
+        (run,) = [r for r in of.values() if r["tags"]["sentune.run"] == f"trial-{number:04d}"]
+        points = run["points"]["direction/accuracy"]
+        assert [step for step, _ in points] == list(MILESTONES[: 1 + number % 3])
+
+
+class SlowDoor(BaseHTTPRequestHandler):
+    """Passes requests on, each after a while; the first making of a trial's run much later."""
+
+    protocol_version = "HTTP/1.1"
+    target, pause = "", 0.2
+    gate, late, held_back = threading.Event(), threading.Event(), False
+
+    def pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        assert self.gate.wait(PATIENCE)
+        door = type(self)
+        if not door.held_back and self.path.endswith("/runs/create") and b"trial-0001" in body:
+            door.held_back = True
+            time.sleep(3 * TIMEOUT)  # the client has given up and made the run anew
+            self.forward(body)
+            door.late.set()
+            return
+        time.sleep(self.pause)
+        status, headers, answer = self.forward(body)
+        self.send_response(status)
+        self.send_header("Content-Type", headers.get("Content-Type", "application/json"))
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = pass_on  # noqa: N815
+
+    def forward(self, body: bytes) -> tuple[int, Any, bytes]:
+        headers = {k: v for k, v in self.headers.items() if k.lower() in ("content-type", "accept")}
+        request = urllib.request.Request(
+            f"{self.target}{self.path}", body or None, headers, method=self.command
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
+
+
+TIMEOUT = 2
+
+
+@pytest.mark.slow
+def test_a_slow_server_holds_nobody_up_and_gets_every_run_once(
+    tmp_path: Path,
+    empty_store: Path,
+    story: Story,
+    held: Callable[[str], dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", str(TIMEOUT))
+    storage, port = copied(empty_store, tmp_path / "storage"), free_port()
+    SlowDoor.target = f"http://127.0.0.1:{port}"
+    door = ThreadingHTTPServer(("127.0.0.1", 0), SlowDoor)
+    threading.Thread(target=door.serve_forever, daemon=True).start()
+    uri = f"http://127.0.0.1:{door.server_port}"
+    with server(storage, port):
+        listener = MlflowListener(story.name, uri, tmp_path / "spool", first_wait=0.05)
+        story.start(listener)
+        for number in range(story.trials):
+            story.trial(listener, number)
+        story.finalists(listener)  # all of it is told before the first request is answered
+        assert not SlowDoor.gate.is_set()
+        SlowDoor.gate.set()
+        assert SlowDoor.late.wait(PATIENCE)
+        story.end(listener)
+        assert listener.close(PATIENCE)
+        runs = held(SlowDoor.target)  # fails if a run is there twice
+    door.shutdown()
+    door.server_close()
+    assert len(runs) == 1 + story.trials + 2
+    check(runs, story)
+    with sqlite3.connect(storage / "mlflow.db") as connection:
+        (doubles,) = connection.execute(
+            "SELECT count(*) FROM runs WHERE lifecycle_stage = 'deleted'"
+        ).fetchone()
+    assert doubles == 1  # the late one came, and was found
