@@ -220,6 +220,10 @@ def test_hours_are_counted_over_all_starts(storage: Any):
 
     with still(storage, clock, expiry=20.0) as last:
         assert last.hours == pytest.approx(1.5)
+    with still(storage, clock, counted=False) as tidying:
+        clock.now += 3600.0
+        tidying.renew()
+        assert tidying.hours == pytest.approx(1.5)
     assert standings(storage)["study"].hours == pytest.approx(1.5)
 
 

@@ -169,6 +169,33 @@ def export(
     _say(_console(), f"{out}: {written:,} trials")
 
 
+@app.command()
+def gc(
+    name: Annotated[str | None, typer.Argument(metavar="STUDY", help="Name of the study.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All studies of the storage.")] = False,
+    storage: StorageOption = None,
+    optuna: OptunaOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and drop nothing.")
+    ] = False,
+) -> None:
+    """Drop checkpoints that nobody needs, and what killed processes have left.
+
+    The winner's checkpoint stays, and so does everything of a study that somebody drives.
+    """
+    from sentune.cli.study_gc import collect
+    from sentune.search.catalog import every_study
+    from sentune.search.overview import StudyView
+
+    if (name is None) is not every:
+        raise InvalidValue("STUDY", name or "", "name a study, or give --all")
+    if name is not None:
+        views = [_view(name, storage, optuna)]
+    else:
+        views = [StudyView(place) for place in every_study(_storage(storage), optuna)]
+    collect(views, _console(), dry_run=dry_run)
+
+
 def _view(name: str, storage: str | None, optuna: str | None) -> StudyView:
     from sentune.search.catalog import find_study
     from sentune.search.overview import StudyView

@@ -66,6 +66,11 @@ class Driver:
         return f"{self.user} on {self.host}, process {self.pid}"
 
 
+def runs(pid: int) -> bool:
+    """Whether this machine has a process of that number at work."""
+    return bool(_started(pid))
+
+
 def _user() -> str:
     try:
         return getpass.getuser()

@@ -35,6 +35,7 @@ class Lease:
         study: its name.
         beat: seconds between beats.
         expiry: seconds without a beat after which others take the lease.
+        counted: whether the time counts as time in which the study was driven.
         clock: seconds of this machine, never set back.
         sleep: waits for so many of them.
 
@@ -54,12 +55,14 @@ class Lease:
         *,
         beat: float = BEAT,
         expiry: float = EXPIRY,
+        counted: bool = True,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.table, self.study = LeaseTable.of(storage), study
         self.beat, self.expiry, self.clock, self.sleep = beat, expiry, clock, sleep
         self.wish = self.lost_because = ""
+        self.counted = counted
         self._token = uuid.uuid4().hex
         self._beaten = self._seconds = 0.0
         self._complained = False
@@ -122,8 +125,12 @@ class Lease:
     @property
     def hours(self) -> float:
         """Hours of wall time in which the study was driven, over all of its starts."""
-        since = 0.0 if self._left.is_set() else self.clock() - self._beaten
+        since = 0.0 if self._left.is_set() else self._driven(self.clock())
         return (self._seconds + since) / 3600
+
+    def _driven(self, now: float) -> float:
+        """Seconds since the last beat, as they count."""
+        return now - self._beaten if self.counted else 0.0
 
     def renew(self) -> None:
         """One beat. A database that does not answer is asked again at the next one."""
@@ -132,7 +139,7 @@ class Lease:
                 return
             now = self.clock()
             try:
-                row = self.table.renew(self.study, self._token, now - self._beaten)
+                row = self.table.renew(self.study, self._token, self._driven(now))
             except SQLAlchemyError as error:
                 self._unanswered(now, error)
                 return
@@ -172,7 +179,7 @@ class Lease:
         if self.lost_because:
             return
         try:
-            row = self.table.leave(self.study, self._token, self.clock() - self._beaten)
+            row = self.table.leave(self.study, self._token, self._driven(self.clock()))
         except SQLAlchemyError as error:  # the next driver sees that this process is gone
             logger.warning("%s: the lease could not be given back: %s", self.study, _line(error))
             return

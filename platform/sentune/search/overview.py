@@ -9,7 +9,7 @@ from typing import Any
 
 import optuna
 
-from sentune.records import FinalistRecord, Spent, Spread, TrialRecord
+from sentune.records import FinalistRecord, Spent, Spread, TrialRecord, TrialState
 from sentune.search.catalog import FINALS, StudyPlace
 from sentune.search.holders import Holder, Standing, standing
 from sentune.search.lease import EXPIRY
@@ -123,14 +123,25 @@ class StudyView:
     def finalists(self) -> list[FinalistRecord]:
         """Finalists with the runs that have ended so far, best mean first."""
         runs: dict[int, dict[int, TrialRecord]] = defaultdict(dict)
-        if self._totals(FINALS):
-            for run in self._read(FINALS, None):
-                if run.state == optuna.trial.TrialState.COMPLETE:
-                    notes = run.user_attrs
-                    runs[notes[TRIAL]][notes[SEED]] = record_of(run, self.objective)
+        for (trial, seed), run in self.final_runs().items():
+            if run.state is TrialState.COMPLETE:
+                runs[trial][seed] = run
         found = [_finalist(trial, dict(sorted(of.items()))) for trial, of in runs.items()]
         metric, sign = self.objective.metric, self.objective.sign
         return sorted(found, key=lambda one: (-sign * one.metrics[metric].mean, one.trial))
+
+    @property
+    def has_finals(self) -> bool:
+        """Whether the finals have begun."""
+        return self._study_id(FINALS) is not None
+
+    def final_runs(self) -> dict[tuple[int, int], TrialRecord]:
+        """(trial, seed) -> run of the finals, as it stands; of several the last."""
+        stored = self._read(FINALS, None)
+        return {
+            (run.user_attrs[TRIAL], run.user_attrs[SEED]): record_of(run, self.objective)
+            for run in stored
+        }
 
     def _spent(self, hours: float) -> Spent:
         search, finals = self._totals(""), self._totals(FINALS)

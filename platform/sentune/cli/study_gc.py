@@ -1,0 +1,53 @@
+"""``sentune study gc``: drops what studies that nobody drives can do without."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.filesize import decimal
+
+from sentune.search.garbage import Garbage, abandoned_scratch, garbage_of
+from sentune.search.holders import holder
+from sentune.search.lease import Lease
+from sentune.search.overview import StudyView
+
+
+def collect(views: Sequence[StudyView], console: Console, *, dry_run: bool) -> None:
+    """A line for each study and kind; nothing of a study that somebody drives."""
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    total = 0
+    for view in views:
+        name = view.place.name
+        held = holder(view.storage, name) if view.storage else None
+        if view.storage is None or not view.place.folder:
+            say(f"{name}: left alone, its folder or its database is not known")
+        elif held is not None and not held.gone:
+            say(f"{name}: left alone, it is driven by {held}")
+        elif dry_run:
+            total += _tell(name, garbage_of(view), say)
+        else:
+            with Lease(view.storage, name, counted=False):
+                found = garbage_of(view)
+                for one in found:
+                    one.drop()
+            total += _tell(name, found, say)
+    for path in [] if dry_run else abandoned_scratch():
+        shutil.rmtree(path)
+        say(f"{path}: scratch of a driver that was killed")
+    say(f"{decimal(total)} {'could be freed' if dry_run else 'freed'}")
+
+
+def _tell(name: str, found: Sequence[Garbage], say: Callable[[str], None]) -> int:
+    """Says what there was of each kind; its bytes."""
+    kinds: dict[str, list[int]] = defaultdict(list)
+    for one in found:
+        kinds[one.why].append(one.bytes)
+    for why, sizes in kinds.items():
+        say(f"{name}: {why}: {len(sizes):,}, {decimal(sum(sizes))}")
+    return sum(one.bytes for one in found)
