@@ -1,0 +1,130 @@
+"""A small study as a driver runs it: lease, MLflow, search, finals. Started by test_driver.
+
+Usage: driven.py FOLDER CONCURRENT KILL_AFTER, seconds after the first trial, or -1 for never.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sentune.code import runtime_env
+from sentune.records import StudySummary
+from sentune.search.config import StudyConfig
+from sentune.search.lease import Lease
+from sentune.search.space import Integer, SearchSpace, Uniform
+from sentune.search.store import open_storage, storage_url
+from sentune.search.study import Study
+from sentune.summary import write_summary
+from sentune.tracking import MlflowListener
+from sentune.training.checkpoints import CheckpointStore
+from sentune.training.group import Group
+from sentune.training.trial import Progress, TrialSpec
+
+NAME, TRIALS, FINALISTS, SEEDS, BUDGET = "toy", 14, 2, 2, 900
+OBJECTIVE = "toy/score"
+SPACE = SearchSpace(
+    method="toy",
+    objective=OBJECTIVE,
+    settings={"x": Uniform(0.0, 9.0), "y": Integer(0, 2)},
+    published={"x": 3.0, "y": 1},
+)
+
+
+def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """Scores by a formula, takes its time, and writes down every milestone that it works at."""
+    import time
+
+    last = CheckpointStore(spec.directory).last_progress()
+    if last is not None:
+        yield last.again(lambda folder: None)
+    for examples in spec.milestones:
+        if last is not None and examples <= last.examples:
+            continue
+        time.sleep(0.05)
+        with Path(spec.directory).parents[1].joinpath("worked.log").open("a") as log:
+            log.write(f"{spec.trial} {examples}\n")
+        x, y = spec.settings["x"], spec.settings["y"]
+        score = -((x - 3) ** 2) / 100 - y / 50 + examples / 10_000 + spec.seed / 1000
+        yield Progress(
+            examples=examples,
+            metrics={OBJECTIVE: score, "train/loss": 1 / examples},
+            final=examples == spec.max_examples,
+            save=lambda folder: None,
+        )
+
+
+class Killer:
+    """A listener that starts the clock at the first trial of this start."""
+
+    def __init__(self, after: float) -> None:
+        self._after = after
+
+    def trial_started(self, trial: Any) -> None:
+        self._start()
+
+    def finalist_started(self, trial: int, seed: int) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        if self._after >= 0:
+            after, self._after = self._after, -1.0
+            threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *given: None
+
+
+def make_spec(
+    settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
+) -> TrialSpec:
+    """The training run of a configuration."""
+    return TrialSpec(
+        study=NAME, trial=name, method="toy", settings=settings, encoder="",
+        corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
+        objective=OBJECTIVE, seed=seed,
+    )  # fmt: skip
+
+
+def main(folder: Path, concurrent: int, kill_after: float) -> str:
+    """One start of the study; its state at the end."""
+    import ray
+
+    config = StudyConfig(
+        name=NAME, storage=str(folder), max_examples=BUDGET, trials=TRIALS,
+        concurrent=concurrent, finalists=FINALISTS, seeds=SEEDS, seed=7,
+    )  # fmt: skip
+    tracker = MlflowListener.in_storage(NAME, str(folder))
+    with Lease(open_storage(storage_url(config.folder, None)), NAME) as lease:
+        ray.init(
+            address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+            logging_level=logging.ERROR, runtime_env=runtime_env(),
+        )  # fmt: skip
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        listeners: tuple[Any, ...] = (Killer(kill_after), tracker)
+        study = Study(config, SPACE, make_spec, program, listeners, {"code": "1"})
+        study.held = lease
+        summary = StudySummary(
+            study=NAME, method="toy", state="running", objective=OBJECTIVE, mode="max",
+            corpora={}, space=SPACE.to_dict(),
+        )  # fmt: skip
+        tracker.study_started(summary, study.plan.to_dict())
+        outcome = study.run()
+        summary.state, summary.trials = outcome.state, outcome.trials
+        summary.finalists, summary.winner = outcome.finalists, outcome.winner
+        write_summary(summary, config.folder)
+        tracker.study_ended(summary)
+        sent = tracker.close(timeout=120)
+    return outcome.state if sent else "MLflow has not got everything"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])) + "\n")
