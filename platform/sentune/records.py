@@ -41,6 +41,7 @@ class TrialRecord:
         restarts: deaths of its processes that were forgiven; preemptions do not count.
         notes: what happened to it beside its curve, a sentence each.
         violations: constraint -> by how much it is broken; 0 or less where it holds.
+        source: ``STUDY/NUMBER`` of the trial that was taken over from another study; else empty.
     """
 
     id: int
@@ -56,6 +57,7 @@ class TrialRecord:
     restarts: int = 0
     notes: list[str] = field(default_factory=list)
     violations: dict[str, float] = field(default_factory=dict)
+    source: str = ""
 
     @property
     def feasible(self) -> bool:

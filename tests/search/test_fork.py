@@ -14,7 +14,7 @@ from study_folders import SPACE, TRIALS, make_study, trial_of, world
 
 from sentune.errors import InvalidValue
 from sentune.search.catalog import StudyPlace, find_study
-from sentune.search.fork import LINK, Forked, fork, fork_from
+from sentune.search.fork import WARM_NUMBER, Forked, fork, fork_from
 from sentune.search.space import Choice, SearchSpace, Uniform
 from sentune.search.stored import WARM_FROM
 
@@ -38,9 +38,9 @@ def test_the_same_space_takes_all_that_has_ended_and_is_the_old_ones_own():
     study, said = forked(SPACE, seed=3)
     assert said == Forked(taken=3, left=[])
     taken = study.get_trials()
-    assert [t.user_attrs[LINK] for t in taken] == [0, 1, 2], "no copies, no other studies' trials"
+    assert [t.user_attrs[WARM_NUMBER] for t in taken] == [0, 1, 2], "no copies, no other studies' trials"
     for trial in taken:
-        original = TRIALS[trial.user_attrs[LINK]]
+        original = TRIALS[trial.user_attrs[WARM_NUMBER]]
         assert trial.user_attrs[WARM_FROM] == "old"
         assert (trial.state, trial.params, trial.values, trial.intermediate_values) == (
             original.state,
@@ -48,13 +48,13 @@ def test_the_same_space_takes_all_that_has_ended_and_is_the_old_ones_own():
             original.values,
             original.intermediate_values,
         )
-    assert study.best_trial.user_attrs[LINK] == 2
+    assert study.best_trial.user_attrs[WARM_NUMBER] == 2
 
 
 def test_trials_outside_the_new_space_are_left_and_counted():
     space = replace(SPACE, settings={**SPACE.settings, "rate": Uniform(0.2, 0.4)})
     study, said = forked(space)
-    assert [t.user_attrs[LINK] for t in study.get_trials()] == [2]
+    assert [t.user_attrs[WARM_NUMBER] for t in study.get_trials()] == [2]
     assert said.left == ["2 trials left out: rate outside the new study's 0.2..0.4"]
     assert study.get_trials()[0].distributions["rate"].high == 0.4
 
@@ -125,7 +125,7 @@ def test_a_fork_that_was_killed_takes_each_trial_once():
     study, _ = forked(SPACE, trials=[trial_of(0.5)])
     study, said = forked(SPACE, study=study)
     assert said.taken == 3
-    assert sorted(t.user_attrs[LINK] for t in study.get_trials()) == [0, 1, 2]
+    assert sorted(t.user_attrs[WARM_NUMBER] for t in study.get_trials()) == [0, 1, 2]
     study, said = forked(SPACE, study=study)
     assert (said.taken, len(study.get_trials())) == (3, 3)
 
@@ -136,7 +136,7 @@ def test_the_old_study_is_read_where_it_is_kept(tmp_path: Path):
     now = json.loads(json.dumps(world()))
     assert fork_from(find_study(str(tmp_path), "old"), study, now, SPACE).taken == 3
     assert {t.user_attrs[WARM_FROM] for t in study.get_trials()} == {"old"}
-    assert [t.user_attrs[LINK] for t in study.get_trials()] == [0, 1, 2]
+    assert [t.user_attrs[WARM_NUMBER] for t in study.get_trials()] == [0, 1, 2]
     nothing = StudyPlace(name="new", folder=str(tmp_path), url="")
     with pytest.raises(InvalidValue, match=r"--fork.*no trials yet"):
         fork_from(nothing, study, now, SPACE)

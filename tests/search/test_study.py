@@ -233,7 +233,7 @@ def _table(folder: Path) -> list[Any]:
     for name in ("toy", "toy/finalists"):
         for t in optuna.load_study(study_name=name, storage=url).trials:
             told = t.user_attrs.items()
-            notes = {k: v for k, v in told if not k.startswith(("milestone:", "traceback"))}
+            notes = {k: v for k, v in told if not k.startswith(("milestone:", "traceback", "cost:"))}
             found.append((name, t.number, t.state, t.params, t.value, t.intermediate_values, notes))
     return found
 

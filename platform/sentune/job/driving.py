@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sentune.disk import write_document
+from sentune.search.catalog import DESCRIPTION
 from sentune.search.lease import Lease
 from sentune.search.store import open_storage, storage_url
 from sentune.tracking.secrets import without_credentials
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from sentune.job.options import StudyOptions
     from sentune.search.config import StudyConfig
     from sentune.search.space import SearchSpace
-
-DESCRIPTION = "study.json"
 
 
 class Turn:
@@ -68,6 +67,7 @@ def describe(config: StudyConfig, options: StudyOptions, space: SearchSpace) -> 
         "job": type(options).__name__,
         "options": without_credentials(options.model_dump(mode="json")),
         "space": space.to_dict(),
+        "folder": str(Path.cwd()),
         "command": without_credentials(sys.argv),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -117,7 +117,11 @@ def spent_of(
     max_examples: int,
     hours: float,
 ) -> Spent:
-    """What a study has used up, from what is stored and the hours of its drivers."""
+    """What a study has used up, from what is stored and the hours of its drivers.
+
+    What was taken over from other studies has been paid for there.
+    """
+    records = [record for record in records if not record.source]
     runs = sum(len(finalist.seeds) for finalist in finalists)
     gpu = sum(r.gpu_seconds for r in records) + sum(f.gpu_seconds for f in finalists)
     return Spent(

@@ -22,11 +22,8 @@ from sentune.search.dimensions import Dimension, Value
 from sentune.search.drawing import distribution
 from sentune.search.space import SearchSpace
 from sentune.search.store import WORLD, differences, open_storage
-from sentune.search.stored import SETTINGS, TWIN, WARM_FROM
+from sentune.search.stored import MILESTONE, SETTINGS, TWIN, WARM_FROM, WARM_NUMBER
 from sentune.search.trial_rows import TrialRows
-
-LINK = "warm_number"
-"""User attribute of a taken trial: its number in the study that ran it."""
 
 MAY_DIFFER = ("seed", "space.settings", "space.fixed", "space.conditions")
 STEPS = ("rungs", "milestones")
@@ -121,8 +118,16 @@ def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool
         distributions={name: distribution(space.settings[name]) for name in point},
         intermediate_values=trial.intermediate_values if same_steps else {},
         constraints=trial.constraints or None,
-        user_attrs={WARM_FROM: old, LINK: trial.number, SETTINGS: trial.user_attrs[SETTINGS]},
+        user_attrs={
+            WARM_FROM: old,
+            WARM_NUMBER: trial.number,
+            **{k: v for k, v in trial.user_attrs.items() if k == SETTINGS or _of_curve(k)},
+        },
     )
+
+
+def _of_curve(attribute: str) -> bool:
+    return attribute.startswith(MILESTONE)
 
 
 def _point(settings: Mapping[str, Any], space: SearchSpace) -> dict[str, Value]:
@@ -165,7 +170,7 @@ def _own(trial: FrozenTrial) -> bool:
 
 
 def _link(trial: FrozenTrial) -> tuple[str, int]:
-    return trial.user_attrs[WARM_FROM], trial.user_attrs.get(LINK, -1)
+    return trial.user_attrs[WARM_FROM], trial.user_attrs.get(WARM_NUMBER, -1)
 
 
 def _trials(number: int) -> str:

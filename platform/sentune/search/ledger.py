@@ -85,8 +85,14 @@ class Ledger:
         ]
 
     def records(self) -> list[TrialRecord]:
-        """The trials as the summary shows them."""
-        return [self.record(trial) for trial in self.trials() if SETTINGS in trial.user_attrs]
+        """The trials as the summary shows them, with those taken over from other studies."""
+        return [
+            self.record(trial)
+            for trial in self.study.get_trials(deepcopy=False)
+            if trial.state != Stored.WAITING
+            and SETTINGS in trial.user_attrs
+            and TWIN not in trial.user_attrs
+        ]
 
     def get(self, number: int) -> FrozenTrial:
         """One trial as it is stored."""

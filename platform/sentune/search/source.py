@@ -89,7 +89,7 @@ class SearchSource:
         self._orphans = [t for t in ledger.trials() if t.state == Stored.RUNNING]
 
     def _enqueue_known(self) -> None:
-        """Each point once, however often a driver was killed at it, and new ones of a later start."""
+        """Each point once, however often a driver was killed; new ones of a later start too."""
         study = self.ledger.study
         asked = [t.system_attrs.get("fixed_params") for t in study.get_trials(deepcopy=False)]
         known = {key(params) for params in asked if params is not None}

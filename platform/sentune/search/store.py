@@ -110,8 +110,8 @@ def open_study(
         listed = "\n".join(f"  {line}" for line in changed)
         raise StudyConflict(
             f"study {name!r} exists and was made from something else:\n{listed}\n"
-            "Give another --study NAME, run the command that started this one, or add --fork NAME:\n"
-            "a new study that knows those of the old trials that still hold."
+            "Give another --study NAME, run the command that started this one, or add\n"
+            "--fork NAME: a new study that knows those of the old trials that still hold."
         )
     return study
 

@@ -14,7 +14,7 @@ from sentune.search.objectives import Objective
 
 SETTINGS, REASON, TWIN, SEED = "settings", "reason", "twin", "seed"
 REPEATS, TRACEBACK, NOTES, RESTARTS = "repeats", "traceback", "notes", "restarts"
-MICRO_BATCH, WARM_FROM = "micro_batch", "warm_from"
+MICRO_BATCH, WARM_FROM, WARM_NUMBER = "micro_batch", "warm_from", "warm_number"
 MILESTONE, VERDICT, COST = "milestone:", "verdict:", "cost:"
 
 MEMORY = "fits_in_memory"
@@ -48,6 +48,7 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
         gpu_seconds=sum(cost["seconds"] * cost["gpus"] for cost in costs),
         restarts=notes.get(RESTARTS, 0),
         notes=notes.get(NOTES, []),
+        source=f"{notes[WARM_FROM]}/{notes[WARM_NUMBER]}" if WARM_FROM in notes else "",
         violations={name: by for name, by in trial.constraints.items() if name != MEMORY},
     )
 

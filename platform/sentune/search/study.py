@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,10 +14,12 @@ from sentune.records import Spent, StudyListener
 from sentune.search.audience import Audience
 from sentune.search.budget import expected_finals
 from sentune.search.capacity import available
+from sentune.search.catalog import find_study
 from sentune.search.conductor import Conductor
 from sentune.search.config import StudyConfig
 from sentune.search.events import TrialEvents
 from sentune.search.finalists import Finals
+from sentune.search.fork import fork_from
 from sentune.search.ledger import Ledger
 from sentune.search.limits import Held, Limits
 from sentune.search.objectives import Objective
@@ -31,6 +34,8 @@ from sentune.search.tuning import run_trials
 from sentune.search.world import world_of
 from sentune.training.launchers.launch import Launch
 from sentune.training.trial import Program, TrialSpec
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["MakeSpec", "Study", "StudyConfig", "StudyOutcome", "run_study"]
 
@@ -184,7 +189,17 @@ class Study:
             failed_share=self.config.failed_share,
         )
 
+    def _take_over(self) -> None:
+        """Trials of other studies that still hold, each once; the sampler learns from them."""
+        for name in self.config.warm_start:
+            place = find_study(self.config.storage, name, self.config.optuna_url)
+            found = fork_from(place, self.ledger.study, self.world, self.space)
+            logger.warning("%d trials taken over from study %s", found.taken, name)
+            for sentence in found.left:
+                logger.warning("%s: %s", name, sentence)
+
     def _search(self, limits: Limits) -> bool:
+        self._take_over()
         settle_orphans(self.ledger)
         events = TrialEvents(self.ledger, self.audience, self.config, self.retention.apply)
         events.replay()
