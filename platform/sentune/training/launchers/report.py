@@ -29,7 +29,8 @@ class Report:
         seconds: seconds of training and validation up to here, over all starts.
         failure: why the trial cannot go on; empty while it can.
         repeats: the same settings would fail in the same way.
-        poisoned: the process should run no further trial (an accelerator in an unknown state).
+        poisoned: the process should run no further trial (an accelerator in an unknown state, a
+            machine that is being taken back).
         traceback: where it failed.
         left: it wrote a checkpoint and ended because it was asked to; it can go on.
         preempted: it left because its machine is being taken back.
@@ -88,6 +89,7 @@ def left(progress: Progress, *, preempted: bool) -> Report:
         metrics={name: float(value) for name, value in progress.metrics.items()},
         left=True,
         preempted=preempted,
+        poisoned=preempted,
     )
 
 
@@ -98,7 +100,7 @@ def failed(error: BaseException, traceback: str = "") -> Report:
         failure=reason(error),
         # a network, a disk or the right code may be there next time
         repeats=not isinstance(error, OSError | CodeMismatch),
-        poisoned=isinstance(error, torch.AcceleratorError) or short,
+        poisoned=isinstance(error, torch.AcceleratorError | torch.OutOfMemoryError | OutOfMemory),
         traceback=traceback,
         out_of_memory=short,
         micro_batch=error.micro_batch if isinstance(error, OutOfMemory) else 0,

@@ -1,0 +1,72 @@
+"""A worker of a Ray Train group dies, or its whole node: the trial ends as if nothing had been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ray.cluster_utils import Cluster
+
+from sentune.records import TrialState
+from tests.faults.scenes import (
+    BATCH,
+    EVERY,
+    Curve,
+    cluster_of,
+    disturbed,
+    make_spec,
+    run,
+    steps_of,
+    undisturbed,
+    when_there,
+)
+
+pytestmark = pytest.mark.slow
+DIES_AT = 112
+"""Examples; the checkpoint before is at 96."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_of(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Curve:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return undisturbed(make_spec(folder, 192), folder, workers=2)
+
+
+def check(folder: Path, record: object, curve: Curve, expected: Curve) -> None:
+    assert curve == expected, "bit for bit"
+    steps = steps_of(folder)
+    lost = len(steps) - len(set(steps))
+    assert lost <= EVERY // BATCH, "what one checkpoint interval holds"
+    assert sorted(set(steps)) == list(range(BATCH, 192 + BATCH, BATCH))
+    assert steps.count(96) == 1, "that one was in the last checkpoint"
+
+
+def test_a_worker_that_is_killed(cluster: Cluster, expected: Curve, tmp_path: Path) -> None:
+    program = disturbed(tmp_path, DIES_AT, waits=False)
+    spec = make_spec(tmp_path, 192)
+    record, curve = run(tmp_path, spec, program, launcher="train", workers=2, max_failures=1)
+
+    assert (record.state, record.reason) == (TrialState.COMPLETE, "")
+    check(tmp_path, record, curve, expected)
+    assert [note for note in record.notes if "the process of rank 1 died" in note]
+
+
+def test_a_node_whose_raylet_is_killed(cluster: Cluster, expected: Curve, tmp_path: Path) -> None:
+    def kill(node_id: str) -> None:
+        (node,) = [n for n in cluster.list_all_nodes() if n.node_id == node_id]
+        cluster.remove_node(node, allow_graceful=False)
+
+    program = disturbed(tmp_path, DIES_AT, waits=True)
+    spec = make_spec(tmp_path, 192)
+    with when_there(tmp_path, kill):
+        record, curve = run(tmp_path, spec, program, launcher="train", workers=2, max_failures=1)
+
+    assert (record.state, record.reason) == (TrialState.COMPLETE, "")
+    check(tmp_path, record, curve, expected)

@@ -1,0 +1,167 @@
+"""What becomes of a Ray Train group that has failed, told by the errors that Ray Train gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import ray
+import torch
+from ray.train.v2._internal.exceptions import (
+    UserExceptionWithTraceback,
+    WorkerGroupStartupTimeoutError,
+    WorkerHealthCheckFailedError,
+)
+from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+
+from sentune.errors import TrialFailed
+from sentune.training.group import Group
+from sentune.training.launchers.blame import own_error, passes
+from sentune.training.launchers.report import Report, failed
+from sentune.training.launchers.restarts import Attempt, after_failure, after_return, halved
+from sentune.training.memory import OutOfMemory
+from sentune.training.trial import TrialSpec
+
+GLOO = RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:55")
+CPU = torch.device("cpu")
+
+
+def spec(**changes: Any) -> TrialSpec:
+    values: dict[str, Any] = {
+        "study": "tests", "trial": "0000", "method": "gumbel", "settings": {"batch_size": 48},
+        "encoder": "", "corpus": None, "dev": None, "max_examples": 96, "milestones": (96,),
+        "objective": "direction/accuracy",
+    }  # fmt: skip
+    return TrialSpec(**{**values, **changes})
+
+
+def user(error: Exception) -> Exception:
+    return UserExceptionWithTraceback(error, "Traceback ...")
+
+
+def dead(error: Exception) -> Exception:
+    return WorkerHealthCheckFailedError("worker is gone", error)
+
+
+def then(
+    *failures: Exception, word: Report | None = None, deaths: int = 0, **changes: Any
+) -> Attempt | Report:
+    """What follows where rank 0, 1, ... met these; two deaths are forgiven."""
+    error = WorkerGroupError("two of them", dict(enumerate(failures)))
+    said = word.to_result() if word is not None else None
+    attempt = Attempt(spec=spec(**changes), deaths=deaths, notes=("before",))
+    return after_failure(error, said, attempt, 3, 2, "traceback")
+
+
+@pytest.mark.parametrize(
+    ("error", "may"),
+    [
+        (GLOO, True),
+        (RuntimeError("NCCL communicator was aborted on rank 1"), True),
+        (torch.distributed.DistBackendError("NCCL error"), True),
+        (ConnectionResetError(), True),
+        (torch.AcceleratorError("CUDA error: uncorrectable ECC error"), True),
+        (ray.exceptions.ObjectLostError("ab", None, ""), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("connection closed by peer"), False),
+        (TrialFailed("loss nan"), False),
+        (OutOfMemory("out of memory on the device", 4), False),
+        (torch.OutOfMemoryError("CUDA out of memory"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_lost_peer_network_or_device_says_may_pass(error: Exception, may: bool) -> None:
+    assert passes(error) is may
+
+
+def test_an_error_of_one_rank_is_told_with_its_rank() -> None:
+    group = Group(1, 3, CPU)
+    assert own_error(KeyError("x"), group, "").failure == "KeyError: 'x' (on rank 1 of 3)"
+    assert own_error(KeyError("x"), Group.single("cpu"), "").failure == "KeyError: 'x'"
+    assert own_error(TrialFailed("loss nan"), group, "").failure == "loss nan", "all ranks meet it"
+
+
+def test_an_error_of_its_own_ends_a_trial_whatever_its_peers_met() -> None:
+    word = own_error(KeyError("x"), Group(1, 3, CPU), "where")
+    end = then(user(GLOO), user(KeyError("x")), user(GLOO), word=word)
+    assert isinstance(end, Report)
+    assert end.failure == "KeyError: 'x' (on rank 1 of 3)"
+    assert (end.repeats, end.traceback, end.notes) == (True, "where", ["before"])
+
+
+def test_a_death_is_forgiven_twice_and_named_before_its_peers_noise() -> None:
+    words = "The actor died unexpectedly.\nIts node was killed."
+    death = ray.exceptions.RayActorError(error_msg=words)
+    again = then(user(GLOO), dead(death), user(GLOO), deaths=1)
+    assert isinstance(again, Attempt)
+    assert again.deaths == 2
+    assert again.notes[1].startswith("started again: the process of rank 1 died: ")
+    end = then(user(GLOO), dead(death), user(GLOO), deaths=2)
+    assert isinstance(end, Report)
+    assert end.failure.startswith("the process of rank 1 died: ")
+    assert (end.restarts, end.out_of_memory) == (2, False)
+
+
+def test_noise_alone_is_forgiven_too() -> None:
+    assert isinstance(then(user(GLOO), user(GLOO)), Attempt)
+    end = then(user(GLOO), user(GLOO), deaths=2)
+    assert isinstance(end, Report)
+    assert "gloo" in end.failure
+
+
+def test_no_memory_on_a_device_starts_all_again_with_half_and_counts_for_nothing() -> None:
+    word = failed(OutOfMemory("after 32 examples: out of memory on the device", 8))
+    again = then(user(GLOO), word=word, deaths=2)
+    assert isinstance(again, Attempt)
+    assert (again.spec.micro_batch, again.deaths) == (8, 2)
+    assert again.notes[1] == (
+        "micro_batch 8 from here on: after 32 examples: out of memory on the device"
+    )
+    word = failed(OutOfMemory("out of memory on the device, even with a micro_batch of 1"))
+    end = then(user(GLOO), word=word)
+    assert isinstance(end, Report)
+    assert (end.out_of_memory, end.repeats) == (True, True)
+
+
+def test_no_memory_on_the_host_starts_all_again_with_half() -> None:
+    killed = dead(ray.exceptions.OutOfMemoryError("Task was killed due to the node running low"))
+    again = then(user(GLOO), killed, deaths=2)
+    assert isinstance(again, Attempt)
+    assert (again.spec.micro_batch, again.deaths) == (8, 2), "a third of 48, halved"
+    end = then(killed, micro_batch=1)
+    assert isinstance(end, Report)
+    assert end.failure.startswith("out of memory on the host")
+    assert end.out_of_memory
+
+
+@pytest.mark.parametrize(
+    ("changes", "workers", "half"),
+    [
+        ({}, 1, 24),
+        ({}, (2, 4), 12),
+        ({"settings": {"batch_size": 48, "micro_batch": 10}}, 1, 5),
+        ({"settings": {"batch_size": 48, "micro_batch": "none"}}, 1, 24),
+        ({"micro_batch": 6, "settings": {"batch_size": 48, "micro_batch": 10}}, 1, 3),
+        ({"settings": {}}, 1, 32),
+        ({"micro_batch": 1}, 1, 0),
+    ],
+)
+def test_half_of_what_a_worker_holds(
+    changes: dict[str, Any], workers: int | tuple[int, int], half: int
+) -> None:
+    assert halved(spec(**changes), workers) == half
+
+
+def test_a_group_that_cannot_be_started_is_given_up() -> None:
+    error = ControllerError(WorkerGroupStartupTimeoutError(3))
+    end = after_failure(error, None, Attempt(spec=spec()), 3, 2, "traceback")
+    assert isinstance(end, Report)
+    assert end.failure.startswith("WorkerGroupStartupTimeoutError: ")
+
+
+def test_a_machine_that_is_taken_back_counts_for_nothing() -> None:
+    attempt = Attempt(spec=spec(), deaths=1)
+    assert after_return(None, attempt) is None
+    again = after_return(1600, attempt)
+    assert again == attempt.noted("its machine was taken back at 1,600 examples; it went on there")
+    assert again.deaths == 1
