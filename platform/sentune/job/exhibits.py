@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import fsspec
+
 from sentune.readouts.sweep import sweeps_among
-from sentune.records import StudyListener, StudySummary
+from sentune.records import StudyListener, StudySummary, TrialRecord
+from sentune.report import build, write
 from sentune.tracking.plots import draw
 from sentune.tracking.sweeps import write_sweeps
 
@@ -45,6 +48,35 @@ def exhibit(
     write_sweeps(sweeps_among(tables), folder)
     for listener in listeners:
         listener.artifact(folder, "exhibits")
+
+
+def write_page(
+    summary: StudySummary,
+    trials: Sequence[TrialRecord],
+    storage: str,
+    listeners: Sequence[StudyListener],
+) -> str:
+    """Writes the study's report as a page and as Markdown, and tells the listeners.
+
+    Args:
+        summary: of the study, in whatever state it ended.
+        trials: with their curves.
+        storage: of all studies; where that is a URI, the report goes there too.
+
+    Returns:
+        Where the page stands.
+    """
+    exhibits = exhibits_folder(storage, summary.study)
+    pages = write(build(summary, trials, exhibits), exhibits.parent)
+    for page in pages:
+        for listener in listeners:
+            listener.artifact(page, "report")
+    if "://" not in storage:
+        return str(pages[0])
+    files, root = fsspec.url_to_fs(f"{storage}/{summary.study}")
+    for page in pages:
+        files.put_file(str(page), f"{root}/{page.name}")
+    return f"{storage}/{summary.study}/{pages[0].name}"
 
 
 def _curves(folder: Path) -> dict[str, tuple[list[float], list[float]]]:

@@ -14,7 +14,7 @@ from sentune.job.closed_form import ClosedFormJob
 from sentune.job.display import Display
 from sentune.job.driving import Turn, describe
 from sentune.job.ending import check_ending
-from sentune.job.exhibits import exhibit, exhibits_folder
+from sentune.job.exhibits import exhibit, exhibits_folder, write_page
 from sentune.job.gradient import GradientJob
 from sentune.job.kinds import Job
 from sentune.job.operations import OperationsJob
@@ -84,6 +84,7 @@ def run(
             folder = exhibits_folder(job.config.storage, job.config.name)
             exhibit(summary, tables, folder, listeners)
         write_summary(summary, job.config.folder)
+        write_page(summary, outcome.trials, job.config.storage, listeners)
         for listener in listeners:
             listener.study_ended(summary)
     return summary
@@ -160,7 +161,10 @@ def next_commands(
     """What to look at and type next; paths below this folder are written from here."""
     beside = Path(sys.executable).parent / "sentune"
     sentune = from_here(str(beside)) if beside.exists() else "sentune"
-    commands = {"summary": from_here(f"{config.folder}/summary.json")}
+    commands = {
+        "report": from_here(f"{config.folder}/report.html"),
+        "summary": from_here(f"{config.folder}/summary.json"),
+    }
     if summary.model:
         commands = {"model": from_here(summary.model), **commands}
     if options.tracking is None and "://" not in config.storage:
