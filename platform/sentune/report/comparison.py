@@ -46,7 +46,7 @@ def comparison(view: View) -> Section | None:
     encoder = view.encoder or "an encoder that the summary does not name"
     trained = _spec(view, "corpus")
     said = Text(text=f"Ours: {encoder}, trained on {trained}.")
-    blocks: list[Block] = [said]
+    blocks: list[Block] = [said, *_theirs(view)]
     differ = [line[-1].text for line in rows if line[-1].text]
     if differ or grid is not None:
         lead = "Not a reproduction" if len(differ) == len(rows) else "Not all are reproductions"
@@ -59,12 +59,18 @@ def comparison(view: View) -> Section | None:
     return Section(name="paper", title="Beside the paper", blocks=blocks)
 
 
+def _theirs(view: View) -> list[Text]:
+    """What the papers' rows were trained on, and from what."""
+    trained = dict.fromkeys(one.trained for one in PUBLISHED if _is_of(view, one))
+    return [Text(text=f"The paper: {one.encoder}, trained on {one.corpus}.") for one in trained]
+
+
 def _table(rows: list[list[Cell]]) -> Table:
     heads = columns(
         *("paper", "metric", "judged on", "the paper", "ours", "ours judged on"),
-        "not a reproduction because of",
+        "not a reproduction: other",
         numbers=("the paper", "ours"),
-        wide=("ours judged on", "not a reproduction because of"),
+        wide=("ours judged on",),
     )
     return Table(columns=heads, rows=rows)
 
@@ -92,7 +98,7 @@ def _row(view: View, published: Published, judged: str, ours: Ours) -> list[Cell
         Cell(text=percent(published.values[judged])),
         Cell(text=ours.value),
         Cell(text=f"{ours.part}: {', '.join(ours.specs) or 'not said'}"),
-        Cell(text="; ".join(_differences(view, published, judged, ours))),
+        Cell(text=", ".join(_differences(view, published, judged, ours))),
     ]
 
 
@@ -140,11 +146,11 @@ def _differences(view: View, published: Published, judged: str, ours: Ours) -> l
     trained = published.trained
     found = []
     if trained.encoder.lower() not in view.encoder.lower().rpartition("/")[2]:
-        found.append(f"encoder (the paper: {trained.encoder})")
+        found.append("encoder")
     if not _trained_alike(view, published):
-        found.append(f"training corpus (the paper: {trained.corpus})")
+        found.append("training corpus")
     if not _judged_alike(judged, ours.specs):
-        found.append("what it is judged on")
+        found.append("data judged on")
     return found
 
 

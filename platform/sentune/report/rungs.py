@@ -129,16 +129,14 @@ def _picture(found: Sequence[Rung]) -> Picture:
 
 
 def _table(found: Sequence[Rung]) -> Table:
-    names = ("rung", "could reach", "reached", "stopped here", "lost before", "on the way")
-    heads = columns(*names, numbers=names)
-    return Table(
-        columns=heads,
-        beside=True,
-        rows=[
-            [
-                Cell(text=f"{value:,}", key=value)
-                for value in (r.examples, r.could, r.reached, r.judged, r.lost, r.running)
-            ]
-            for r in found
-        ],
-    )
+    counts = {
+        "rung": [rung.examples for rung in found],
+        "could reach": [rung.could for rung in found],
+        "reached": [rung.reached for rung in found],
+        "stopped here": [rung.judged for rung in found],
+        "lost before": [rung.lost for rung in found],
+        "on the way": [rung.running for rung in found],
+    }
+    shown = {name: numbers for name, numbers in counts.items() if any(numbers)}
+    rows = [[Cell(text=f"{n:,}") for n in line] for line in zip(*shown.values(), strict=True)]
+    return Table(columns=columns(*shown, numbers=[*shown]), rows=rows, beside=True)
