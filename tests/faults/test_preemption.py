@@ -1,6 +1,6 @@
-"""A node is taken back with a grace period: the trial leaves it with a checkpoint and goes on.
+"""A trial leaves, with its study or its machine: it writes a checkpoint and goes on from there.
 
-A cloud tells Ray so by draining the node; here the test drains it.
+A cloud tells Ray by draining a node that it takes it back; here the test drains it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from ray.cluster_utils import Cluster
 from ray.core.generated import autoscaler_pb2
 
 from sentune.records import TrialState
+from sentune.search.budget import Budget
+from sentune.training.checkpoints import CheckpointStore
 from tests.faults.scenes import (
     BATCH,
     cluster_of,
@@ -65,3 +67,25 @@ def test_it_leaves_with_a_checkpoint_and_goes_on_at_the_next_step(
     left_at = int(note.split(" at ")[1].split()[0].replace(",", ""))
     assert 112 <= left_at < EXAMPLES
     assert curve == undisturbed(spec, tmp_path, workers), "bit for bit"
+
+
+@pytest.mark.parametrize(("launcher", "workers"), [("train", 2), ("inline", 1)])
+def test_a_study_that_stops_asks_its_trial_to_leave_and_goes_on_with_it(
+    cluster: Cluster, tmp_path: Path, launcher: str, workers: int
+) -> None:
+    """Seven seconds are its budget; its trial waits in a step until they have long been over."""
+    spec = make_spec(tmp_path, EXAMPLES)
+    program = disturbed(tmp_path, 112, waits=True, pause=1.0)
+    config = {"launcher": launcher, "workers": workers}
+    with when_there(tmp_path, lambda node: time.sleep(10)):
+        left, first = run(tmp_path, spec, program, budget=Budget(max_hours=7 / 3600), **config)
+    assert (left.state, left.reason) == (TrialState.RUNNING, "")
+    newest = CheckpointStore(f"{tmp_path}/faults/trials/{left.id:04d}").last_progress()
+    assert newest is not None
+    assert newest.examples == max(steps_of(tmp_path)) < EXAMPLES
+
+    record, curve = run(tmp_path, spec, program, **config)
+    assert record.state is TrialState.COMPLETE
+    assert steps_of(tmp_path) == list(range(BATCH, EXAMPLES + BATCH, BATCH)), "no step twice"
+    assert curve == undisturbed(spec, tmp_path, workers), "bit for bit"
+    assert first.items() <= curve.items()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,9 @@ from sentune.search.study import StudyConfig, StudyOutcome, run_study
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.launchers.follow import follow, guarded
+from sentune.training.launchers.judge import RemoteJudge
 from sentune.training.launchers.report import Report, failed
+from sentune.training.launchers.wish import POLL_SECONDS, Listener, Wish
 from sentune.training.trial import Program, Progress, TrialSpec
 
 OBJECTIVE = "toy/score"
@@ -134,6 +138,28 @@ def test_a_group_of_two_gives_what_one_process_gives_and_leaves_its_cpus(tmp_pat
     assert (tmp_path / "train" / "toy" / "trials" / "died-0000").exists(), "a worker did die"
     assert [note for note in train.trials[0].notes if "the process of rank 1 died" in note]
     assert ray.available_resources().get("CPU") == 2
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Whether it comes to hold within a minute, on a machine however busy."""
+    over = time.monotonic() + 60
+    while not (held := condition()) and time.monotonic() < over:
+        time.sleep(0.05)
+    return held
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_trial_hears_what_it_is_asked_and_outlives_whoever_asks(caplog):
+    desk = RemoteJudge()
+    with Listener(desk.actor) as ask:
+        time.sleep(POLL_SECONDS)
+        assert ask() is Wish.NONE
+        desk.ask_to_leave()
+        assert until(lambda: ask() is Wish.LEAVE)
+        desk.close()
+        assert until(lambda: "nobody can ask this trial to leave" in caplog.text)
+        assert ask() is Wish.LEAVE
+    assert until(lambda: not [t for t in threading.enumerate() if t.name == "wishes"])
 
 
 def says(values: list[float | None]) -> Program:
