@@ -1,0 +1,101 @@
+"""A thousand empty trials on the inline launcher against the least that Ray Tune takes for them.
+
+The peer is a plain Tune function whose actors are used again: no store, no checkpoints, no rungs.
+A retirement of our actors (every 25 trials by default) is part of ours. The cluster is up already.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import ray
+from ray import tune
+
+from sentune.code import runtime_env
+from sentune.search.space import SearchSpace, Uniform
+from sentune.search.study import StudyConfig, run_study
+from sentune.search.tuning import quiet
+from sentune.training.group import Group
+from sentune.training.trial import Progress, TrialSpec
+
+TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+AT_A_TIME, LIMIT = 2, 1.3
+OBJECTIVE = "toy/score"
+
+
+def empty(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """Says one number and is done."""
+    yield Progress(
+        examples=spec.max_examples, metrics={OBJECTIVE: 0.0}, final=True, save=lambda folder: None
+    )
+
+
+def make_spec(
+    settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
+) -> TrialSpec:
+    """An empty trial."""
+    return TrialSpec(
+        study="empty", trial=name, method="toy", settings=settings, encoder="",
+        corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
+        objective=OBJECTIVE, seed=seed,
+    )  # fmt: skip
+
+
+def ours(folder: str) -> None:
+    """A study of empty trials: store, checkpoints and retention included."""
+    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.0, 1.0)})
+    config = StudyConfig(
+        name="empty", storage=folder, max_examples=1, trials=TRIALS, concurrent=AT_A_TIME,
+        sampler="random", finalists=0,
+    )  # fmt: skip
+    outcome = run_study(config, space, make_spec, empty, (), {})
+    assert [trial.state for trial in outcome.trials] == ["complete"] * TRIALS
+
+
+def ideal(folder: str) -> None:
+    """Tune alone."""
+
+    def trial(config: dict[str, Any]) -> None:
+        tune.report({"score": 0.0})
+
+    with quiet():
+        results = tune.Tuner(
+            tune.with_resources(trial, {"cpu": 1}),
+            param_space={"x": tune.uniform(0.0, 1.0)},
+            tune_config=tune.TuneConfig(
+                num_samples=TRIALS, max_concurrent_trials=AT_A_TIME, reuse_actors=True
+            ),
+            run_config=tune.RunConfig(name="tune", storage_path=folder, verbose=0),
+        ).fit()
+    assert len(results) == TRIALS
+
+
+def timed(run: Any) -> float:
+    """Seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        run(folder)
+        return time.monotonic() - started
+
+
+def main() -> None:
+    ray.init(
+        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+        logging_level="ERROR", runtime_env=runtime_env(),
+    )  # fmt: skip
+    mine, peer = timed(ours), timed(ideal)
+    ray.shutdown()
+    print(f"{TRIALS:,} empty trials, {AT_A_TIME} at a time")
+    print(f"  a study                    {mine:7.1f} s")
+    print(f"  Ray Tune, actors again     {peer:7.1f} s")
+    print(f"  ratio {mine / peer:.2f} (at most {LIMIT})")
+    if mine > LIMIT * peer:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

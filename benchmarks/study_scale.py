@@ -1,0 +1,97 @@
+"""A study of ten thousand trials: starting it again, and looking at it.
+
+The trials are written into the store directly, each with two rungs of its curve; nothing is left
+to run, so a start only finds that out, tells its listeners and ends. Limits: 30 s and 3 s.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import ray
+from driver_overhead import OBJECTIVE, empty, make_spec
+from optuna.distributions import FloatDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from sentune.code import runtime_env
+from sentune.search.space import SearchSpace, Uniform
+from sentune.search.study import Study, StudyConfig
+from sentune.tracking import MlflowListener
+
+TRIALS, RESUME_SECONDS, SHOW_SECONDS = 10_000, 30, 3
+SPACE = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.0, 1.0)})
+
+
+def stored(number: int, x: float, milestones: tuple[int, ...]) -> FrozenTrial:
+    """A complete trial as the ledger writes it."""
+    said = {
+        f"milestone:{at:012d}": {"metrics": {OBJECTIVE: x}, "readouts": {}, "seconds": at / 100}
+        for at in milestones
+    }
+    verdicts = {f"verdict:{at:012d}": {"stop": False, "reason": ""} for at in milestones}
+    return create_trial(
+        state=TrialState.COMPLETE, value=x, params={"x": x},
+        distributions={"x": FloatDistribution(0.0, 1.0)},
+        intermediate_values=dict.fromkeys(milestones, x),
+        user_attrs={"settings": {"x": x}, "seed": 0, **said, **verdicts},
+    )  # fmt: skip
+
+
+def config(folder: Path) -> StudyConfig:
+    """A study whose trials are all there."""
+    return StudyConfig(
+        name="large", storage=str(folder), max_examples=900, trials=TRIALS, concurrent=2,
+        finalists=0,
+    )  # fmt: skip
+
+
+def resumed(folder: Path) -> float:
+    """Seconds of a start that has nothing left to do, listeners included."""
+    started = time.monotonic()
+    listener = MlflowListener.in_storage("large", str(folder))
+    study = Study(config(folder), SPACE, make_spec, empty, (listener,), {})
+    outcome = study.run()
+    seconds = time.monotonic() - started
+    assert len(outcome.trials) == TRIALS
+    listener.close(timeout=0)
+    return seconds
+
+
+def shown(folder: Path) -> float:
+    """Seconds of ``sentune study show``, its start included."""
+    started = time.monotonic()
+    command = [sys.executable, "-m", "sentune", "study", "show", "large"]
+    subprocess.run([*command, "--storage", str(folder)], check=True, capture_output=True)
+    return time.monotonic() - started
+
+
+def main() -> None:
+    ray.init(
+        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+        logging_level="ERROR", runtime_env=runtime_env(),
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        made = Study(config(folder), SPACE, make_spec, empty, (), {})
+        milestones = made.config.milestones("max")
+        draws = np.random.default_rng(0).uniform(size=TRIALS)
+        made.ledger.study.add_trials(
+            [stored(number, float(x), milestones) for number, x in enumerate(draws)]
+        )
+        made.launch.close()
+        resume, show = resumed(folder), shown(folder)
+    ray.shutdown()
+    print(f"a study of {TRIALS:,} trials")
+    print(f"  started again, nothing left to do  {resume:6.1f} s (at most {RESUME_SECONDS})")
+    print(f"  sentune study show                 {show:6.1f} s (at most {SHOW_SECONDS})")
+    if resume > RESUME_SECONDS or show > SHOW_SECONDS:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
