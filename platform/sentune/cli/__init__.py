@@ -6,7 +6,17 @@ import sys
 
 import typer
 
-from sentune.cli import corpora, dashboard, interpret, linear, model, operations, study, train
+from sentune.cli import (
+    corpora,
+    dashboard,
+    interpret,
+    linear,
+    model,
+    operations,
+    report,
+    study,
+    train,
+)
 from sentune.errors import SentuneError
 
 app = typer.Typer(
@@ -26,6 +36,7 @@ app.command()(operations.reconstruct)
 app.command()(operations.compose)
 app.command()(linear.linear)
 app.command()(dashboard.dashboard)
+app.command()(report.report)
 app.add_typer(corpora.app, name="corpora")
 app.add_typer(study.app, name="study")
 

@@ -12,8 +12,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sentune.job.display import MARKS, clock, percent, short
+from sentune.job.display import MARKS, short
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
+from sentune.report.wording import clock, percent
 from sentune.search.overview import Overview, StudyView
 
 COLOURS = {

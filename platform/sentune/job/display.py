@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.records import StudySummary, TrialRecord, TrialState
+from sentune.report.wording import clock, percent
 
 MARKS = {
     TrialState.RUNNING: ("running", "cyan"),
@@ -23,20 +24,6 @@ MARKS = {
     TrialState.FAILED: ("failed", "red"),
     TrialState.INFEASIBLE: ("no memory", "red"),
 }
-
-
-def percent(value: float | None, sd: float | None = None) -> str:
-    """0.9312 -> ``93.1 %``; with a standard deviation ``93.1 ± 0.4 %``."""
-    if value is None:
-        return "-"
-    return f"{100 * value:.1f} %" if sd is None else f"{100 * value:.1f} ± {100 * sd:.1f} %"
-
-
-def clock(seconds: float) -> str:
-    """75 -> ``1:15``; 4000 -> ``1:06:40``."""
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, seconds = divmod(rest, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def short(settings: dict[str, Any]) -> str:

@@ -6,7 +6,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -69,11 +71,12 @@ def run(
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     display = Display(console, varied=tuple(job.space.settings))
-    summary = start_summary(job)
+    summary = start_summary(job, options)
     with connected(), listening(job.config, options, display) as listeners:
         study = job.study(listeners)
         study.held = turn.take()
         describe(job.config, options, space)
+        summary.plan = {**study.plan.to_dict(), "eta": job.config.eta, **budget_of(job.config)}
         for listener in listeners:
             listener.study_started(summary, study.plan.to_dict())
         with display.shown():
@@ -116,7 +119,7 @@ def screen() -> Console:
     return console if console.is_terminal else Console(width=120)
 
 
-def start_summary(job: Job) -> StudySummary:
+def start_summary(job: Job, options: StudyOptions) -> StudySummary:
     """What is known of the study before its first trial."""
     return StudySummary(
         study=job.config.name,
@@ -126,7 +129,7 @@ def start_summary(job: Job) -> StudySummary:
         mode=job.space.mode,
         corpora={role: dict(corpus) for role, corpus in job.corpora().items()},
         space=job.space.to_dict(),
-        lineage=lineage(),
+        lineage={**lineage(), "encoder": made_from(options)},
         objectives=[objective.to_dict() for objective in objectives_of(job.config, job.space)],
         warm_start=list(job.config.warm_start),
     )
@@ -143,6 +146,18 @@ def listening(
     finally:
         if not tracker.close():
             display.console.print("MLflow has not got everything yet; resuming the study sends it")
+
+
+def made_from(options: StudyOptions) -> str:
+    """The encoder, or the word vectors, that the method starts from."""
+    named = options.model_dump()
+    vectors = named.get("vectors", ())
+    return str(named.get("encoder") or (vectors if isinstance(vectors, str) else " ".join(vectors)))
+
+
+def budget_of(config: StudyConfig) -> dict[str, Any]:
+    """The limits that there are, by name."""
+    return {"budget": {k: v for k, v in asdict(config.budget).items() if v is not None}}
 
 
 def finish(summary: StudySummary, outcome: StudyOutcome) -> None:

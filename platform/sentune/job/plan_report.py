@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from sentune.job.display import clock
+from sentune.report.wording import clock
 from sentune.search.sizes import size_of
 
 
@@ -58,7 +58,7 @@ def _cost(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _rungs(plan: Mapping[str, Any]) -> str:
     if not plan["rungs"]:
-        return f"none ({plan['scheduler']})"
+        return "no rungs, every trial runs to its end"
     return f"{', '.join(f'{rung:,}' for rung in plan['rungs'])} examples ({plan['scheduler']})"
 
 
@@ -72,7 +72,7 @@ def _workers(plan: Mapping[str, Any]) -> str:
 def _time(full: float, now: float | None) -> str:
     if now is None or now == full:
         return f"about {_hours(full)}"
-    return f"about {_hours(full)} at full scale, {_hours(now)} with the machines of now"
+    return f"about {_hours(full)} at full scale, {_hours(now)} now"
 
 
 def _hours(hours: float) -> str:

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sentune.job.display import MARKS, clock, percent, short
+from sentune.job.display import MARKS, short
 from sentune.job.plan_report import plan_table
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
+from sentune.report.wording import clock, percent
 
 __all__ = ["plan_table", "pointers", "report"]
 
