@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from sentune.job.report import report
-from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
+from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
 
 METRIC = "direction/accuracy"
 
@@ -54,3 +54,39 @@ def test_the_winner_its_spread_and_the_baselines_stand_side_by_side() -> None:
     text = printed(found)
     for shown in ("91.0 ± 1.0 %", "90.0 %, 92.0 %", "88.0 %", "51.3 %", "max_length"):
         assert shown in text
+
+
+def test_what_happened_to_trials_and_what_was_spent() -> None:
+    found = summary(
+        "stopped",
+        trial(0, TrialState.INFEASIBLE, None, "out of memory at micro-batch 1 [of 512]"),
+        trial(1, TrialState.COMPLETE, 0.9),
+        trial(2, TrialState.RUNNING, None),
+    )
+    found.trials[1].notes = ["micro-batch 64 -> 32 after out of memory on the device"]
+    found.trials[1].restarts = 2
+    found.trials[1].violations = {"train/seconds<=600": 30.0, "train/loss<=2": -0.5}
+    found.spent = Spent(trials=3, examples=12_345, hours=1.5, gpu_hours=4.25)
+    found.reason = "--max-hours: 1.5 of 1.5 hours are used up"
+    text = printed(found)
+    for shown in (
+        "no memory",
+        "out of memory at micro-batch 1 [of 512]",
+        "trial 1: its processes died twice",
+        "trial 1: micro-batch 64 -> 32",
+        "trial 1: breaks train/seconds<=600 by 30",
+        "3 trials, 12,345 examples, 1:30:00 of wall time, 4.25 GPU hours",
+        "the study is stopped: --max-hours: 1.5 of 1.5 hours are used up",
+    ):
+        assert shown in text
+    assert "train/loss<=2" not in text
+
+
+def test_the_verdict_stands_below_the_finalists() -> None:
+    found = summary("complete", trial(0, TrialState.COMPLETE, 0.9))
+    spread = Spread(mean=0.91, sd=0.01, values=[0.9, 0.92])
+    found.finalists = [FinalistRecord(trial=0, settings={}, seeds=[1], metrics={METRIC: spread})]
+    found.winner, found.model = 0, "model"
+    found.verdict = "trial 0 is ahead of trial 3; the difference is within noise"
+    text = printed(found)
+    assert text.index("Finalists") < text.index(found.verdict) < text.index("max_length")

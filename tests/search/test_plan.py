@@ -11,6 +11,8 @@ import pytest
 from sentune.errors import InvalidValue, PlanError
 from sentune.search.capacity import Capacity, Node, available, grown
 from sentune.search.config import StudyConfig
+from sentune.search.estimate import Probe
+from sentune.search.objectives import Objective
 from sentune.search.plan import make_plan
 from sentune.search.space import Choice, SearchSpace, Uniform
 
@@ -35,7 +37,63 @@ def test_a_plan_says_trials_rungs_examples_and_concurrency():
     # nine to the first rung, three to the second, one to the end; six finalists whole
     assert plan.examples_expected == 9 * 100 + 3 * 200 + 1 * 600 + 6 * 900
     assert plan.examples_at_most == 15 * 900
+    # all nine at the first rung, three at the second, one at the end; six finalists at all three
+    assert plan.validations_expected == 9 + 3 + 1 + 6 * 3
     assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
+
+
+def test_several_objectives_and_no_scheduler_stop_nothing():
+    for changes in ({"scheduler": "none"}, {"objectives": (Objective("train/seconds", "min"),)}):
+        plan = make_plan(config(trials=5, finalists=0, **changes), SPACE, LAPTOP)
+        assert (plan.rungs, plan.scheduler) == ((), "none")
+        assert plan.examples_expected == plan.examples_at_most == 5 * 900
+
+
+PROBE = Probe(
+    start_seconds=10.0,
+    seconds_per_example=0.5,
+    seconds_per_validation=60.0,
+    checkpoint_bytes=1_000_000,
+    gpu=False,
+    basis="a probe",
+)
+
+
+def run_seconds(examples: int, validations: int, workers: int) -> float:
+    return 10.0 + examples * 0.5 / workers + 60.0 * validations
+
+
+def test_the_cost_of_a_plan_run_by_run():
+    wanted = config(trials=9, finalists=1, seeds=2, eta=3, keep=3)
+    cost = make_plan(wanted, SPACE, LAPTOP).estimated(wanted, PROBE).estimate
+    search = 6 * run_seconds(100, 1, 1) + 2 * run_seconds(300, 2, 1) + run_seconds(900, 3, 1)
+    full = run_seconds(900, 3, 1)
+    assert cost.cpu_hours == pytest.approx((search + 2 * full) / 3600)
+    assert cost.gpu_hours == 0
+    assert cost.hours == pytest.approx((search / 2 + full) / 3600)  # two at a time
+    assert cost.hours_now == cost.hours
+    # five for each of two at work, three kept, two of the finals, one published
+    assert cost.disk_bytes == 16 * PROBE.checkpoint_bytes
+    assert cost.basis == "a probe; on other machines it will differ"
+
+
+def test_gpus_cost_while_one_of_them_validates():
+    wanted = config(trials=4, finalists=0, scheduler="none", workers=4, gpus_per_worker=1.0)
+    cluster = Capacity(nodes=(Node(cpus=4),), reachable=GPUS.nodes)
+    cost = make_plan(wanted, SPACE, cluster).estimated(wanted, PROBE).estimate
+    each = run_seconds(900, len(wanted.milestones("max")), 4)
+    assert cost.gpu_hours == pytest.approx(4 * each * 4 / 3600)
+    assert cost.hours == pytest.approx(4 * each / 2 / 3600)
+    assert cost.hours_now is None
+    assert "upper bound" in cost.basis
+    assert "4 workers are taken to train 4 times as fast" in cost.basis
+
+
+def test_a_search_takes_no_less_than_its_longest_trial():
+    wanted = config(trials=8, finalists=0)
+    crowd = Capacity.fixed(Node(cpus=64))
+    cost = make_plan(wanted, SPACE, crowd).estimated(wanted, PROBE).estimate
+    assert cost.hours == pytest.approx(run_seconds(900, 3, 1) / 3600)
 
 
 def test_it_needs_no_ray():

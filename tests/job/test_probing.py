@@ -1,0 +1,76 @@
+"""A job's first configuration, probed without Ray and without a trace."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from sentune.job.closed_form import ClosedFormJob
+from sentune.job.gradient import GradientJob
+from sentune.job.options import ClosedFormOptions, JobOptions
+from sentune.job.probing import checkpoint_bytes, first_configuration, probed
+from sentune.search import Choice, SearchSpace, Uniform
+
+SPACE = SearchSpace(
+    method="gumbel",
+    objective="direction/accuracy",
+    settings={"learning_rate": Uniform(1e-4, 1e-2, log=True), "dimension": Choice(2, 4, 8)},
+    fixed={"batch_size": 16, "max_length": 32},
+    published={"learning_rate": 1e-3, "dimension": 4},
+)
+QUIET = Console(file=io.StringIO())
+
+
+def test_the_first_configuration_is_the_published_one_or_from_the_middle() -> None:
+    assert first_configuration(SPACE) == {"learning_rate": 1e-3, "dimension": 4}
+    unknown = SearchSpace(method="gumbel", objective="a/b", settings=SPACE.settings)
+    middle = first_configuration(unknown)
+    assert middle["dimension"] == 4
+    assert abs(float(middle["learning_rate"]) - 1e-3) < 1e-9  # type: ignore[arg-type]
+
+
+def test_a_job_that_trains(tmp_path: Path) -> None:
+    options = JobOptions(
+        corpus="builtin:nli?size=192",
+        dev=("builtin:nli?split=dev&size=60",),
+        encoder="builtin:tiny?layers=1&width=16&heads=2&inner=32",
+        storage=str(tmp_path),
+        dry_run=True,
+    )
+    job = GradientJob(options, SPACE)
+    job.prepare(QUIET)
+    found = probed(job, seconds=600)
+    assert found.seconds_per_example > 0
+    assert found.seconds_per_validation > 0
+    assert 0 < found.checkpoint_bytes - checkpoint_bytes(job) < 60_000
+    assert [path.name for path in tmp_path.iterdir()] == [".cache"]
+
+
+def test_a_job_that_fits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    words = [f"w{number}" for number in range(30)]
+    rows = [f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=8))}" for word in words]
+    (tmp_path / "vectors.txt").write_text("\n".join(rows) + "\n")
+    pairs = [
+        f"main\tmade\t2026\t{n}\t{rng.uniform(0, 5):.2f}\t"
+        + "\t".join(" ".join(rng.choice(words, size=4)) for _ in range(2))
+        for n in range(80)
+    ]
+    (tmp_path / "pairs.csv").write_text("\n".join(pairs) + "\n")
+    options = ClosedFormOptions(
+        corpus=f"stsb:{tmp_path}/pairs.csv",
+        dev=(f"stsb:{tmp_path}/pairs.csv",),
+        vectors=(f"glove:{tmp_path}/vectors.txt",),
+        storage=str(tmp_path / "studies"),
+    )
+    space = SearchSpace(method="sif", objective="sts/pearson", settings={"a": Choice(1e-3, 1e-4)})
+    job = ClosedFormJob(options.complete(), space)
+    job.prepare(QUIET)
+    found = probed(job, seconds=600)
+    assert "fits on 40 and 160 rows" in found.basis
+    assert found.checkpoint_bytes > 0
+    assert checkpoint_bytes(job) == 0
+    assert [path.name for path in (tmp_path / "studies").iterdir()] == [".cache"]

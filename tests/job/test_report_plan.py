@@ -1,0 +1,51 @@
+"""The plan as a person reads it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sentune.job.report import plan_table
+from sentune.search.capacity import Capacity, Node
+from sentune.search.plan import make_plan
+from tests.search.test_plan import PROBE, SPACE, config
+
+
+def printed(plan: dict[str, Any], width: int) -> str:
+    text = io.StringIO()
+    Console(file=text, width=width).print(plan_table(plan))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_is_asked_for_and_what_it_costs(width: int) -> None:
+    wanted = config(trials=9, workers=2, gpus_per_worker=0.5, data_cpus=1, finalists=1, seeds=3)
+    cluster = Capacity(nodes=(Node(cpus=4, gpus=1),), reachable=(Node(cpus=64, gpus=8),))
+    plan = make_plan(wanted, SPACE, cluster).estimated(wanted, PROBE).to_dict()
+    shown = printed(plan, width)
+    for text in (
+        "9, drawn by tpe",
+        "100, 300 examples (asha)",
+        "3 full runs from fresh seeds",
+        "2 a trial (train), each 1 CPU and 0.5 GPUs",
+        "1 CPU stays free",
+        "1 now, 8 at full scale",
+        " at full scale, ",
+        "GPU hours",
+        "up to 47 MB, 1 MB a checkpoint",
+        "a probe; 2 workers",
+    ):
+        assert text in shown
+    assert max(map(len, shown.splitlines())) <= width
+
+
+def test_a_plan_without_a_probe_or_rungs() -> None:
+    wanted = config(scheduler="none", finalists=0)
+    shown = printed(make_plan(wanted, SPACE, Capacity.fixed(Node(cpus=2))).to_dict(), 80)
+    assert "none (none)" not in shown
+    assert "no rungs" in shown
+    for text in ("hours", "disk", "finals", "Ray Data"):
+        assert text not in shown
