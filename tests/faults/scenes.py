@@ -206,15 +206,18 @@ def _worker(rank: int, spec: TrialSpec, folder: str, workers: int) -> None:
 
 
 @contextmanager
-def when_there(folder: Path, act: Callable[[str], None]) -> Iterator[None]:
-    """Does something to the node that a trial in this folder writes down, once it has done so."""
+def when_there(folder: Path, act: Callable[[str], bool]) -> Iterator[None]:
+    """Does something to the node that a trial in this folder writes down, once it has done so.
+
+    Where the act says so, the trial need not wait any longer.
+    """
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(0.1):
             if (folder / "node").exists() and (folder / "node").read_text():
-                act((folder / "node").read_text())
-                (folder / "done").touch()
+                if act((folder / "node").read_text()):
+                    (folder / "done").touch()
                 return
 
     thread = threading.Thread(target=watch, daemon=True)

@@ -40,12 +40,18 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def take_back(node_id: str) -> None:
+def take_back(node_id: str) -> bool:
     client = GcsClient(address=ray.get_runtime_context().gcs_address)
     deadline = int((time.time() + GRACE_SECONDS) * 1000)
     reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
     accepted, why = client.drain_node(node_id, reason, "taken back", deadline)
     assert accepted, why
+    return True
+
+
+def wait(node_id: str) -> bool:
+    time.sleep(10)
+    return True
 
 
 @pytest.mark.parametrize(("launcher", "workers"), [("train", 2), ("inline", 1)])
@@ -77,7 +83,7 @@ def test_a_study_that_stops_asks_its_trial_to_leave_and_goes_on_with_it(
     spec = make_spec(tmp_path, EXAMPLES)
     program = disturbed(tmp_path, 112, waits=True, pause=1.0)
     config = {"launcher": launcher, "workers": workers}
-    with when_there(tmp_path, lambda node: time.sleep(10)):
+    with when_there(tmp_path, wait):
         left, first = run(tmp_path, spec, program, budget=Budget(max_hours=7 / 3600), **config)
     assert (left.state, left.reason) == (TrialState.RUNNING, "")
     newest = CheckpointStore(f"{tmp_path}/faults/trials/{left.id:04d}").last_progress()
