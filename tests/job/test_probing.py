@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
+import pytest
 from rich.console import Console
 
+from sentune.errors import TrialFailed
+from sentune.job import planning
 from sentune.job.closed_form import ClosedFormJob
 from sentune.job.gradient import GradientJob
+from sentune.job.kinds import Job
 from sentune.job.options import ClosedFormOptions, JobOptions
+from sentune.job.planning import show_plan
 from sentune.job.probing import checkpoint_bytes, first_configuration, probed
 from sentune.search import Choice, SearchSpace, Uniform
+from sentune.search.config import StudyConfig
+from sentune.search.estimate import Probe
 
 SPACE = SearchSpace(
     method="gumbel",
@@ -40,13 +48,32 @@ def test_a_job_that_trains(tmp_path: Path) -> None:
         storage=str(tmp_path),
         dry_run=True,
     )
-    job = GradientJob(options, SPACE)
-    job.prepare(QUIET)
-    found = probed(job, seconds=600)
-    assert found.seconds_per_example > 0
-    assert found.seconds_per_validation > 0
-    assert 0 < found.checkpoint_bytes - checkpoint_bytes(job) < 60_000
+    job, text = GradientJob(options, SPACE), io.StringIO()
+    show_plan(job, options, Console(file=text, width=100), seconds=600)
+    for shown in ("CPU hours", "probe of 10 steps of batch 16", "a checkpoint"):
+        assert shown in text.getvalue()
     assert [path.name for path in tmp_path.iterdir()] == [".cache"]
+
+
+def test_a_plan_whose_cost_is_not_found_in_time_is_shown_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow:
+        config = StudyConfig(name="s", storage=str(tmp_path), max_examples=900)
+        space = SPACE
+
+        def prepare(self, console: Console) -> None:
+            del console
+
+    def late(job: Any, *, seconds: float) -> Probe:
+        raise TrialFailed(f"no step was through in {seconds:g} s")
+
+    monkeypatch.setattr(planning, "probed", late)
+    text = io.StringIO()
+    console, slow = Console(file=text, width=100), cast("Job", Slow())
+    show_plan(slow, JobOptions(storage=str(tmp_path)), console, seconds=7)
+    assert "8, drawn by tpe" in text.getvalue()
+    assert "cannot be told: no step was through in 7 s" in text.getvalue()
 
 
 def test_a_job_that_fits(tmp_path: Path) -> None:

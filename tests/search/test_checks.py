@@ -64,7 +64,7 @@ def test_a_file_system_that_takes_nothing() -> None:
 
 
 def test_an_address_of_an_unknown_kind() -> None:
-    with pytest.raises(PlanError, match="--storage.*Protocol not known"):
+    with pytest.raises(PlanError, match=r"--storage.*Protocol not known"):
         check_writable("gopher://bucket/studies")
     check_writable("memory://bucket/studies")
 
@@ -73,7 +73,7 @@ def test_a_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None
     never = threading.Event()
     monkeypatch.setattr(checks, "PATIENCE", 0.01)
     monkeypatch.setattr(checks, "check_storage", lambda folder: never.wait(60))
-    with pytest.raises(PlanError, match="s3://bucket.*no answer within 0.01 s"):
+    with pytest.raises(PlanError, match=r"s3://bucket.*no answer within 0.01 s"):
         check_writable("s3://bucket/studies")
     never.set()
 
