@@ -1,0 +1,295 @@
+"""``sentune study`` as its users type it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from sentune.cli import app, main, study_again, study_watch
+from sentune.errors import InvalidValue, SentuneError
+from sentune.job.ending import Ended
+from sentune.job.options import ClosedFormOptions, JobOptions
+from sentune.search.lease import Lease
+from sentune.search.store import open_storage
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "search"))
+from study_folders import OBJECTIVE, SPACE, make_study
+
+FINALS = ((2, 1, 0.31), (2, 2, 0.35))
+
+
+def told(**options: Any) -> dict[str, Any]:
+    """``study.json`` of a job with these options."""
+    given = JobOptions(study="toy", trials=30, max_hours=2.0, set=("layers=2",)).model_copy(
+        update=options
+    )
+    return {
+        "job": "JobOptions",
+        "options": given.model_dump(mode="json"),
+        "space": SPACE.to_dict(),
+        "command": ["jobs/toy.py"],
+        "started": "2026-01-02T03:04:05+00:00",
+    }
+
+
+def run(storage: Path, *arguments: str, code: int = 0) -> str:
+    """What a command prints."""
+    command = ["study", *arguments, "--storage", str(storage)]
+    done = CliRunner().invoke(app, command)
+    if isinstance(done.exception, SentuneError):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def held(storage: Path, **given: Any) -> Lease:
+    """The lease of the study, in this process."""
+    url = f"sqlite:///{storage / 'toy' / 'optuna.db'}"
+    return Lease(open_storage(url), "toy", beat=0.02, **given)
+
+
+@pytest.fixture
+def tuned(monkeypatch: Any) -> list[tuple[Any, Any]]:
+    """What was handed to the job's flow instead of running it."""
+    calls: list[tuple[Any, Any]] = []
+    replace_job(monkeypatch, lambda *given: calls.append(given))
+    return calls
+
+
+def replace_job(monkeypatch: Any, tune: Callable[..., object]) -> None:
+    """Without Ray and MLflow, which the real one imports."""
+    monkeypatch.setitem(sys.modules, "sentune.job.flow", SimpleNamespace(tune=tune))
+
+
+def test_ls_lists_every_study(tmp_path: Path):
+    make_study(tmp_path, told=told(), summary={"state": "stopped", "reason": ""})
+    make_study(tmp_path, "other")
+    lines = run(tmp_path, "ls").splitlines()
+    assert lines[1].split() == ["other", "interrupted", "4", "99.0", "%", OBJECTIVE, "0.0"]
+    assert lines[2].split() == ["toy", "stopped", "4", "of", "30", "99.0", "%", OBJECTIVE, "0.0"]
+    (tmp_path / "empty").mkdir()
+    assert "no study in" in run(tmp_path / "empty", "ls")
+
+
+def test_show_says_all_of_a_study(tmp_path: Path):
+    make_study(tmp_path, told=told(), finals=FINALS, summary={"state": "running"})
+    shown = run(tmp_path, "show", "toy")
+    for line in (
+        "interrupted: its own command or `sentune study resume` goes on",
+        "5 of 30: 2 complete, 1 stopped early, 1 failed, 1 running",
+        "99.0 %, trial 2",
+        "0:00 of 2:00:00, 0.23 GPU hours, 4,100 examples",
+        "0.4 at 100 examples; too little",
+        "the loss is not a number",
+        "rate=0.31, pooling=cls",
+        "97.0 ± 2.8 %",
+    ):
+        assert line in shown
+    assert "layers" not in shown, "only what is searched"
+    assert "and 2 more" in run(tmp_path, "show", "toy", "--rows", "3")
+
+
+def test_show_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr("sentune.cli.study._console", lambda: Console(width=80))
+    make_study(tmp_path, told=told(), finals=FINALS)
+    shown = run(tmp_path, "show", "toy")
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "trial 4: the loss is not a number" in shown
+
+
+def test_show_as_json_has_every_trial(tmp_path: Path):
+    make_study(tmp_path, told=told(), finals=FINALS)
+    content = json.loads(run(tmp_path, "show", "toy", "--json"))
+    assert [trial["id"] for trial in content["trials"]] == [0, 1, 2, 4, 6]
+    assert content["best"] == 2
+    assert content["finalists"][0]["metrics"][OBJECTIVE]["values"] == pytest.approx([0.99, 0.95])
+    assert content["objectives"] == [{"metric": OBJECTIVE, "mode": "max"}]
+
+
+def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr(study_watch, "SECONDS", 0.01)
+    monkeypatch.setattr(
+        "sentune.cli.study._console", lambda: Console(width=100, force_terminal=True)
+    )
+    make_study(tmp_path, told=told())
+    lease = held(tmp_path).acquire()
+    drawn: list[str] = []
+    inner = study_watch.study_screen
+
+    def screen(*given: Any) -> Any:
+        drawn.append(given[0].overview(sums=False).state)
+        if len(drawn) == 2:
+            lease.release()
+        return inner(*given)
+
+    monkeypatch.setattr(study_watch, "study_screen", screen)
+    shown = run(tmp_path, "show", "toy", "--watch")
+    assert drawn == ["running", "running", "interrupted"]
+    assert "q leaves; the study goes on" in shown
+
+
+def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
+    make_study(tmp_path, told=told())
+    lease = held(tmp_path).acquire()
+    seen: list[str] = []
+
+    def drive() -> None:
+        while not lease.wish:
+            threading.Event().wait(0.01)
+        seen.append(lease.wish)
+        (tmp_path / "toy" / "summary.json").write_text(
+            json.dumps({"state": "stopped", "reason": "by request"})
+        )
+        lease.release()
+
+    driver = threading.Thread(target=drive)
+    driver.start()
+    said = run(tmp_path, "stop", "toy", "--now")
+    driver.join()
+    assert seen == ["stop now"]
+    assert "to stop toy at once" in said
+    assert "toy is stopped (by request); 4 trials have ended" in said
+    assert "sentune study resume toy" in said
+    assert "nobody drives toy: it is stopped" in run(tmp_path, "stop", "toy")
+
+
+def test_resume_runs_the_stored_options_with_another_budget(tmp_path: Path, tuned: Any):
+    moved = tmp_path / "moved"
+    make_study(moved, told=told(storage="elsewhere"))
+    run(moved, "resume", "toy", "--max-hours", "5", "--trials", "40", "--concurrent", "auto")
+    ((options, space),) = tuned
+    assert isinstance(options, JobOptions)
+    assert (options.max_hours, options.trials, options.concurrent) == (5.0, 40, None)
+    assert (options.study, options.storage, options.set) == ("toy", str(moved), ("layers=2",))
+    assert space == SPACE
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"), [(Ended(3, "stopped: 2 hours"), 3), (KeyboardInterrupt(), 130)]
+)
+def test_resume_ends_as_the_job_does(tmp_path: Path, monkeypatch: Any, ends: Any, code: int):
+    def ending(*given: Any) -> None:
+        raise ends
+
+    replace_job(monkeypatch, ending)
+    make_study(tmp_path, told=told())
+    run(tmp_path, "resume", "toy", code=code)
+
+
+def test_relative_paths_count_from_where_the_study_was_started(tmp_path: Path, monkeypatch: Any):
+    here: list[Path] = []
+    replace_job(monkeypatch, lambda *given: here.append(Path.cwd()))
+    started = tmp_path / "project"
+    started.mkdir()
+    make_study(tmp_path, told={**told(), "folder": str(started)})
+    before = Path.cwd()
+    run(tmp_path, "resume", "toy")
+    assert (here, Path.cwd()) == ([started], before)
+
+
+def test_fork_replaces_settings_and_names_the_old_study(tmp_path: Path, tuned: Any):
+    make_study(tmp_path, told=told(set=("layers=2", "rate=0.1..0.9")))
+    run(tmp_path, "fork", "toy", "new", "--set", "rate=0.2..0.4", "--trials", "5", "--seed", "3")
+    ((options, _),) = tuned
+    assert options.set == ("layers=2", "rate=0.2..0.4")
+    assert (options.study, options.fork, options.trials, options.seed) == ("toy", "new", 5, 3)
+
+
+def test_every_kind_of_job_comes_back_as_it_was_written():
+    for options in (
+        ClosedFormOptions(study="toy", corpus="a:b", dev=("c:d",), vectors=("glove:x", "glove:y")),
+        JobOptions(study="toy", workers=(1, 4), concurrent=2, gpus_per_worker=0.5),
+    ):
+        place = Stored(options)
+        assert study_again.stored_job(place).options == options  # type: ignore[arg-type]
+
+
+class Stored:
+    """A place whose description is that of a job."""
+
+    name, folder, trouble = "toy", "studies/toy", ""
+
+    def __init__(self, options: Any) -> None:
+        content = {**told(), "job": type(options).__name__}
+        self.description = json.loads(
+            json.dumps({**content, "options": options.model_dump(mode="json")})
+        )
+
+
+def test_export_writes_the_same_rows_in_every_format(tmp_path: Path):
+    make_study(tmp_path)
+    for ending in ("csv", "json", "parquet"):
+        out = tmp_path / f"trials.{ending}"
+        assert "5 trials" in run(tmp_path, "export", "toy", "--out", str(out), "--curves")
+    with (tmp_path / "trials.csv").open(newline="") as file:
+        from_csv = list(csv.DictReader(file))
+    from_json = json.loads((tmp_path / "trials.json").read_text())
+    from_parquet = pq.read_table(tmp_path / "trials.parquet").to_pylist()
+    assert len(from_csv) == len(from_json) == len(from_parquet) == 5
+    for text, row, typed in zip(from_csv, from_json, from_parquet, strict=True):
+        assert {name: value for name, value in typed.items() if value is not None} == row
+        assert {name: str(value) for name, value in row.items()} == {
+            name: value for name, value in text.items() if name in row
+        }
+    assert from_json[2]["settings.pooling"] == "cls"
+    assert from_json[2][f"metrics.{OBJECTIVE}"] == pytest.approx(0.99)
+    assert json.loads(from_json[1]["curve"]) == {"100": {OBJECTIVE: 0.4, "toy/loss": 0.6}}
+    assert sorted(path.name for path in tmp_path.glob(".*")) == []
+
+
+def test_gc_says_what_went_and_leaves_a_driven_study_alone(tmp_path: Path):
+    folder = make_study(tmp_path, told=told())
+    waste = folder / "trials" / "0001" / ".partial-x"
+    waste.mkdir(parents=True)
+    (waste / "weights").write_bytes(b"x" * 2_000_000)
+    assert "2.0 MB could be freed" in run(tmp_path, "gc", "toy", "--dry-run")
+    with held(tmp_path):
+        assert "toy: left alone, it is driven by" in run(tmp_path, "gc", "--all")
+    assert waste.exists()
+    said = run(tmp_path, "gc", "--all")
+    assert "toy: written in part: 1, 2.0 MB" in said
+    assert "2.0 MB freed" in said
+    assert not waste.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "../toy"), r"STUDY: '../toy' .* no path"),
+        (("show", "nothing"), r"the studies in .* are: toy"),
+        (("fork", "toy", "a/b"), r"NEW: 'a/b' .* no path"),
+        (("resume", "toy"), r"STUDY: 'toy' .* no study.json; run the command that started it"),
+        (("export", "toy", "--out", "x.txt"), r"--out: 'x.txt' .* end it in .csv, .json"),
+        (("export", "toy", "--out", "no/where.csv"), r"--out: .* make its folder first"),
+        (("gc",), r"name a study, or give --all"),
+        (("gc", "toy", "--all"), r"name a study, or give --all"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tmp_path: Path, arguments: tuple[str, ...], message: str):
+    make_study(tmp_path)
+    with pytest.raises(InvalidValue, match=message):
+        run(tmp_path, *arguments)
+
+
+def test_what_a_user_did_wrong_is_one_line_and_exit_code_2(
+    tmp_path: Path, monkeypatch: Any, capsys: Any
+):
+    command = ["sentune", "study", "ls", "--storage", str(tmp_path / "no")]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("sentune: --storage: ")
+    assert len(error.splitlines()) == 1
