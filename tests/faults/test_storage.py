@@ -190,10 +190,10 @@ def test_a_storage_is_tried_out_and_left_as_it_was(tmp_path: Path) -> None:
 
 def test_a_document_in_an_object_store_takes_the_old_one_s_place() -> None:
     for text in ("old", "new"):
-        where = write_document("memory://bucket/study", "d.json", text)
+        where = write_document("memory://documents/study", "d.json", text)
     assert fsspec.open(where, "rt").open().read() == "new"
     files = fsspec.filesystem("memory")
-    assert [Path(path).name for path in files.ls("/bucket/study", detail=False)] == ["d.json"]
+    assert [Path(path).name for path in files.ls("/documents/study", detail=False)] == ["d.json"]
     files.store.clear()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from sentune.corpora.formats import read_pairs
@@ -204,10 +205,11 @@ def test_without_finals_the_best_feasible_trial_is_the_winner() -> None:
 
 
 def test_readings_in_an_object_store() -> None:
-    storage = "memory://bucket/study"
+    storage = "memory://readings/study"
     TestReads(storage).begin(Winner(run="0001", trial=1), ["snli:a"], force=False)
     with pytest.raises(StudyConflict):
         TestReads(storage).begin(Winner(run="0002", trial=2), ["snli:a"], force=False)
+    fsspec.filesystem("memory").store.clear()
 
 
 def test_without_the_checkpoint_nothing_is_read_and_the_reason_is_plain(tmp_path: Path) -> None:
