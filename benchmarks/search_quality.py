@@ -54,7 +54,7 @@ class Search:
     name: str
     sampler: str
     scheduler: str
-    stopped_as_complete: bool = False
+    all_complete: bool = False
 
 
 SEARCHES = (
@@ -63,7 +63,7 @@ SEARCHES = (
         name="TPE + ASHA, stopped is COMPLETE (Ray's)",
         sampler="tpe",
         scheduler="asha",
-        stopped_as_complete=True,
+        all_complete=True,
     ),
     Search(name="TPE at full budget", sampler="tpe", scheduler="none"),
     Search(name="random + ASHA", sampler="random", scheduler="asha"),
@@ -84,12 +84,12 @@ def run(search: Search, seed: int, *, trials: int = 15, **shape: float) -> Outco
         search.scheduler, first_rung=BUDGET // 9, eta=3, max_examples=BUDGET, mode="max", keep=1
     )
     sampler = make_sampler(search.sampler, SPACE, trials=trials, seed=seed)
-    ledger = open_simulated(SPACE, sampler, scheduler, budget=BUDGET)
+    ledger = open_simulated(SPACE, sampler, scheduler)
     return simulate(
         ledger,
         SearchSource(ledger, SPACE, trials=trials, seed=seed, first=False),
         PowerLaw(final=final, budget=BUDGET, seed=seed, **shape),  # type: ignore[arg-type]
-        stopped_as_complete=search.stopped_as_complete,
+        all_complete=search.all_complete,
     )
 
 

@@ -20,6 +20,7 @@ SPACE = SearchSpace(
         "schedule": Choice("linear", "rising"),
         "warmup": Uniform(0.0, 0.2),
     },
+    live=frozenset({"learning_rate", "temperature", "contradiction_weight", "reverse_weight"}),
     # Table 3's best cell; appendix A: 768 dimensions, temperature 0.05, a learning rate that
     # rises to the last step.
     published={

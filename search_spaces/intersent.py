@@ -21,6 +21,7 @@ SPACE = SearchSpace(
         "pooling": Choice("cls", "mean"),
         "warmup": Uniform(0.0, 0.2),
     },
+    live=frozenset({"learning_rate", "decoder_learning_rate", "alpha", "temperature"}),
     # Section 3.2 and appendix B; batch (4 x 64) and temperature are those of the paper's code.
     published={
         "batch_size": 256,

@@ -18,6 +18,8 @@ SPACE = SearchSpace(
         "beta": Uniform(1e-3, 0.1, log=True),
         "coupling_layers": Choice(2, 4, 6, 8),
     },
+    conditions={"coupling_layers": {"decoder": ("coupling",)}},
+    live=frozenset({"learning_rate", "negatives", "beta"}),
     # Section 4.5: d_z = 2048, so 1,024 units in each direction; one epoch.
     published={
         "decoder": "linear",

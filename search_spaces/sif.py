@@ -11,9 +11,10 @@ SPACE = SearchSpace(
     objective="sts/pearson",
     settings={
         "variant": Choice("average", "sif", "usif"),
-        # SIF's; uSIF derives its own from the vocabulary, and an average has none.
         "a": Uniform(1e-4, 1e-2, log=True),
     },
+    # uSIF derives its own from the vocabulary, and an average has none.
+    conditions={"a": {"variant": ("sif",)}},
     published={"variant": "sif", "a": 1e-3},
     grids={"baselines": {"variant": ("average", "sif", "usif"), "a": (1e-3,)}},
 )

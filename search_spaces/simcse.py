@@ -17,6 +17,7 @@ SPACE = SearchSpace(
         "pooling": Choice("cls", "mean"),
         "warmup": Uniform(0.0, 0.2),
     },
+    live=frozenset({"learning_rate", "temperature", "contradiction_weight"}),
     # Batch 512, learning rate 5e-5, temperature 0.05, [CLS].
     published={
         "batch_size": 512,
@@ -49,6 +50,7 @@ UNSUPERVISED = SearchSpace(
         "pooling": Choice("cls", "mean"),
         "warmup": Uniform(0.0, 0.2),
     },
+    live=frozenset({"learning_rate", "temperature", "dropout"}),
     published={
         "batch_size": 64,
         "learning_rate": 3e-5,
@@ -71,6 +73,7 @@ PAIRS = SearchSpace(
         "pooling": Choice("cls", "mean"),
         "warmup": Uniform(0.0, 0.2),
     },
+    live=frozenset({"learning_rate", "temperature"}),
     published={
         "batch_size": 256,
         "learning_rate": 5e-6,

@@ -22,7 +22,7 @@ OURS, RAYS, FULL, RANDOM_ASHA, RANDOM = SEARCHES[:5]
 def replay(curves, *, scheduler: str = "asha", trials: int = 15, **options) -> Outcome:
     rungs = make_scheduler(scheduler, first_rung=100, eta=3, max_examples=900, mode="max", keep=1)
     sampler = make_sampler("random", SPACE, trials=trials, seed=5)
-    ledger = open_simulated(SPACE, sampler, rungs, budget=900)
+    ledger = open_simulated(SPACE, sampler, rungs)
     source = SearchSource(ledger, SPACE, trials=trials, seed=5, first=False)
     return simulate(ledger, source, curves, **options)
 
@@ -109,7 +109,7 @@ def test_recorded_curves_are_replayed_as_they_are_and_nothing_is_invented():
 
 
 def test_what_ray_tells_its_sampler_can_be_compared_with():
-    ours, rays = (replay(SYNTHETIC, stopped_as_complete=told) for told in (False, True))
+    ours, rays = (replay(SYNTHETIC, all_complete=told) for told in (False, True))
     states = [[t.state for t in o.ledger.trials()] for o in (ours, rays)]
     assert Stored.PRUNED in states[0]
     assert set(states[1]) == {Stored.COMPLETE}

@@ -58,7 +58,7 @@ class Recorded:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerLaw:
-    """``final - gap ((examples / budget)^-rate - 1)``, and noise of the seed.
+    """``final - gap ((examples / budget)^-rate - 1)``, over-fitting, and noise of the seed.
 
     Attributes:
         final: settings -> the value at the end of the budget, without noise.
@@ -68,6 +68,8 @@ class PowerLaw:
         rate: of the power law.
         unequal: standard deviation of the logarithm of ``gap`` over configurations; above 0 curves
             cross.
+        fall: how far a run has fallen below this law at its end; it falls evenly after the first
+            third.
         noise: standard deviation of what a seed adds.
         lasting: share of the noise's variance that a run keeps along its curve; the rest is fresh
             at every milestone.
@@ -79,6 +81,7 @@ class PowerLaw:
     gap: float = 0.05
     rate: float = 0.5
     unequal: float = 0.0
+    fall: float = 0.0
     noise: float = 0.01
     lasting: float = 0.5
     seed: int = 0
@@ -86,7 +89,8 @@ class PowerLaw:
     def value(self, settings: Mapping[str, Any], examples: int) -> float:
         """The objective after so many examples; the same however often it is asked."""
         gap = self.gap * float(np.exp(self.unequal * self._normal(settings, "gap")))
-        deficit = gap * ((examples / self.budget) ** -self.rate - 1)
+        share = examples / self.budget
+        deficit = gap * (share**-self.rate - 1) + self.fall * max(0.0, 1.5 * share - 0.5)
         kept = self.lasting**0.5 * self._normal(settings, "run")
         fresh = (1 - self.lasting) ** 0.5 * self._normal(settings, str(examples))
         return self.final(settings) - deficit + self.noise * (kept + fresh)

@@ -14,6 +14,7 @@ from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage
 
 from sentune.errors import InvalidValue
 from sentune.search.curves import Curves
@@ -72,19 +73,27 @@ class Outcome:
 
 
 def open_simulated(
-    space: SearchSpace, sampler: BaseSampler, scheduler: Scheduler, *, budget: int
+    space: SearchSpace,
+    sampler: BaseSampler,
+    scheduler: Scheduler,
+    storage: BaseStorage | None = None,
 ) -> Ledger:
-    """A ledger in memory."""
+    """The ledger of a search, in memory unless a storage is given."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = open_study(
-        optuna.storages.InMemoryStorage(),
+        storage or optuna.storages.InMemoryStorage(),
         "simulated",
         modes=[space.mode],
         sampler=sampler,
         world={"space": space.identity()},
     )
     objective = Objective(space.objective, space.mode)
-    return Ledger(study=study, objectives=[objective], budget=budget, scheduler=scheduler)
+    return Ledger(
+        study=study,
+        objectives=[objective],
+        budget=scheduler.milestones[-1],
+        scheduler=scheduler,
+    )
 
 
 def simulate(
@@ -94,7 +103,7 @@ def simulate(
     *,
     workers: int = 1,
     speed: Callable[[Mapping[str, Any]], float] = lambda settings: 1.0,
-    stopped_as_complete: bool = False,
+    all_complete: bool = False,
     until: int | None = None,
 ) -> Outcome:
     """Runs a search on learning curves.
@@ -105,8 +114,8 @@ def simulate(
         curves: what runs measure.
         workers: runs at a time.
         speed: settings -> examples in a unit of simulated time.
-        stopped_as_complete: tells the sampler that stopped trials are complete and their last
-            value is their result, as Ray 2.60's OptunaSearch does.
+        all_complete: tells the sampler that every trial is complete and that its last value is
+            its result, as Ray 2.60's OptunaSearch does.
         until: examples after which no further run is started; None: the source decides.
 
     Raises:
@@ -114,7 +123,7 @@ def simulate(
     """
     if workers < 1:
         raise InvalidValue("workers", workers, "give 1 or more")
-    replay = _Replay(ledger, curves, speed, stopped_as_complete)
+    replay = _Replay(ledger, curves, speed, all_complete)
     while True:
         while len(replay.live) < workers and (until is None or replay.spent < until):
             candidate = source.next(len(replay.live))
@@ -133,7 +142,7 @@ class _Replay:
     ledger: Ledger
     curves: Curves
     speed: Callable[[Mapping[str, Any]], float]
-    stopped_as_complete: bool
+    all_complete: bool
     live: list[tuple[float, int, Candidate, int]] = field(default_factory=list)
     spent: int = 0
     now: float = 0.0
@@ -167,15 +176,16 @@ class _Replay:
         metrics = {self.ledger.objective: value}
         report = Report(examples=examples, final=final, metrics=metrics, seconds=self.now)
         verdict = self.ledger.milestone(candidate.number, report)
-        if final:
-            self.ledger.complete(candidate.number)
-            self._compare(candidate)
-        elif not verdict.stop:
+        if not (final or verdict.stop):
             self._go_on(candidate, place + 1)
-        elif self.stopped_as_complete:
+        elif self.all_complete:
             self.ledger.study.tell(candidate.number, value)
+        elif final:
+            self.ledger.complete(candidate.number)
         else:
             self.ledger.prune(candidate.number, verdict.reason)
+        if final:
+            self._compare(candidate)
 
     def _compare(self, candidate: Candidate) -> None:
         record = self.ledger.record(candidate.number)

@@ -48,6 +48,7 @@ class SearchSpace:
         starts: more points to try first, by the encoder that they suit (``builtin:tiny``); what
             they leave out is as published.
         grids: the paper's own grids by name, setting -> values.
+        live: settings that may change while a model is trained; population-based training does.
         fixed: settings with one value.
         narrowed_names: settings that a user has narrowed; a named grid keeps to them.
         tried: points to try before all others.
@@ -63,6 +64,7 @@ class SearchSpace:
     published: Mapping[str, Value] = field(default_factory=dict)
     starts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     grids: Mapping[str, Mapping[str, tuple[Value, ...]]] = field(default_factory=dict)
+    live: frozenset[str] = frozenset()
     fixed: Mapping[str, Value] = field(default_factory=dict)
     narrowed_names: frozenset[str] = frozenset()
     tried: tuple[Mapping[str, Value], ...] = ()
@@ -165,6 +167,8 @@ class SearchSpace:
         for name in wanted:
             if name in settings and name not in active_ones:
                 raise InvalidValue(f"--set {name}", wanted[name], needed(name, self.conditions))
+            if name in active_ones and active_ones[name].size == 1 and name not in conditions:
+                fixed[name] = active_ones.pop(name).at(0.0)
         return replace(
             self,
             settings=active_ones,
@@ -292,6 +296,7 @@ class SearchSpace:
             "fixed": dict(self.fixed),
             "readouts": _plain(self.readouts),
             "searched_readouts": sorted(self.searched_readouts),
+            "live": sorted(self.live),
             "published": dict(self.published),
             "starts": _plain(self.starts),
             "grids": _plain(self.grids),
@@ -308,6 +313,7 @@ class SearchSpace:
             "grids": {name: _tuples(grid) for name, grid in data["grids"].items()},
             "readouts": _tuples(data["readouts"]),
             "searched_readouts": frozenset(data["searched_readouts"]),
+            "live": frozenset(data.get("live", ())),
             "tried": tuple(data.get("tried", ())),
         }
         return cls(**known)
