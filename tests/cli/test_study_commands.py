@@ -76,8 +76,8 @@ def test_ls_lists_every_study(tmp_path: Path):
     make_study(tmp_path, told=told(), summary={"state": "stopped", "reason": ""})
     make_study(tmp_path, "other")
     lines = run(tmp_path, "ls").splitlines()
-    assert lines[1].split() == ["other", "interrupted", "4", "99.0", "%", OBJECTIVE, "0.0"]
-    assert lines[2].split() == ["toy", "stopped", "4", "of", "30", "99.0", "%", OBJECTIVE, "0.0"]
+    assert lines[1].split() == ["other", "interrupted", "4", "100.0", "%", OBJECTIVE, "0.0"]
+    assert lines[2].split() == ["toy", "stopped", "4", "of", "30", "100.0", "%", OBJECTIVE, "0.0"]
     (tmp_path / "empty").mkdir()
     assert "no study in" in run(tmp_path / "empty", "ls")
 
@@ -87,8 +87,9 @@ def test_show_says_all_of_a_study(tmp_path: Path):
     shown = run(tmp_path, "show", "toy")
     for line in (
         "interrupted: its own command or `sentune study resume` goes on",
-        "5 of 30: 2 complete, 1 stopped early, 1 failed, 1 running",
-        "99.0 %, trial 2",
+        "5 of 30: 2 complete, 1 stopped early, 1 failed, 1 running; 1 more of other studies",
+        "100.0 %, trial 5",
+        "rate=0.3, pooling=mean  from older/8",
         "0:00 of 2:00:00, 0.23 GPU hours, 4,100 examples",
         "0.4 at 100 examples; too little",
         "the loss is not a number",
@@ -97,7 +98,7 @@ def test_show_says_all_of_a_study(tmp_path: Path):
     ):
         assert line in shown
     assert "layers" not in shown, "only what is searched"
-    assert "and 2 more" in run(tmp_path, "show", "toy", "--rows", "3")
+    assert "and 3 more" in run(tmp_path, "show", "toy", "--rows", "3")
 
 
 def test_show_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: Any):
@@ -106,13 +107,14 @@ def test_show_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: Any):
     shown = run(tmp_path, "show", "toy")
     assert max(map(len, shown.splitlines())) <= 80
     assert "trial 4: the loss is not a number" in shown
+    assert "from older/8" in shown
 
 
 def test_show_as_json_has_every_trial(tmp_path: Path):
     make_study(tmp_path, told=told(), finals=FINALS)
     content = json.loads(run(tmp_path, "show", "toy", "--json"))
-    assert [trial["id"] for trial in content["trials"]] == [0, 1, 2, 4, 6]
-    assert content["best"] == 2
+    assert [trial["id"] for trial in content["trials"]] == [0, 1, 2, 4, 5, 6]
+    assert content["best"] == 5
     assert content["finalists"][0]["metrics"][OBJECTIVE]["values"] == pytest.approx([0.99, 0.95])
     assert content["objectives"] == [{"metric": OBJECTIVE, "mode": "max"}]
 
@@ -231,12 +233,12 @@ def test_export_writes_the_same_rows_in_every_format(tmp_path: Path):
     make_study(tmp_path)
     for ending in ("csv", "json", "parquet"):
         out = tmp_path / f"trials.{ending}"
-        assert "5 trials" in run(tmp_path, "export", "toy", "--out", str(out), "--curves")
+        assert "6 trials" in run(tmp_path, "export", "toy", "--out", str(out), "--curves")
     with (tmp_path / "trials.csv").open(newline="") as file:
         from_csv = list(csv.DictReader(file))
     from_json = json.loads((tmp_path / "trials.json").read_text())
     from_parquet = pq.read_table(tmp_path / "trials.parquet").to_pylist()
-    assert len(from_csv) == len(from_json) == len(from_parquet) == 5
+    assert len(from_csv) == len(from_json) == len(from_parquet) == 6
     for text, row, typed in zip(from_csv, from_json, from_parquet, strict=True):
         assert {name: value for name, value in typed.items() if value is not None} == row
         assert {name: str(value) for name, value in row.items()} == {

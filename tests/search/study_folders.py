@@ -78,10 +78,10 @@ TRIALS = (
     trial_of(0.31, pooling="cls"),
     trial_of(0.5, notes={"twin": 0}),
     trial_of(0.9, state=TrialState.FAIL, examples=300, reason="the loss is not a number"),
-    trial_of(0.3, notes={"warm_from": "older"}),
+    trial_of(0.3, notes={"warm_from": "older", "warm_number": 8}),
     trial_of(0.7, state=TrialState.RUNNING, examples=100),
 )
-"""The best is number 2: number 5 is another study's."""
+"""Number 3 is a copy; number 5, the best, was run by another study."""
 
 
 def make_study(

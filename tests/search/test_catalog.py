@@ -50,7 +50,8 @@ def test_an_overview_counts_what_the_study_ran_itself(tmp_path: Path):
     found = view(tmp_path).overview()
     assert found.counts == {"COMPLETE": 2, "PRUNED": 1, "FAIL": 1, "RUNNING": 1}
     assert (found.ended, found.planned) == (4, 30)
-    assert found.best == (2, pytest.approx(0.99)), "number 5 is another study's, though better"
+    assert found.taken_over == 1
+    assert found.best == (5, pytest.approx(1.0)), "also where another study ran it"
     own = [t for t in TRIALS if not {"twin", "warm_from"} & set(t.user_attrs)]
     examples = sum(max(t.intermediate_values) for t in own) + 900 * len(FINALS)
     assert found.spent.examples == examples
@@ -62,7 +63,9 @@ def test_the_totals_are_those_of_the_records(tmp_path: Path):
     folder = make_study(tmp_path)
     seen = view(tmp_path)
     records = seen.trials()
-    assert [r.id for r in records] == [0, 1, 2, 4, 6]
+    assert [r.id for r in records] == [0, 1, 2, 4, 5, 6]
+    assert [r.source for r in records if r.source] == ["older/8"]
+    records = [r for r in records if not r.source]
     spent = totals.Totals(open_storage(f"sqlite:///{folder / 'optuna.db'}"), 1).spent()
     assert spent.examples == sum(r.examples for r in records)
     assert spent.gpu_hours == pytest.approx(sum(r.gpu_seconds for r in records) / 3600)
@@ -153,7 +156,7 @@ def test_studies_are_found_in_folders_and_in_databases(tmp_path: Path):
 
     (alone,) = every_study(shared)
     assert (alone.name, alone.folder) == ("shared", ""), "its finals are no study"
-    assert StudyView(alone).overview().best == (2, pytest.approx(0.99))
+    assert StudyView(alone).overview().best == (5, pytest.approx(1.0))
 
 
 def test_a_study_or_storage_that_there_is_not(tmp_path: Path):

@@ -60,7 +60,7 @@ def collect(storage: Path) -> int:
 
 
 def test_the_best_trials_keep_their_best_and_the_others_nothing(tmp_path: Path):
-    told = {"options": {"keep": 1, "scheduler": "asha"}}
+    told = {"options": {"keep": 2, "scheduler": "asha"}}
     folder = make_study(tmp_path, told=told)
     for run in ("0000", "0001", "0002", "0004", "0006", "0099"):
         checkpoints(folder, run)
@@ -77,7 +77,7 @@ def test_the_best_trials_keep_their_best_and_the_others_nothing(tmp_path: Path):
     }
     assert collect(tmp_path) >= 77 + 6 * 2 * 500 + 3 * 2 * 1000
     assert left(folder) == {
-        "0002": {"200"},  # the best of the study: its best checkpoint
+        "0002": {"200"},  # the best but number 5, which another study ran: its best checkpoint
         "0006": {"200", "300"},  # has not ended: best and newest
         "0099": {"200", "300"},  # of no trial that is known
     }
@@ -102,7 +102,7 @@ def test_finalists_stay_until_the_winner_is_published(tmp_path: Path, state: str
 
 def test_the_published_models_checkpoint_never_goes(tmp_path: Path):
     """Also where another trial is the best by now."""
-    folder = make_study(tmp_path, told={"options": {"keep": 1}}, summary={"state": "stopped"})
+    folder = make_study(tmp_path, told={"options": {"keep": 2}}, summary={"state": "stopped"})
     for run in ("0000", "0002"):
         checkpoints(folder, run)
     note_published(str(folder), "0000")

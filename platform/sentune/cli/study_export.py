@@ -45,6 +45,7 @@ def row_of(trial: TrialRecord, *, curve: bool) -> dict[str, Any]:
         "trial": trial.id,
         "state": trial.state.value,
         "reason": trial.reason,
+        "source": trial.source,
         "examples": trial.examples,
         "seconds": trial.seconds,
         "gpu_seconds": trial.gpu_seconds,

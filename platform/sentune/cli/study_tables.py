@@ -60,7 +60,7 @@ def study_screen(view: StudyView, width: int, rows: int) -> Group:
     if trials:
         parts += [Text(), trials_table(view, trials, width)]
         parts += reasons(trials) if width < WIDE else []
-        left_out = sum(overview.counts.values()) - len(trials)
+        left_out = sum(overview.counts.values()) + overview.taken_over - len(trials)
         if left_out > 0:
             parts.append(Text(f"and {left_out:,} more; all: sentune study export", "dim"))
     if finalists := view.finalists():
@@ -106,14 +106,14 @@ def trials_table(view: StudyView, trials: Sequence[TrialRecord], width: int) -> 
         column.no_wrap, column.justify = True, "right" if place > 1 else "left"
     columns = zip(titles, *([str(cell) for cell in row] for row in cells), strict=True)
     room = width - sum(max(map(len, column)) + 2 for column in columns)
-    wide = width >= WIDE and any(trial.reason for trial in trials)
+    wide = width >= WIDE and any(trial.reason or trial.source for trial in trials)
     table.add_column("settings")
     if wide:
         table.add_column("reason", overflow="fold")
         room //= 2
     for row, trial in zip(cells, trials, strict=True):
-        varied = {name: it for name, it in trial.settings.items() if name in view.varied}
-        table.add_row(*row, _cut(short(varied), max(16, room)), *([_reason(trial)] if wide else []))
+        settings = _settings(view, trial, max(16, room), wide=wide)
+        table.add_row(*row, settings, *([_reason(trial)] if wide else []))
     return table
 
 
@@ -125,8 +125,17 @@ def _figures(trial: TrialRecord, metrics: Sequence[str], *, gpus: bool) -> list[
     return [str(trial.id), Text(word, colour), *scores, *spent]
 
 
+def _settings(view: StudyView, trial: TrialRecord, room: int, *, wide: bool) -> Text:
+    """What is searched, and, where no other column has room, which study ran it."""
+    source = Text(f"\nfrom {trial.source}" if trial.source and not wide else "", "dim")
+    varied = {name: it for name, it in trial.settings.items() if name in view.varied}
+    return _cut(short(varied), room).append(source)
+
+
 def _reason(trial: TrialRecord) -> Text:
-    return Text(trial.reason, "dim" if trial.state is TrialState.PRUNED else "default")
+    said = [*([f"from {trial.source}"] if trial.source else []), trial.reason]
+    shown = "; ".join(part for part in said if part)
+    return Text(shown, "default" if trial.state is TrialState.FAILED else "dim")
 
 
 def reasons(trials: Sequence[TrialRecord]) -> list[Text]:
@@ -193,7 +202,8 @@ def _counted(overview: Overview) -> str:
         for state, word in WORDS.items()
         if overview.counts.get(state)
     )
-    return f"{sum(overview.counts.values()):,}{planned}" + (f": {parts}" if parts else "")
+    more = f"; {overview.taken_over:,} more of other studies" if overview.taken_over else ""
+    return f"{sum(overview.counts.values()):,}{planned}" + (f": {parts}" if parts else "") + more
 
 
 def _best(overview: Overview) -> str:

@@ -15,7 +15,7 @@ from sentune.search.holders import Holder, Standing, standing
 from sentune.search.lease import EXPIRY
 from sentune.search.objectives import Objective
 from sentune.search.store import WORLD, open_storage
-from sentune.search.stored import SEED, SETTINGS, TWIN, WARM_FROM, record_of
+from sentune.search.stored import SEED, SETTINGS, TWIN, record_of
 from sentune.search.totals import Totals
 from sentune.search.trial_rows import TrialRows
 
@@ -33,7 +33,8 @@ class Overview:
             ``new`` before its first trial.
         reason: why; empty where there is nothing to say.
         holder: who drives it.
-        counts: Optuna's state (``COMPLETE``) -> trials.
+        counts: Optuna's state (``COMPLETE``) -> trials that it ran itself.
+        taken_over: trials that other studies ran.
         planned: trials that were asked for; None where only the database is known.
         best: number and objective of the best complete trial.
     """
@@ -44,6 +45,7 @@ class Overview:
     holder: Holder | None
     objective: Objective
     counts: dict[str, int]
+    taken_over: int
     planned: int | None
     best: tuple[int, float] | None
     spent: Spent
@@ -103,6 +105,7 @@ class StudyView:
             holder=held.holder,
             objective=self.objective,
             counts=counts,
+            taken_over=totals.taken_over() if totals else 0,
             planned=place.description.get("options", {}).get("trials"),
             best=best[0] if best else None,
             spent=self._spent(held.hours) if sums else Spent(hours=held.hours),
@@ -114,7 +117,8 @@ class StudyView:
         if totals is None:
             return []
         numbers = None
-        if at_most is not None and sum(totals.counts().values()) > at_most:
+        number = sum(totals.counts().values()) + totals.taken_over()
+        if at_most is not None and number > at_most:
             best = [number for number, _ in totals.best(self.objective.mode, at_most // 3)]
             chosen = dict.fromkeys([*totals.running(), *best, *totals.latest(at_most)])
             numbers = list(chosen)[:at_most]
@@ -178,7 +182,7 @@ class StudyView:
             return []
         if ending not in self._rows:
             self._rows[ending] = TrialRows(self.storage, number)
-        return [trial for trial in self._rows[ending].read(numbers) if _own(trial)]
+        return [trial for trial in self._rows[ending].read(numbers) if _known(trial)]
 
     def _study_id(self, ending: str) -> int | None:
         """Optuna's number; None where the study has no trial yet."""
@@ -205,11 +209,10 @@ def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, s
     return said, summary.get("reason", "")
 
 
-def _own(trial: optuna.trial.FrozenTrial) -> bool:
-    """Started here, and no copy of another trial."""
-    notes = trial.user_attrs
+def _known(trial: optuna.trial.FrozenTrial) -> bool:
+    """Started, and no copy of another trial; what was taken over from another study counts."""
     waits = trial.state == optuna.trial.TrialState.WAITING
-    return not waits and SETTINGS in notes and TWIN not in notes and WARM_FROM not in notes
+    return not waits and SETTINGS in trial.user_attrs and TWIN not in trial.user_attrs
 
 
 def _finalist(trial: int, runs: dict[int, TrialRecord]) -> FinalistRecord:

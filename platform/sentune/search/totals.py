@@ -17,10 +17,9 @@ RUNNING, WAITING = "RUNNING", "WAITING"
 
 
 class Totals:
-    """Counts and sums over the trials that a study ran itself.
+    """Counts and sums over a study's trials; copies of its own and points that wait are left out.
 
-    Copies of its own trials, trials of studies that it was warm-started from and points that wait
-    are left out everywhere.
+    What was taken over from other studies can be the best, and is neither counted nor paid for.
 
     Args:
         storage: a database.
@@ -35,13 +34,18 @@ class Totals:
         chosen = select(TRIALS.c.state, func.count()).where(self._own()).group_by(TRIALS.c.state)
         return {state.name: number for state, number in self._rows(chosen)}
 
+    def taken_over(self) -> int:
+        """Number of trials that other studies ran."""
+        chosen = select(func.count()).select_from(TRIALS).where(self._known(), ~self._own())
+        return int(self._rows(chosen)[0][0])
+
     def best(self, mode: str, number: int = 1) -> list[tuple[int, float]]:
         """Number and value of the best complete trials by the first objective, best first."""
         order = VALUES.c.value.desc() if mode == "max" else VALUES.c.value
         chosen = (
             select(TRIALS.c.number, VALUES.c.value)
             .join(VALUES, VALUES.c.trial_id == TRIALS.c.trial_id)
-            .where(self._own(), VALUES.c.objective == 0, VALUES.c.value.is_not(None))
+            .where(self._known(), VALUES.c.objective == 0, VALUES.c.value.is_not(None))
             .order_by(order, TRIALS.c.number)
             .limit(number)
         )
@@ -84,17 +88,25 @@ class Totals:
         costs = [json.loads(row[0]) for row in self._rows(chosen)]
         return sum(cost["seconds"] * cost["gpus"] for cost in costs)
 
-    def _own(self) -> ColumnElement[bool]:
-        """Of this study, started, and not copied from another trial or study."""
-        notes = NOTES.alias()  # of its own, where the statement around it reads notes too
-        noted = select(notes.c.trial_id).where(notes.c.trial_id == TRIALS.c.trial_id)
+    def _known(self) -> ColumnElement[bool]:
+        """Of this study, started, and no copy."""
         return and_(
             TRIALS.c.study_id == self._study,
             TRIALS.c.state != WAITING,
-            noted.where(notes.c.key == SETTINGS).exists(),
-            ~noted.where(notes.c.key.in_((TWIN, WARM_FROM))).exists(),
+            _noted(SETTINGS),
+            ~_noted(TWIN),
         )
+
+    def _own(self) -> ColumnElement[bool]:
+        """Run by this study itself."""
+        return and_(self._known(), ~_noted(WARM_FROM))
 
     def _rows(self, chosen: Any) -> list[Any]:
         with self._engine.connect() as connection:
             return list(connection.execute(chosen))
+
+
+def _noted(key: str) -> ColumnElement[bool]:
+    notes = NOTES.alias()  # of its own, where the statement around it reads notes too
+    mine = (notes.c.trial_id == TRIALS.c.trial_id) & (notes.c.key == key)
+    return select(notes.c.trial_id).where(mine).exists()
