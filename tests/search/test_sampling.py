@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from pathlib import Path
+from statistics import fmean
 
+import optuna
 import pytest
 from toys import SPACE, open_ledger, play, table
 
 from sentune.errors import InvalidValue
-from sentune.search.dimensions import Integer, Uniform
+from sentune.search.dimensions import Choice, Integer, Uniform
 from sentune.search.sampling import SAMPLERS, derived_seed, distribution, make_sampler
 from sentune.search.space import SearchSpace
+from sentune.search.stored import WARM_FROM
 
 
 @pytest.mark.parametrize("name", ["tpe", "random", "qmc", "gp"])
@@ -66,3 +71,108 @@ def test_wrong_names_are_refused():
     ranged = SearchSpace(method="toy", objective="a/b", settings={"rate": Uniform(0, 1)})
     with pytest.raises(InvalidValue, match="--set rate=a,b,c"):
         make_sampler("grid", ranged, trials=4, seed=0)
+
+
+RANGES = {"rate": Uniform(1e-4, 1e-1, log=True), "depth": Integer(1, 12)}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "options", "said"),
+    [
+        ("cmaes", {**RANGES, "pooling": Choice("cls", "mean")}, {}, "fix pooling with --set"),
+        ("cmaes", RANGES, {"objectives": 2}, "one objective"),
+        ("gp", RANGES, {"trials": 501}, "--trials 500"),
+    ],
+)
+def test_what_a_sampler_cannot_do_is_said(name, settings, options, said):
+    space = SearchSpace(method="toy", objective="a/b", settings=settings)
+    with pytest.raises(InvalidValue, match=f"--sampler: '{name}'.*{said}"):
+        make_sampler(name, space, **{"trials": 8, "seed": 0, **options})
+
+
+def draw(study: optuna.Study, space: SearchSpace) -> tuple[optuna.Trial, dict[str, object]]:
+    trial = study.ask()
+    return trial, space.draw(lambda name, axis: trial._suggest(name, distribution(axis)))
+
+
+@pytest.mark.parametrize("name", ["tpe", "random", "qmc", "cmaes", "nsga2"])
+def test_every_sampler_draws_inside_the_space_and_models_get_better(name: str):
+    """A number among numbers in order is a place on a line, also for CMA-ES."""
+    settings = {**RANGES, "batch_size": Choice(8, 16, 32, 64, 128, 256)}
+    space = SearchSpace(method="toy", objective="a/b", settings=settings)
+    study = optuna.create_study(
+        direction="maximize", sampler=make_sampler(name, space, trials=60, seed=4)
+    )
+    values = []
+    for _ in range(60):
+        trial, point = draw(study, space)
+        assert all(settings[n].contains(v) for n, v in point.items())
+        assert trial.params == point
+        far = [
+            math.log10(point["rate"]) + 2,
+            point["depth"] / 4 - 2,
+            math.log2(point["batch_size"]) - 5,
+        ]
+        values.append(-sum(x * x for x in far))
+        study.tell(trial, values[-1])
+    if name in ("tpe", "cmaes", "nsga2"):
+        assert fmean(values[40:]) > fmean(values[:15])
+
+
+def test_a_neighbour_of_a_good_choice_is_tried_before_a_far_one():
+    """TPE knows no order of choices; it is shown places on a line instead."""
+    space = SearchSpace(
+        method="toy", objective="a/b", settings={"batch_size": Choice(*(2**n for n in range(12)))}
+    )
+    near = []
+    for seed in range(10):
+        study = optuna.create_study(
+            direction="maximize", sampler=make_sampler("tpe", space, trials=12, seed=seed)
+        )
+        distances = []
+        for _ in range(8):
+            trial, point = draw(study, space)
+            distances.append(abs(math.log2(point["batch_size"]) - 3))
+            study.tell(trial, -distances[-1])
+        near.append(fmean(distances[4:]) - fmean(distances[:4]))
+    assert fmean(near) < -0.5
+
+
+def test_a_sequence_fills_the_space_evenly_whatever_order_trials_are_asked_in():
+    space = SearchSpace(
+        method="toy", objective="a/b", settings={"x": Uniform(0, 1), "kind": Choice("a", "b")}
+    )
+    study = optuna.create_study(sampler=make_sampler("qmc", space, trials=16, seed=0))
+    points = []
+    for _ in range(16):
+        trial, point = draw(study, space)
+        points.append(point)
+        study.tell(trial, 0.0)
+    assert sorted(int(16 * point["x"]) for point in points) == list(range(16))
+    assert Counter(point["kind"] for point in points) == {"a": 8, "b": 8}
+
+
+def test_what_another_study_has_tried_is_known_and_not_drawn_again():
+    space = SearchSpace(
+        method="toy", objective="a/b", settings={"x": Choice(*range(6)), "y": Choice("a", "b")}
+    )
+    study = optuna.create_study(
+        direction="maximize", sampler=make_sampler("tpe", space, trials=8, seed=1)
+    )
+    axes = {name: distribution(d) for name, d in space.settings.items()}
+    for x in range(6):
+        study.add_trial(
+            optuna.create_trial(
+                params={"x": x, "y": "a"},
+                distributions=axes,
+                value=float(-abs(x - 2)),
+                user_attrs={WARM_FROM: "old/0001"},
+            )
+        )
+    drawn = []
+    for _ in range(6):
+        trial, point = draw(study, space)
+        drawn.append(point["x"])
+        assert point["y"] == "b"
+        study.tell(trial, -abs(point["x"] - 2))
+    assert sorted(drawn) == list(range(6))

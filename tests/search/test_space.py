@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.search_quality import TABLE_3
+from search_spaces import gauss, gumbel, intersent, invertible, laes, sif, simcse
 from sentune.errors import InvalidValue
 from sentune.search.dimensions import Choice, Integer, Uniform, dimension_from_dict
 from sentune.search.space import SearchSpace
+
+GAUSS = gauss.SPACE
+SPACES = (
+    GAUSS, gumbel.SPACE, intersent.SPACE, invertible.SPACE, laes.SPACE, sif.SPACE, simcse.SPACE,
+    simcse.UNSUPERVISED, simcse.PAIRS,
+)  # fmt: skip
 
 SPACE = SearchSpace(
     method="toy",
@@ -132,6 +140,77 @@ def test_starts_come_after_the_published_point_and_only_for_their_encoder():
 def test_a_start_that_a_narrowed_space_makes_equal_is_not_tried_twice():
     space = replace(SPACE, starts={"": {"batch_size": 16}}).narrow({"batch_size": "32"})
     assert len(space.first_points()) == 1
+
+
+def test_points_to_try_come_before_the_published_one_and_are_as_it_where_they_say_nothing():
+    point = SPACE.parse_point("batch_size=16, learning_rate=1e-4,pooling=mean")
+    assert point == {"batch_size": 16, "learning_rate": 1e-4, "pooling": "mean"}
+    space = SPACE.with_points([point, {"layers": 9}])
+    assert space.first_points() == [
+        {**SPACE.published, **point},
+        {**SPACE.published, "layers": 9},
+        SPACE.published,
+    ]
+    assert space.fingerprint() == SPACE.fingerprint(), "they do not change what is searched"
+    assert SearchSpace.from_dict(space.to_dict()).first_points() == space.first_points()
+    assert SPACE.with_points([SPACE.published]).first_points() == [SPACE.published]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("batch_size=17", "--try batch_size: '17'.*16, 32, 64"),
+        ("batchsize=16", "--try batchsize: '16'.*what is searched is batch_size"),
+        ("layers=2", r"--try layers: '2'.*1..9 in steps of 2"),
+        ("batch_size", "write setting=value,setting=value"),
+        ("batch_size=16,batch_size=32", "each setting once"),
+        ("", "write setting=value"),
+    ],
+)
+def test_a_wrong_point_is_refused_by_its_setting(text, said):
+    with pytest.raises(InvalidValue, match=said):
+        SPACE.parse_point(text)
+
+
+def test_a_point_is_checked_against_the_space_that_is_left():
+    left = SPACE.narrow({"batch_size": "16,32"})
+    with pytest.raises(InvalidValue, match=r"--try batch_size: 64.*16, 32"):
+        left.with_points([{"batch_size": 64}])
+    with pytest.raises(InvalidValue, match="--try rate: 1"):
+        left.with_points([{"batch_size": 16, "rate": 1}])
+    unknown = replace(SPACE, published={})
+    with pytest.raises(InvalidValue, match="add learning_rate=VALUE"):
+        unknown.with_points([{"batch_size": 16}])
+
+
+@pytest.mark.parametrize("space", SPACES, ids=lambda space: space.method)
+def test_the_papers_spaces_hold_their_own_points_and_grids(space):
+    assert space.first_points()[0].items() <= space.published.items()
+    assert space.published_note() == ""
+    assert space.live <= space.settings.keys()
+    for name in space.grids:
+        assert space.on_grid(name).size == len(list(space.on_grid(name).points()))
+
+
+def test_gausscses_table_3_is_a_grid():
+    grid = GAUSS.on_grid("table3")
+    assert grid.size == 15
+    assert {(p["batch_size"], p["learning_rate"]) for p in grid.points()} == {
+        (batch, rate) for batch, row in TABLE_3.items() for rate in row
+    }
+
+
+@given(st.floats(0, 1, exclude_max=True))
+def test_a_share_of_a_dimension_lies_in_it_and_shares_are_in_order(share: float):
+    for dimension in SPACE.settings.values():
+        assert dimension.contains(dimension.at(share))
+    for dimension in (
+        Uniform(1e-5, 1e-3, log=True),
+        Integer(1, 9, step=2),
+        Integer(1, 99, log=True),
+    ):
+        assert dimension.at(0.0) <= dimension.at(share / 2) <= dimension.at(share)
+        assert dimension.at(0.0) == pytest.approx(dimension.low)
 
 
 def test_a_named_grid_is_a_space_of_choices():
