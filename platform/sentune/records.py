@@ -186,8 +186,14 @@ class StudyListener(Protocol):
     ) -> None: ...
 
     def finalist_ended(
-        self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
-    ) -> None: ...
+        self,
+        trial: int,
+        seed: int,
+        metrics: dict[str, float],
+        readouts: dict[str, Any],
+        reason: str = "",
+    ) -> None:
+        """Without metrics it failed, for the reason that is given."""
 
     def run_tables(self, trial: int, seed: int | None, tables: dict[str, Any]) -> None:
         """Sweeps of a run that has ended, at its best milestone: file name -> JSON types.

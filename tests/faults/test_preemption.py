@@ -5,6 +5,7 @@ A cloud tells Ray by draining a node that it takes it back; here the test drains
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,8 +71,8 @@ def test_it_leaves_with_a_checkpoint_and_goes_on_at_the_next_step(
     steps = steps_of(tmp_path)
     assert steps == list(range(BATCH, EXAMPLES + BATCH, BATCH)), "no step twice, none left out"
     (note,) = [note for note in record.notes if "was taken back" in note]
-    left_at = int(note.split(" at ")[1].split()[0].replace(",", ""))
-    assert 112 <= left_at < EXAMPLES
+    (left_at,) = re.findall(r"([\d,]+) examples", note)
+    assert 112 <= int(left_at.replace(",", "")) < EXAMPLES
     assert curve == undisturbed(spec, tmp_path, workers), "bit for bit"
 
 

@@ -126,7 +126,7 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(tmp_pat
     assert notes.names().count("trial_ended") == 8
     assert notes.names().count("finalist_ended") == 6
     ended = [said for said in notes.said if said[0] == "finalist_ended"]
-    assert all(OBJECTIVE in metrics for _, _, _, metrics, _ in ended)
+    assert all(OBJECTIVE in metrics for _, _, _, metrics, *_ in ended)
 
     again = Notes()
     resumed = study(tmp_path, listeners=(again,), finalists=2)

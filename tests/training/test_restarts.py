@@ -163,5 +163,7 @@ def test_a_machine_that_is_taken_back_counts_for_nothing() -> None:
     attempt = Attempt(spec=spec(), deaths=1)
     assert after_return(None, attempt) is None
     again = after_return(1600, attempt)
-    assert again == attempt.noted("its machine was taken back at 1,600 examples; it went on there")
+    assert again == attempt.noted(
+        "its machine was taken back; it went on elsewhere from 1,600 examples"
+    )
     assert again.deaths == 1

@@ -30,7 +30,7 @@ from sentune.records import StudyListener, StudySummary
 from sentune.search.config import StudyConfig
 from sentune.search.dimensions import Choice
 from sentune.search.space import SearchSpace
-from sentune.search.study import MakeSpec, Study, StudyOutcome
+from sentune.search.study import MakeSpec, Study, StudyOutcome, objectives_of
 from sentune.training.closed_form import FitAndSweep, Shards
 from sentune.training.closed_form_model import export_closed_form
 from sentune.training.fits import VECTORS, closed_form_settings
@@ -143,7 +143,7 @@ class ClosedFormJob:
 
     def product(self, outcome: StudyOutcome) -> Publishes:
         """The best trial's fit, at the readout that was best by the objective."""
-        best = best_run(outcome, self.space)
+        best = best_run(outcome, objectives_of(self.config, self.space))
         settings, _ = self.space.apart({**self.space.fixed, **best.settings})
         axis, task = self.method.axis.name, self.space.objective.rpartition("/")[0]
         return ClosedFormProduct(
@@ -154,6 +154,7 @@ class ClosedFormJob:
             test=self.options.test,
             dev=self.dev,
             words=self.words[str(settings[VECTORS])],
+            force_test=self.options.force_test,
         )
 
 

@@ -141,10 +141,16 @@ class Display:
         )
 
     def finalist_ended(
-        self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
+        self,
+        trial: int,
+        seed: int,
+        metrics: dict[str, float],
+        readouts: dict[str, Any],
+        reason: str = "",
     ) -> None:
         self.finalists[trial, seed] = (self.plan["max_examples"], self._objective(metrics))
-        self._line(f"finalist: trial {trial}, seed {seed} done: {self._score(metrics)}")
+        told = f"done: {self._score(metrics)}" if metrics else f"failed ({reason})"
+        self._line(f"finalist: trial {trial}, seed {seed} {told}")
 
     def run_tables(self, trial: int, seed: int | None, tables: dict[str, Any]) -> None:
         """Tables are for the tracking server; nothing to show."""

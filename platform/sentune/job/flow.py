@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -27,13 +26,12 @@ from sentune.job.options import (
     StudyOptions,
     WordOptions,
 )
-from sentune.job.report import plan_table, pointers, report
+from sentune.job.planning import checked_plan, show_plan
+from sentune.job.report import pointers, report
 from sentune.job.words import WordsJob
 from sentune.records import StudyListener, StudySummary
-from sentune.search.capacity import available
 from sentune.search.cluster import connected
 from sentune.search.config import StudyConfig
-from sentune.search.plan import make_plan
 from sentune.search.space import SearchSpace
 from sentune.search.study import StudyOutcome, objectives_of
 from sentune.summary import write_summary
@@ -50,10 +48,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     options = forked(options)
     job = make_job(options, space)
     if options.dry_run:
-        if job.reads_before_plan:
-            job.prepare(console)
-        with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
-            console.print(plan_table(make_plan(job.config, job.space, available()).to_dict()))
+        show_plan(job, options, console)
         return
     with Turn(job.config) as turn:
         summary = run(job, options, space, console, turn)
@@ -72,9 +67,12 @@ def run(
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     display = Display(console, varied=tuple(job.space.settings))
     summary = start_summary(job, options)
-    with connected(), listening(job.config, options, display) as listeners:
+    with connected(), contextlib.ExitStack() as later:
+        checked_plan(job, options, console)
+        lease = turn.take()
+        listeners = later.enter_context(listening(job.config, options, display))
         study = job.study(listeners)
-        study.held = turn.take()
+        study.held = lease
         describe(job.config, options, space)
         summary.plan = {**study.plan.to_dict(), "eta": job.config.eta, **budget_of(job.config)}
         for listener in listeners:
@@ -86,6 +84,7 @@ def run(
             tables = job.product(outcome).publish(summary)
             folder = exhibits_folder(job.config.storage, job.config.name)
             exhibit(summary, tables, folder, listeners)
+        study.retention.apply(everything=True)
         write_summary(summary, job.config.folder)
         write_page(summary, outcome.trials, job.config.storage, listeners)
         for listener in listeners:

@@ -15,6 +15,7 @@ from sentune.readouts.grid import Readout
 from sentune.search.budget import Budget
 from sentune.search.config import StudyConfig
 from sentune.search.constraints import parse as constraint
+from sentune.search.dimensions import Integer
 from sentune.search.objectives import Objective
 from sentune.search.space import SearchSpace
 from sentune.training.settings import TrainingSettings, split
@@ -106,6 +107,8 @@ def check_batch(space: SearchSpace, rows: int) -> None:
     """Refuses a corpus whose rows are fewer than the largest batch that may be tried."""
     dimension = space.settings.get("batch_size")
     sizes = getattr(dimension, "values", ()) or (space.fixed.get("batch_size", 0),)
+    if isinstance(dimension, Integer):
+        sizes = (dimension.high,)
     if max(sizes) > rows:
         fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
         raise InvalidValue("batch_size", max(sizes), fix)

@@ -21,9 +21,11 @@ from sentune.job.options import TrainingOptions
 from sentune.job.product import TrainedProduct
 from sentune.job.request import cache_folder, check_batch, narrowed, study_config
 from sentune.methods import find
-from sentune.records import FinalistRecord, StudyListener, TrialRecord, TrialState
+from sentune.records import FinalistRecord, StudyListener, TrialRecord
+from sentune.search.objectives import Objective
+from sentune.search.retention import ranked
 from sentune.search.space import SearchSpace
-from sentune.search.study import Study, StudyOutcome
+from sentune.search.study import Study, StudyOutcome, objectives_of
 from sentune.tasks.references import References
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Opens
@@ -111,7 +113,7 @@ class TrainedJob(ABC):
 
     def product(self, outcome: StudyOutcome) -> Publishes:
         """The winner; without finalists the best trial is the winner."""
-        best = best_run(outcome, self.space)
+        best = best_run(outcome, objectives_of(self.config, self.space))
         settings, _ = self.space.apart({**self.space.fixed, **best.settings})
         return TrainedProduct(
             settings=self.shipped_settings(settings),
@@ -125,6 +127,7 @@ class TrainedJob(ABC):
             references=self.references,
             prefer=self.prefer,
             gpus=self.options.gpus_per_worker,
+            force_test=self.options.force_test,
         )
 
     def shipped_settings(self, settings: dict[str, Any]) -> dict[str, Any]:
@@ -132,10 +135,10 @@ class TrainedJob(ABC):
         return settings
 
 
-def best_run(outcome: StudyOutcome, space: SearchSpace) -> FinalistRecord | TrialRecord:
-    """The winning finalist, or the best complete trial where no finals were asked for."""
+def best_run(
+    outcome: StudyOutcome, objectives: Sequence[Objective]
+) -> FinalistRecord | TrialRecord:
+    """The winning finalist, or the best trial where no finals were asked for."""
     if outcome.winner is not None:
         return outcome.finalists[outcome.winner]
-    sign = 1 if space.mode == "max" else -1
-    complete = [trial for trial in outcome.trials if trial.state is TrialState.COMPLETE]
-    return max(complete, key=lambda trial: (sign * trial.metrics[space.objective], -trial.id))
+    return ranked(outcome.trials, objectives)[0]

@@ -61,10 +61,17 @@ class Audience:
         )
 
     def finalist_ended(
-        self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
+        self,
+        trial: int,
+        seed: int,
+        metrics: dict[str, float],
+        readouts: dict[str, Any],
+        reason: str = "",
     ) -> None:
         """A finalist is over; no metrics if it failed."""
-        self._tell(lambda one: one.finalist_ended(trial, seed, metrics, readouts), "finalist_ended")
+        self._tell(
+            lambda one: one.finalist_ended(trial, seed, metrics, readouts, reason), "finalist_ended"
+        )
 
     def run_tables(self, trial: int, seed: int | None, tables: dict[str, Any]) -> None:
         """What the best milestone of a run swept."""

@@ -199,6 +199,8 @@ class Conductor:
         number = candidate.number
         report, stopped = self.last.pop(number, None), self.stopped.pop(number, "")
         if report is not None and report.failure:
+            if self._fits_smaller(candidate, report):
+                return
             self._fail(number, report)
         elif stopped:
             self.ledger.prune(number, stopped)
@@ -219,6 +221,16 @@ class Conductor:
             self.ledger.infeasible(number, said.failure)
         else:
             self.ledger.fail(number, said.failure, repeats=said.repeats, traceback=said.traceback)
+
+    def _fits_smaller(self, candidate: Candidate, said: Report) -> bool:
+        """Whether a run that met an end of memory is given out again with less at a time."""
+        if not (said.out_of_memory and said.micro_batch):
+            return False
+        note = f"micro-batch {said.micro_batch} from here on: {said.failure}"
+        number, size = candidate.number, said.micro_batch
+        self.ledger.restarted(number, note, micro_batch=size, counts=False)
+        self._again.append(replace(candidate, micro_batch=size))
+        return True
 
     def _left(self, candidate: Candidate, report: Report) -> None:
         """It was asked to: the next start goes on with it. A preempted one goes on at once."""

@@ -207,7 +207,7 @@ class Finals:
         record = self.ledger.record(number)
         if record.state is not TrialState.COMPLETE:
             logger.warning("finalist %d with seed %d failed: %s", trial, seed, record.reason)
-            self.audience.finalist_ended(trial, seed, {}, {})
+            self.audience.finalist_ended(trial, seed, {}, {}, record.reason)
             return
         self.audience.finalist_ended(trial, seed, record.metrics, record.readouts)
         tables = sweeps_in(self.config.directory(run_name(trial, seed)))

@@ -14,7 +14,6 @@ from sentune.search.capacity import Capacity, Node
 from sentune.search.config import StudyConfig
 from sentune.search.estimate import Estimate, Probe, estimate
 from sentune.search.sampling import make_sampler
-from sentune.search.schedulers import Scheduler, default_first_rung, make_scheduler
 from sentune.search.space import SearchSpace
 
 
@@ -90,7 +89,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
     """
     space = searched(config, space)
     make_sampler(config.sampler, space, trials=config.trials, seed=config.seed)
-    scheduler = scheduler_of(config, space)
+    scheduler = config.scheduling(space.mode)
     milestones = config.milestones(space.mode)
     trials = min(config.trials, max(space.size, 1)) if space.size is not None else config.trials
     finals = min(config.finalists, trials) * config.seeds
@@ -105,7 +104,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
     return Plan(
         study=config.name,
         launcher=config.launched_by,
-        scheduler=scheduler_name(config),
+        scheduler="none" if config.objectives else config.scheduler,
         sampler=config.sampler,
         trials=trials,
         rungs=scheduler.rungs,
@@ -123,23 +122,6 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         concurrent=concurrent,
         concurrent_now=min(concurrent, now),
         note=space.published_note() if not config.sampler.startswith("grid") else "",
-    )
-
-
-def scheduler_name(config: StudyConfig) -> str:
-    """Several objectives have no order by which a rung could stop trials."""
-    return "none" if config.objectives else config.scheduler
-
-
-def scheduler_of(config: StudyConfig, space: SearchSpace) -> Scheduler:
-    """The scheduler of a study; its rungs let at least as many go on as there are finalists."""
-    return make_scheduler(
-        scheduler_name(config),
-        first_rung=config.first_rung or default_first_rung(config.max_examples, config.eta),
-        eta=config.eta,
-        max_examples=config.max_examples,
-        mode=space.mode,
-        keep=max(1, config.finalists),
     )
 
 

@@ -165,6 +165,8 @@ class Study:
         used = sum(run.gpu_seconds for run in finals.ledger.records()) / 3600
         of_finals = limits.for_finals(used)
         whole = self._run(finals.ledger, finals.source, finals, of_finals)
+        if whole and (again := finals.lost()) is not None:
+            whole = self._run(finals.ledger, again, finals, of_finals)
         return outcome_of(self.ledger, of_finals, finals if whole else None)
 
     def _limits(self) -> Limits:

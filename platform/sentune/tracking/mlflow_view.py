@@ -178,13 +178,20 @@ class MlflowListener:
 
     @_harmless
     def finalist_ended(
-        self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
+        self,
+        trial: int,
+        seed: int,
+        metrics: dict[str, float],
+        readouts: dict[str, Any],
+        reason: str = "",
     ) -> None:
         key = RunKey(trial, seed)
         best = {f"selected/{name}": value for name, value in metrics.items()}
         self._put(entries.metrics(key, 0, best))
         state = TrialState.COMPLETE if metrics else TrialState.FAILED
         tags = {"readout": readouts, "sentune.state": state}
+        if reason:
+            tags["sentune.reason"] = reason
         self._put(entries.end(key, STATUS[state], tags))
 
     @_harmless

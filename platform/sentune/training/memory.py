@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 
 import torch
@@ -54,8 +55,16 @@ def first_line(error: BaseException) -> str:
 
 
 def free() -> None:
-    """Gives back what nothing holds any more, and what torch's allocators keep for later."""
+    """Gives back what nothing holds any more, and what allocators keep for later.
+
+    Each trial of a reused process has a thread of its own, and with it one of glibc's arenas, of
+    which there are eight for each core: fifty trials of 16 MiB each on two cores left 240 MiB in
+    them.
+    """
     gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
+    if trim is not None:
+        trim(0)
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
     if torch.backends.mps.is_available():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def follow(
     group: Group,
     ask: Ask = nothing,
     notes: Sequence[str] = (),
-) -> Iterator[Report]:
+) -> Generator[Report, None, None]:
     """Runs the program and turns what it says into reports, each with its checkpoint written.
 
     Between milestones a checkpoint is written every ``spec.checkpoint_every`` examples, and when
@@ -63,7 +63,7 @@ def follow(
 
 def guarded(
     program: Program, spec: TrialSpec, group: Group, code: str, ask: Ask = nothing
-) -> Iterator[Report]:
+) -> Generator[Report, None, None]:
     """``follow`` on the driver's code, where an error is the last report and not an exception.
 
     Args:

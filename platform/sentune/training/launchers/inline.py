@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -47,8 +48,12 @@ def inline_trainable(
         torch.set_num_threads(max(1, int(cpus)))
         sealed: Sealed[TrialSpec] = config["spec"]
         try:
-            with Listener(desk) as ask:
-                for report in guarded(program, sealed.value, Group.single(), code, ask):
+            # closed here, so that a trial that Tune stops has let go of its model before ``free``
+            with (
+                Listener(desk) as ask,
+                closing(guarded(program, sealed.value, Group.single(), code, ask)) as reports,
+            ):
+                for report in reports:
                     tune.report(replace(report, gpus=gpus).to_result())
         finally:
             free()

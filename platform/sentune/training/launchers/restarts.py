@@ -42,7 +42,8 @@ def after_return(departed: int | None, attempt: Attempt) -> Attempt | None:
     """
     if departed is None:
         return None
-    return attempt.noted(f"its machine was taken back at {departed:,} examples; it went on there")
+    note = f"its machine was taken back; it went on elsewhere from {departed:,} examples"
+    return attempt.noted(note)
 
 
 def after_failure(
