@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from sentune.code import CodeMismatch
+from sentune.disk import StorageError
 from sentune.errors import SentuneError
 from sentune.training.memory import OutOfMemory, first_line, short_of_memory
 from sentune.training.trial import Progress
@@ -31,6 +32,7 @@ class Report:
         repeats: the same settings would fail in the same way.
         poisoned: the process should run no further trial (an accelerator in an unknown state, a
             machine that is being taken back).
+        storage: the storage cannot be written, which is not this trial's fault alone.
         traceback: where it failed.
         left: it wrote a checkpoint and ended because it was asked to; it can go on.
         preempted: it left because its machine is being taken back.
@@ -50,6 +52,7 @@ class Report:
     repeats: bool = False
     poisoned: bool = False
     traceback: str = ""
+    storage: bool = False
     left: bool = False
     preempted: bool = False
     out_of_memory: bool = False
@@ -104,6 +107,7 @@ def failed(error: BaseException, traceback: str = "") -> Report:
         traceback=traceback,
         out_of_memory=short,
         micro_batch=error.micro_batch if isinstance(error, OutOfMemory) else 0,
+        storage=isinstance(error, StorageError),
     )
 
 
