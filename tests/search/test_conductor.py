@@ -242,6 +242,33 @@ def test_too_many_failures_end_the_study_and_say_why(tmp_path: Path) -> None:
     assert study.start("f") is None
 
 
+def test_a_full_disk_ends_the_study_and_its_trial_goes_on_when_it_is_mended(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("t")
+    study.say("t", 0, failure="/data: the disk is full", storage=True, metrics={})
+    study.conductor.end("t")
+    halt = study.conductor.limits.halt
+    assert halt == Halt(why=Why.STORAGE, reason="/data: the disk is full")
+    assert study.desk.asked == 1
+    assert study.start("u") is None
+    assert study.conductor.finished
+    resumed = Study(tmp_path).start("t")
+    assert resumed is not None
+    assert resumed.number == 0
+
+
+def test_a_worker_that_knows_what_would_fit_is_given_out_again_with_that(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("t")
+    said = {"failure": "out of memory on the host", "out_of_memory": True, "micro_batch": 2}
+    study.say("t", 0, metrics={}, **said)
+    study.conductor.end("t")
+    assert study.state() is TrialState.RUNNING
+    candidate = study.start("u")
+    assert candidate is not None
+    assert (candidate.number, candidate.micro_batch) == (0, 2)
+
+
 def test_a_wish_halts_and_a_lost_lease_stops_at_once(tmp_path: Path) -> None:
     held = Held()
     study = Study(tmp_path, limits=Limits(held=held))

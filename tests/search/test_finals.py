@@ -36,7 +36,12 @@ class Ended:
         self.runs: list[tuple[int, int, bool]] = []
 
     def finalist_ended(
-        self, trial: int, seed: int, metrics: dict[str, float], readouts: dict[str, Any]
+        self,
+        trial: int,
+        seed: int,
+        metrics: dict[str, float],
+        readouts: dict[str, Any],
+        reason: str = "",
     ) -> None:
         self.runs.append((trial, seed, bool(metrics)))
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import ray
 
 from sentune.search.ledger import Ledger
-from sentune.search.limits import Halt, Limits
+from sentune.search.limits import Halt, Limits, Why
 from sentune.search.source import Candidate, Source
 from sentune.search.stored import RESTARTS
 from sentune.training.launchers.report import Report, reason
@@ -199,6 +199,9 @@ class Conductor:
         number = candidate.number
         report, stopped = self.last.pop(number, None), self.stopped.pop(number, "")
         if report is not None and report.failure:
+            if report.storage:  # the next trial would meet it too; this one goes on when mended
+                self.halt(Halt(why=Why.STORAGE, reason=report.failure))
+                return
             if self._fits_smaller(candidate, report):
                 return
             self._fail(number, report)

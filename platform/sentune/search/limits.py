@@ -23,6 +23,7 @@ class Why(StrEnum):
     ASKED = "asked"
     INTERRUPTED = "interrupted"
     FAILURES = "failures"
+    STORAGE = "storage"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ STATES = {
     Why.ASKED: "stopped",
     Why.INTERRUPTED: "interrupted",
     Why.FAILURES: "failed",
+    Why.STORAGE: "failed",
 }
 
 
