@@ -87,7 +87,7 @@ def test_show_says_all_of_a_study(tmp_path: Path):
     shown = run(tmp_path, "show", "toy")
     for line in (
         "interrupted: its own command or `sentune study resume` goes on",
-        "5 of 30: 2 complete, 1 stopped early, 1 failed, 1 running; 1 more of other studies",
+        "5 of 30: 2 complete, 1 stopped early, 1 failed, 1 unfinished; 1 more of other studies",
         "100.0 %, trial 5",
         "rate=0.3, pooling=mean  from older/8",
         "0:00 of 2:00:00, 0.23 GPU hours, 4,100 examples",

@@ -58,7 +58,7 @@ def study_screen(view: StudyView, width: int, rows: int) -> Group:
     trials = view.trials(at_most=rows)
     parts: list[RenderableType] = [header(view, overview)]
     if trials:
-        parts += [Text(), trials_table(view, trials, width)]
+        parts += [Text(), trials_table(view, trials, width, alive=overview.alive)]
         parts += reasons(trials) if width < WIDE else []
         left_out = sum(overview.counts.values()) + overview.taken_over - len(trials)
         if left_out > 0:
@@ -95,12 +95,14 @@ def header(view: StudyView, overview: Overview) -> Table:
     return table
 
 
-def trials_table(view: StudyView, trials: Sequence[TrialRecord], width: int) -> Table:
+def trials_table(
+    view: StudyView, trials: Sequence[TrialRecord], width: int, *, alive: bool
+) -> Table:
     """A line for each trial: state, objectives, cost, settings, and, where it is wide, reason."""
     metrics = [objective.metric for objective in view.objectives]
     gpus = any(trial.gpu_seconds for trial in trials)
     titles = ["trial", "state", *metrics, "examples", "time", *(["GPU h"] if gpus else [])]
-    cells = [_figures(trial, metrics, gpus=gpus) for trial in trials]
+    cells = [_figures(trial, metrics, gpus=gpus, alive=alive) for trial in trials]
     table = _plain(*titles)
     for place, column in enumerate(table.columns):
         column.no_wrap, column.justify = True, "right" if place > 1 else "left"
@@ -117,8 +119,12 @@ def trials_table(view: StudyView, trials: Sequence[TrialRecord], width: int) -> 
     return table
 
 
-def _figures(trial: TrialRecord, metrics: Sequence[str], *, gpus: bool) -> list[str | Text]:
+def _figures(
+    trial: TrialRecord, metrics: Sequence[str], *, gpus: bool, alive: bool
+) -> list[str | Text]:
     word, colour = MARKS[trial.state]
+    if trial.state is TrialState.RUNNING and not alive:
+        word, colour = "unfinished", "yellow"  # the next start goes on with it
     scores = [value(metric, trial.metrics.get(metric)) for metric in metrics]
     spent = [f"{trial.examples:,}", clock(trial.seconds)]
     spent += [f"{trial.gpu_seconds / 3600:.2f}"] if gpus else []
@@ -197,9 +203,10 @@ def _local(moment: str) -> str:
 
 def _counted(overview: Overview) -> str:
     planned = f" of {overview.planned:,}" if overview.planned else ""
+    words = WORDS if overview.alive else {**WORDS, "RUNNING": "unfinished"}
     parts = ", ".join(
         f"{overview.counts[state]:,} {word}"
-        for state, word in WORDS.items()
+        for state, word in words.items()
         if overview.counts.get(state)
     )
     more = f"; {overview.taken_over:,} more of other studies" if overview.taken_over else ""
