@@ -38,7 +38,8 @@ def test_the_same_space_takes_all_that_has_ended_and_is_the_old_ones_own():
     study, said = forked(SPACE, seed=3)
     assert said == Forked(taken=3, left=[])
     taken = study.get_trials()
-    assert [t.user_attrs[WARM_NUMBER] for t in taken] == [0, 1, 2], "no copies, no other studies' trials"
+    numbers = [t.user_attrs[WARM_NUMBER] for t in taken]
+    assert numbers == [0, 1, 2], "no copies, no other studies' trials"
     for trial in taken:
         original = TRIALS[trial.user_attrs[WARM_NUMBER]]
         assert trial.user_attrs[WARM_FROM] == "old"

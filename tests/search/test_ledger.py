@@ -10,9 +10,9 @@ from toys import HALVING, OBJECTIVE, SPACE, Killed, open_ledger, play, table
 
 from sentune.errors import StudyConflict
 from sentune.records import TrialState
-from sentune.search.stored import TWIN
 from sentune.search.source import SearchSource
 from sentune.search.space import Choice, SearchSpace
+from sentune.search.stored import TWIN
 from sentune.training.launchers.report import Report
 
 

@@ -232,13 +232,12 @@ def _table(folder: Path) -> list[Any]:
     found = []
     for name in ("toy", "toy/finalists"):
         for t in optuna.load_study(study_name=name, storage=url).trials:
-            told = t.user_attrs.items()
-            notes = {k: v for k, v in told if not k.startswith(("milestone:", "traceback", "cost:"))}
+            left_out = ("milestone:", "traceback", "cost:")
+            notes = {k: v for k, v in t.user_attrs.items() if not k.startswith(left_out)}
             found.append((name, t.number, t.state, t.params, t.value, t.intermediate_values, notes))
     return found
 
 
 def test_the_toy_has_the_studys_rungs():
-    assert (
-        StudyConfig(name="s", storage="x", max_examples=900).scheduling("max").rungs == HALVING.rungs
-    )
+    config = StudyConfig(name="s", storage="x", max_examples=900)
+    assert config.scheduling("max").rungs == HALVING.rungs

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sentune.disk import write_document
-from sentune.search.catalog import DESCRIPTION
+from sentune.search.catalog import DESCRIPTION, read_json
 from sentune.search.lease import Lease
 from sentune.search.store import open_storage, storage_url
 from sentune.tracking.secrets import without_credentials
@@ -58,7 +58,15 @@ class Turn:
             self._lease.release()
 
 
-def describe(config: StudyConfig, options: StudyOptions, space: SearchSpace) -> None:
+def origin(config: StudyConfig) -> str | None:
+    """The study that this one was forked from, as its first start has written it."""
+    found: str | None = read_json(f"{config.folder}/{DESCRIPTION}").get("forked_from")
+    return found
+
+
+def describe(
+    config: StudyConfig, options: StudyOptions, space: SearchSpace, forked_from: str | None
+) -> None:
     """Writes ``study.json``: with what the study can be started again, by whoever has no command.
 
     Credentials are left out: they come from the environment of whoever starts it.
@@ -67,6 +75,7 @@ def describe(config: StudyConfig, options: StudyOptions, space: SearchSpace) -> 
         "job": type(options).__name__,
         "options": without_credentials(options.model_dump(mode="json")),
         "space": space.to_dict(),
+        "forked_from": forked_from,
         "folder": str(Path.cwd()),
         "command": without_credentials(sys.argv),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sentune.job.closed_form import ClosedFormJob
 from sentune.job.display import Display
-from sentune.job.driving import Turn, describe
+from sentune.job.driving import Turn, describe, origin
 from sentune.job.ending import check_ending
 from sentune.job.exhibits import exhibit, exhibits_folder, write_page
 from sentune.job.gradient import GradientJob
@@ -45,20 +45,27 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         SentuneError: what cannot be done, said before anything is trained where that can be known.
     """
     console = screen()
+    old = options.study if options.fork else None
     options = forked(options)
     job = make_job(options, space)
     if options.dry_run:
         show_plan(job, options, console)
         return
     with Turn(job.config) as turn:
-        summary = run(job, options, space, console, turn)
+        forked_from = old or origin(job.config)
+        summary = run(job, options, space, console, turn, forked_from)
     report(summary, console, varied=tuple(job.space.settings))
     pointers(summary, console, commands=next_commands(summary, job.config, options))
     check_ending(summary)
 
 
 def run(
-    job: Job, options: StudyOptions, space: SearchSpace, console: Console, turn: Turn
+    job: Job,
+    options: StudyOptions,
+    space: SearchSpace,
+    console: Console,
+    turn: Turn,
+    forked_from: str | None,
 ) -> StudySummary:
     """The study, from its corpora to its summary."""
     job.prepare(console)
@@ -67,13 +74,14 @@ def run(
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     display = Display(console, varied=tuple(job.space.settings))
     summary = start_summary(job, options)
+    summary.forked_from = forked_from
     with connected(), contextlib.ExitStack() as later:
         checked_plan(job, options, console)
         lease = turn.take()
         listeners = later.enter_context(listening(job.config, options, display))
         study = job.study(listeners)
         study.held = lease
-        describe(job.config, options, space)
+        describe(job.config, options, space, forked_from)
         summary.plan = {**study.plan.to_dict(), "eta": job.config.eta, **budget_of(job.config)}
         for listener in listeners:
             listener.study_started(summary, study.plan.to_dict())

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
 from sentune.errors import InvalidValue
 
@@ -95,6 +94,9 @@ def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
     values, truth = _checked(scores, positive)
     if not truth.any():
         raise InvalidValue("positive", "no case", "a precision-recall curve needs a positive case")
+    # here: it takes seconds to import, and whoever only lists studies needs none of it
+    from sklearn.metrics import auc, average_precision_score, precision_recall_curve
+
     precision, recall, thresholds = precision_recall_curve(truth, values)
     return PrecisionRecall(
         precision,

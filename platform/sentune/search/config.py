@@ -54,7 +54,7 @@ class StudyConfig:
         objectives: further ones beside the space's, for a Pareto front.
         constraints: on metrics; trials that break one do not win.
         points: settings to try first, before the published ones.
-        warm_start: studies in the same storage, ``NAME`` or ``STORAGE/NAME``, to learn from.
+        warm_start: studies in the same storage whose trials are taken over where they hold.
         keep: best trials of the study whose checkpoints stay; the winner's always does.
     """
 

@@ -102,7 +102,6 @@ class Finals:
     def _record(self, trial: TrialRecord) -> FinalistRecord | None:
         runs = self._runs(trial.id)
         if not runs:
-            logger.warning("finalist %d: none of its runs came to an end", trial.id)
             return None
         values: dict[str, list[float]] = defaultdict(list)
         for run in runs.values():

@@ -82,7 +82,8 @@ def run_trials(
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
     """Where Tune writes what nobody reads."""
-    return tempfile.TemporaryDirectory(prefix="sentune-tune-", ignore_cleanup_errors=True)
+    prefix = f"sentune-tune-{os.getpid()}-"  # `study gc` removes those of processes that are gone
+    return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
 
 
 def _name(trial: Any) -> str:
