@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sentune.search.space import SearchSpace
 
 CORPORA = ("corpus", "dev", "test", "encoder", "decoder", "vectors", "frequencies")
+OFF_AT_ZERO = ("population", "checkpoint_every")
 CORPUS, COUNT, URI = "FORMAT:PATH", "N", "URI"
 METAVARS = {
     "corpus": CORPUS,
@@ -52,6 +53,8 @@ METAVARS = {
     "failed_share": "X",
     "keep": COUNT,
     "scheduler": "NAME",
+    "population": COUNT,
+    "generations": COUNT,
     "checkpoint_every": COUNT,
     "study": "NAME",
     "storage": URI,
@@ -149,7 +152,7 @@ def _listed(options: Mapping[str, Any]) -> str:
 def _shown(name: str, value: object) -> str:
     if name == "concurrent" and value is None:
         return "auto"
-    if value is None or value == () or value is False:
+    if value is None or value == () or value is False or (name in OFF_AT_ZERO and value == 0):
         return ""
     if isinstance(value, tuple):
         return " ".join(str(item) for item in value)

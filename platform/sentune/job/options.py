@@ -172,6 +172,12 @@ class TrainingOptions(StudyOptions):
     scheduler: Literal["asha", "hyperband", "median", "none"] = Field(
         "asha", description="which trials end at a rung"
     )
+    population: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="population-based training with so many members, one launcher process each; "
+        "then --trials, --scheduler and the finals do not apply (default: off)",
+    )
+    generations: Count = Field(5, description="segments of a member of the population")
     checkpoint_every: Annotated[int, Field(ge=0)] = Field(
         0,
         description="examples between checkpoints to resume from (default: at the milestones, and "

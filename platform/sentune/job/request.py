@@ -82,8 +82,15 @@ def searching(options: StudyOptions, space: SearchSpace) -> dict[str, Any]:
 
 def study_config(options: TrainingOptions, space: SearchSpace) -> StudyConfig:
     """The study that the options ask for."""
+    if options.population:  # its best checkpoint is the result: a schedule has no settings to seed
+        members, stops = options.population, options.generations
+        options = options.model_copy(
+            update={"trials": members * stops, "finalists": 0, "scheduler": "none"}
+        )
     return StudyConfig(
         **searching(options, space),
+        population=options.population,
+        generations=options.generations if options.population else 1,
         max_examples=options.max_examples,
         validate_every=options.validate_every,
         eta=options.eta,

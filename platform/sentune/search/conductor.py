@@ -171,6 +171,9 @@ class Conductor:
             return self._answer(candidate, report, goes_on=False)
         verdict = self.ledger.milestone(candidate.number, report)
         self.events.progressed(candidate.number, report)
+        if 0 < candidate.stop_at <= report.examples:
+            self.last[candidate.number] = replace(report, final=True)
+            return self._answer(candidate, report, goes_on=False)
         if verdict.stop:
             self.stopped[candidate.number] = verdict.reason
         return self._answer(candidate, report, goes_on=not verdict.stop)

@@ -55,6 +55,8 @@ class StudyConfig:
         constraints: on metrics; trials that break one do not win.
         points: settings to try first, before the published ones.
         warm_start: studies in the same storage whose trials are taken over where they hold.
+        population: members of a population that is trained instead of single trials; 0: none.
+        generations: segments of each member, each of them one trial.
         keep: best trials of the study whose checkpoints stay; the winner's always does.
     """
 
@@ -87,6 +89,8 @@ class StudyConfig:
     constraints: tuple[Constraint, ...] = ()
     points: tuple[Mapping[str, Any], ...] = ()
     warm_start: tuple[str, ...] = ()
+    population: int = 0
+    generations: int = 1
 
     def __post_init__(self) -> None:
         for option, value, least in (
@@ -112,6 +116,9 @@ class StudyConfig:
         if self.launcher == "inline" and high > 1:
             fix = "inline runs one worker a trial; give --launcher train"
             raise InvalidValue("--launcher", "inline", fix)
+        if self.population and (self.launched_by != "inline" or self.finalists):
+            fix = "a population runs on the inline launcher, one worker each, without finals"
+            raise InvalidValue("--population", self.population, fix)
         if self.scheduler not in SCHEDULERS:
             fix = f"give one of {', '.join(SCHEDULERS)}"
             raise InvalidValue("--scheduler", self.scheduler, fix)

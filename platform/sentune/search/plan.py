@@ -91,9 +91,12 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
     make_sampler(config.sampler, space, trials=config.trials, seed=config.seed)
     scheduler = config.scheduling(space.mode)
     milestones = config.milestones(space.mode)
-    trials = min(config.trials, max(space.size, 1)) if space.size is not None else config.trials
+    trials = config.trials
+    if space.size is not None and not config.population:
+        trials = min(trials, max(space.size, 1))
+    runs = config.population or trials  # a member's segments are one training run
     finals = min(config.finalists, trials) * config.seeds
-    most = max(trials, finals)
+    most = max(runs, finals)
     now, full = _trials_held(config, capacity.nodes), _trials_held(config, capacity.reachable)
     if full < 1:
         raise _does_not_fit(config, capacity.reachable)
@@ -104,15 +107,17 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
     return Plan(
         study=config.name,
         launcher=config.launched_by,
-        scheduler="none" if config.objectives else config.scheduler,
+        scheduler=f"population of {config.population}"
+        if config.population
+        else ("none" if config.objectives else config.scheduler),
         sampler=config.sampler,
         trials=trials,
         rungs=scheduler.rungs,
         max_examples=config.max_examples,
         finalists=finals,
-        examples_expected=scheduler.expected(trials) + finals * config.max_examples,
-        examples_at_most=(trials + finals) * config.max_examples,
-        validations_expected=_validations(config, scheduler.rungs, milestones, trials)
+        examples_expected=scheduler.expected(runs) + finals * config.max_examples,
+        examples_at_most=(runs + finals) * config.max_examples,
+        validations_expected=_validations(config, scheduler.rungs, milestones, runs)
         + finals * len(milestones),
         validations_full=len(milestones),
         workers=(low, high),

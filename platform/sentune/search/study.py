@@ -25,6 +25,8 @@ from sentune.search.limits import Held, Limits
 from sentune.search.objectives import Objective
 from sentune.search.outcome import StudyOutcome, outcome_of
 from sentune.search.plan import make_plan, searched
+from sentune.search.population import Plan as PopulationPlan
+from sentune.search.population import Population
 from sentune.search.retention import Retention
 from sentune.search.sampling import make_sampler
 from sentune.search.source import Candidate, SearchSource, Source, settle_orphans
@@ -203,16 +205,20 @@ class Study:
     def _search(self, limits: Limits) -> bool:
         self._take_over()
         settle_orphans(self.ledger)
+        source = self._source()
+        if isinstance(source, Population):
+            self.retention.needed = source.needed
         events = TrialEvents(self.ledger, self.audience, self.config, self.retention.apply)
         events.replay()
-        source = SearchSource(
-            self.ledger,
-            self.space.with_points(self.config.points),
-            trials=self.config.trials,
-            seed=self.config.seed,
-            first=not self.config.sampler.startswith("grid"),
-        )
         return self._run(self.ledger, source, events, limits)
+
+    def _source(self) -> SearchSource | Population:
+        space, config = self.space.with_points(self.config.points), self.config
+        if config.population:
+            members = PopulationPlan(members=config.population, generations=config.generations)
+            return Population(self.ledger, space, members, seed=config.seed)
+        first = not config.sampler.startswith("grid")
+        return SearchSource(self.ledger, space, trials=config.trials, seed=config.seed, first=first)
 
     def _run(
         self, ledger: Ledger, source: Source, events: TrialEvents | Finals, limits: Limits
@@ -232,9 +238,8 @@ class Study:
 
     def _spec_of(self, candidate: Candidate) -> TrialSpec:
         settings = dict(candidate.settings)
-        budget = candidate.stop_at or self.config.max_examples
-        milestones = self.config.milestones(self.space.mode)
-        milestones = (*(m for m in milestones if candidate.start_at < m < budget), budget)
+        usual = {*self.config.milestones(self.space.mode), candidate.stop_at}
+        milestones = tuple(sorted(at for at in usual if at > candidate.start_at))
         spec = self.make_spec(settings, candidate.name, candidate.seed, milestones)
         start = candidate.start_from and self.config.directory(candidate.start_from)
         return replace(

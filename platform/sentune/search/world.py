@@ -28,5 +28,6 @@ def world_of(config: StudyConfig, space: SearchSpace, world: Mapping[str, Any]) 
         "milestones": list(config.milestones(space.mode)),
         "seed": config.seed,
         "objectives": [objective.to_dict() for objective in config.objectives],
+        "population": [config.population, config.generations],
         "constraints": sorted(map(str, config.constraints)),
     }
