@@ -1,6 +1,7 @@
 """A small study as a driver runs it: lease, MLflow, search, finals. Started by test_driver.
 
-Usage: driven.py FOLDER CONCURRENT KILL_AFTER, seconds after the first trial, or -1 for never.
+Usage: driven.py FOLDER CONCURRENT [EVENT SECONDS]: it is killed so many seconds after this start's
+first ``trial_started`` (when no process of a trial is up yet) or ``trial_progressed``.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
     for examples in spec.milestones:
         if last is not None and examples <= last.examples:
             continue
-        time.sleep(0.05)
+        time.sleep(0.2)
         with Path(spec.directory).parents[1].joinpath("worked.log").open("a") as log:
             log.write(f"{spec.trial} {examples}\n")
         x, y = spec.settings["x"], spec.settings["y"]
@@ -61,26 +62,22 @@ def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
 
 
 class Killer:
-    """A listener that starts the clock at the first trial of this start."""
+    """A listener that starts the clock at an event of a trial or of a run of the finals."""
 
-    def __init__(self, after: float) -> None:
+    def __init__(self, event: str, after: float) -> None:
+        self._events = {event, event.replace("trial", "finalist")}
         self._after = after
-
-    def trial_started(self, trial: Any) -> None:
-        self._start()
-
-    def finalist_started(self, trial: int, seed: int) -> None:
-        self._start()
-
-    def _start(self) -> None:
-        if self._after >= 0:
-            after, self._after = self._after, -1.0
-            threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *given: None
+        return lambda *given: self._heard(name, given)
+
+    def _heard(self, name: str, given: tuple[Any, ...]) -> None:
+        told_again = getattr(given[0], "state", "running") != "running"
+        if name in self._events and not told_again:
+            self._events = set()
+            threading.Timer(self._after, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
 def make_spec(
@@ -94,7 +91,7 @@ def make_spec(
     )  # fmt: skip
 
 
-def main(folder: Path, concurrent: int, kill_after: float) -> str:
+def main(folder: Path, concurrent: int, *killed: str) -> str:
     """One start of the study; its state at the end."""
     import ray
 
@@ -109,7 +106,8 @@ def main(folder: Path, concurrent: int, kill_after: float) -> str:
             logging_level=logging.ERROR, runtime_env=runtime_env(),
         )  # fmt: skip
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-        listeners: tuple[Any, ...] = (Killer(kill_after), tracker)
+        killers = (Killer(killed[0], float(killed[1])),) if killed else ()
+        listeners: tuple[Any, ...] = (*killers, tracker)
         study = Study(config, SPACE, make_spec, program, listeners, {"code": "1"})
         study.held = lease
         summary = StudySummary(
@@ -127,4 +125,4 @@ def main(folder: Path, concurrent: int, kill_after: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])) + "\n")
+    sys.stdout.write(main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]) + "\n")

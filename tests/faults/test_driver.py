@@ -23,17 +23,15 @@ SCRIPT = Path(__file__).with_name("driven.py")
 ROOT = Path(__file__).parents[2]
 KILLS = 20
 SEED = int(os.environ.get("SENTUNE_KILL_SEED", "0"))
-LONGEST = 1.2
-"""Seconds after a start's first trial within which it is killed: a few trials get through."""
+MOMENTS = (("trial_started", 1.0), ("trial_progressed", 2.5))
+"""Events of a start and how many seconds after them it is killed at the latest."""
 
 
-def drive(
-    folder: Path, concurrent: int, kill_after: float = -1
-) -> subprocess.CompletedProcess[str]:
+def drive(folder: Path, concurrent: int, *killed: str) -> subprocess.CompletedProcess[str]:
     """One start of the study, the same command each time."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}"}
     return subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder), str(concurrent), str(kill_after)],
+        [sys.executable, str(SCRIPT), str(folder), str(concurrent), *killed],
         capture_output=True, text=True, timeout=400, env=environment, check=False,
     )  # fmt: skip
 
@@ -47,7 +45,8 @@ def killed_and_finished(folder: Path, concurrent: int, kills: int) -> int:
     moments = random.Random(SEED)
     done = 0
     for _ in range(kills):
-        end = drive(folder, concurrent, moments.uniform(0, LONGEST))
+        event, latest = moments.choice(MOMENTS)
+        end = drive(folder, concurrent, event, str(moments.uniform(0, latest)))
         if end.returncode == 0:
             break
         assert end.returncode == -signal.SIGKILL, end.stderr
@@ -118,7 +117,7 @@ def test_killed_twenty_times_one_trial_at_a_time_the_study_is_the_undisturbed_on
 ) -> None:
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     kills = killed_and_finished(broken, 1, KILLS)
-    assert kills >= 5, "else nothing was tried"
+    assert kills >= 10, "else little was tried"
     check_whole(broken)
     assert drive(whole, 1).stdout.split() == ["complete"]
     check_whole(whole)
