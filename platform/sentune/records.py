@@ -41,6 +41,7 @@ class TrialRecord:
         restarts: deaths of its processes that were forgiven; preemptions do not count.
         notes: what happened to it beside its curve, a sentence each.
         violations: constraint -> by how much it is broken; 0 or less where it holds.
+        begun_at: examples that the run had seen whose checkpoint it took up; 0: it began anew.
         source: ``STUDY/NUMBER`` of the trial that was taken over from another study; else empty.
     """
 
@@ -57,6 +58,7 @@ class TrialRecord:
     restarts: int = 0
     notes: list[str] = field(default_factory=list)
     violations: dict[str, float] = field(default_factory=dict)
+    begun_at: int = 0
     source: str = ""
 
     @property

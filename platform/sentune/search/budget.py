@@ -126,7 +126,7 @@ def spent_of(
     gpu = sum(r.gpu_seconds for r in records) + sum(f.gpu_seconds for f in finalists)
     return Spent(
         trials=len(records),
-        examples=sum(r.examples for r in records) + runs * max_examples,
+        examples=sum(r.examples - r.begun_at for r in records) + runs * max_examples,
         hours=hours,
         gpu_hours=gpu / 3600,
     )

@@ -29,7 +29,7 @@ from sentune.search.exploring import explored
 from sentune.search.ledger import Ledger
 from sentune.search.source import Candidate
 from sentune.search.space import SearchSpace
-from sentune.search.stored import MICRO_BATCH, SEED, SETTINGS, milestones
+from sentune.search.stored import BEGUN_AT, MICRO_BATCH, SEED, SETTINGS, milestones
 
 MEMBER, GENERATION, PARENT = "member", "generation", "parent"
 """User attributes of a segment: whose it is, its place, and the trial whose checkpoint it takes."""
@@ -170,6 +170,7 @@ class Population:
         else:
             parent, point = self._descent(member, table[generation - 1], generation, rng)
             notes[PARENT] = parent.number
+            notes[BEGUN_AT] = self.plan.stop(generation - 1, self.ledger.budget)
         notes[SETTINGS] = {**self.space.fixed, **point}
         axes = {name: distribution(self.space.settings[name]) for name in point}
         self.ledger.study.add_trial(
@@ -213,7 +214,7 @@ class Population:
             seed=notes[SEED],
             micro_batch=notes.get(MICRO_BATCH, 0),
             start_from=name_of(notes[PARENT]) if PARENT in notes else "",
-            start_at=self.plan.stop(generation - 1, budget) if PARENT in notes else 0,
+            start_at=notes.get(BEGUN_AT, 0),
             stop_at=self.plan.stop(generation, budget),
         )
 

@@ -14,7 +14,12 @@ from sentune.search.objectives import Objective
 
 SETTINGS, REASON, TWIN, SEED = "settings", "reason", "twin", "seed"
 REPEATS, TRACEBACK, NOTES, RESTARTS = "repeats", "traceback", "notes", "restarts"
-MICRO_BATCH, WARM_FROM, WARM_NUMBER = "micro_batch", "warm_from", "warm_number"
+MICRO_BATCH, WARM_FROM, WARM_NUMBER, BEGUN_AT = (
+    "micro_batch",
+    "warm_from",
+    "warm_number",
+    "begun_at",
+)
 MILESTONE, VERDICT, COST = "milestone:", "verdict:", "cost:"
 
 MEMORY = "fits_in_memory"
@@ -48,6 +53,7 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
         gpu_seconds=sum(cost["seconds"] * cost["gpus"] for cost in costs),
         restarts=notes.get(RESTARTS, 0),
         notes=notes.get(NOTES, []),
+        begun_at=notes.get(BEGUN_AT, 0),
         source=f"{notes[WARM_FROM]}/{notes[WARM_NUMBER]}" if WARM_FROM in notes else "",
         violations={name: by for name, by in trial.constraints.items() if name != MEMORY},
     )
