@@ -346,6 +346,17 @@ def test_most_trials_and_no_gain_close_the_search(tmp_path: Path) -> None:
     assert "2 trials in a row" in flat.conductor.limits.ended_early
 
 
+def test_deaths_that_a_group_forgave_itself_are_counted_over_all_starts(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("a")
+    study.say("a", 100, restarts=1)
+    study.say("a", 300, restarts=1)
+    study.conductor.end("a", Crash())
+    study.start("b")
+    study.say("b", 300, restarts=1)
+    assert study.ledger.record(0).restarts == 3
+
+
 def test_what_ray_says_of_a_death_is_understood() -> None:
     assert crash_of(ray.exceptions.OutOfMemoryError("x")).out_of_memory
     taken = ray.exceptions.ActorDiedError()

@@ -104,6 +104,7 @@ class Conductor:
         self._again: deque[Candidate] = deque()
         self._given = self._generation = 0
         self._halted = False
+        self._forgiven: dict[str, int] = {}
 
     @property
     def finished(self) -> bool:
@@ -121,6 +122,8 @@ class Conductor:
             self._retire()
         self._given += 1
         self.live[tune_id] = candidate
+        known = self.ledger.get(candidate.number).user_attrs
+        self._forgiven[tune_id] = known.get(RESTARTS, 0)
         self.events.started(candidate.number)
         return {
             "trial": candidate.name,
@@ -162,6 +165,8 @@ class Conductor:
         self.last[candidate.number] = report
         self._charge(tune_id, candidate, report, result)
         self.ledger.noted(candidate.number, report.notes)
+        if report.restarts:  # those that a group's own launcher has forgiven, of this start
+            self.ledger.forgiven(candidate.number, self._forgiven[tune_id] + report.restarts)
         if not (report.failure or report.left) and (missing := self.ledger.missing(report)):
             report = replace(report, failure=missing, repeats=True)
             self.last[candidate.number] = report

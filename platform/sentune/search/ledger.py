@@ -198,6 +198,10 @@ class Ledger:
             changes[MICRO_BATCH] = micro_batch
         self._note(number, changes)
 
+    def forgiven(self, number: int, deaths: int) -> None:
+        """Deaths of the trial's processes that were forgiven, over all starts."""
+        self._note(number, {RESTARTS: deaths})
+
     def noted(self, number: int, notes: Sequence[str]) -> None:
         """Keeps what the trial said beside its curve, each sentence once."""
         known = self.get(number).user_attrs.get(NOTES, [])

@@ -184,6 +184,7 @@ def _references(run: LocalRun, corpus: Corpus, grids: Grids) -> Held | None:
 def follow(spec: TrialSpec, group: Group, say: Say) -> None:
     """Train to the end, writing checkpoints and saying every milestone on rank 0."""
     store = CheckpointStore(spec.directory)
+    told: set[str] = set()
     with closing(train(spec, group)) as progresses:  # type: ignore[type-var]
         for progress in progresses:
             if not group.is_first:
@@ -191,7 +192,12 @@ def follow(spec: TrialSpec, group: Group, say: Say) -> None:
             if spec.objective not in progress.metrics:
                 found = ", ".join(sorted(progress.metrics))
                 raise InvalidValue("--objective", spec.objective, f"there are {found}")
-            store.save(progress, progress.metrics[spec.objective])
+            value = progress.metrics[spec.objective]
+            store.save(progress, -value if spec.mode == "min" else value)
+            for note in dict.fromkeys((*progress.notes, *store.notes)):
+                if note not in told:
+                    told.add(note)
+                    say(note)
             say(_line(progress, spec.objective))
 
 
