@@ -106,7 +106,16 @@ def finished(count: int = 12) -> StudySummary:
         test={OBJECTIVE: 0.9174},
         baselines={"direction/length": 0.5},
         verdict="The difference to the runner-up is within noise.",
-        comparison={"p_value": 0.31, "seeds": 3},
+        comparison={
+            "winner": 2,
+            "metric": OBJECTIVE,
+            "runner_up": 5,
+            "seeds": [1, 2, 3],
+            "difference": 0.004,
+            "interval": [-0.003, 0.011],
+            "p": 0.31,
+            "test": "paired t-test",
+        },
         test_reads=[{"time": "2026-01-01T00:00:00Z", "winner": 2, "forced": False}],
         model="studies/little/model",
     )

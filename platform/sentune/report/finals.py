@@ -19,7 +19,7 @@ def finals(view: View) -> Section | None:
         return None
     drawing = _picture(view)
     blocks: list[Block] = [drawing] if drawing else []
-    if view.summary.comparison:
+    if view.summary.comparison.get("runner_up") is not None:
         blocks.append(_comparison(view.summary.comparison))
     blocks.append(_table(view))
     return Section(name="finalists", title="Finalists", blocks=blocks)
@@ -83,9 +83,15 @@ def _row(view: View, finalist: FinalistRecord, objective: str) -> list[Cell]:
 
 
 def _comparison(comparison: Mapping[str, Any]) -> Table:
-    rows = [
-        [Cell(text=name.replace("_", " ")), Cell(text=setting(value))]
-        for name, value in comparison.items()
-    ]
+    metric = comparison["metric"]
+    shown = {
+        "runner-up": setting(comparison["runner_up"]),
+        "difference": measured(metric, comparison["difference"]),
+        "95 % interval": " to ".join(measured(metric, end) for end in comparison["interval"] or ()),
+        "p": setting(comparison["p"]),
+        "test": comparison["test"],
+        "seeds": ", ".join(map(str, comparison["seeds"])),
+    }
+    rows = [[Cell(text=name), Cell(text=value)] for name, value in shown.items()]
     heads = columns("winner against runner-up", "")
     return Table(columns=heads, rows=rows, beside=True)
