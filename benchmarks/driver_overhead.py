@@ -7,42 +7,19 @@ A retirement of our actors (every 25 trials by default) is part of ours. The clu
 from __future__ import annotations
 
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import ray
+from empty_trials import OBJECTIVE, empty, make_spec, timed
 from ray import tune
 
 from sentune.code import runtime_env
 from sentune.search.space import SearchSpace, Uniform
 from sentune.search.study import StudyConfig, run_study
 from sentune.search.tuning import quiet
-from sentune.training.group import Group
-from sentune.training.trial import Progress, TrialSpec
 
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 AT_A_TIME, LIMIT = 2, 1.3
-OBJECTIVE = "toy/score"
-
-
-def empty(spec: TrialSpec, group: Group) -> Iterator[Progress]:
-    """Says one number and is done."""
-    yield Progress(
-        examples=spec.max_examples, metrics={OBJECTIVE: 0.0}, final=True, save=lambda folder: None
-    )
-
-
-def make_spec(
-    settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-) -> TrialSpec:
-    """An empty trial."""
-    return TrialSpec(
-        study="empty", trial=name, method="toy", settings=settings, encoder="",
-        corpus=None, dev=None, max_examples=milestones[-1], milestones=milestones,  # type: ignore[arg-type]
-        objective=OBJECTIVE, seed=seed,
-    )  # fmt: skip
 
 
 def ours(folder: str) -> None:
@@ -72,14 +49,6 @@ def ideal(folder: str) -> None:
             run_config=tune.RunConfig(name="tune", storage_path=folder, verbose=0),
         ).fit()
     assert len(results) == TRIALS
-
-
-def timed(run: Any) -> float:
-    """Seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        started = time.monotonic()
-        run(folder)
-        return time.monotonic() - started
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import ray
-from driver_overhead import OBJECTIVE, empty, make_spec
+from empty_trials import OBJECTIVE, empty, make_spec
 from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
