@@ -101,8 +101,15 @@ def test_the_same_command_again_trains_nothing_and_says_the_same(tuned) -> None:
     after = read_summary(str(storage / "gumbel"))
     for name in ("trials", "finalists", "winner", "test", "baselines", "corpora"):
         assert after[name] == before[name]
-    tables = done.stdout[done.stdout.index("Trials") :]
-    assert tables == again.stdout[again.stdout.index("Trials") :]
+    assert _tables(again) == _tables(done)
+    assert after["spent"]["examples"] == before["spent"]["examples"]
+    assert after["spent"]["hours"] > before["spent"]["hours"], "hours count over all starts"
+
+
+def _tables(done: subprocess.CompletedProcess) -> list[str]:
+    """What a job prints at its end, without the time that it took."""
+    lines = done.stdout[done.stdout.index("Trials") :].splitlines()
+    return [line for line in lines if not line.startswith("spent:")]
 
 
 def test_another_corpus_under_the_same_name_is_refused(tuned) -> None:
@@ -163,7 +170,8 @@ def test_both_launchers_give_the_same_metrics_for_the_same_seed(tmp_path: Path) 
         ("--corpus=nli:somewhere", "snli"),
         ("--dev=snli:/nowhere.jsonl", "/nowhere.jsonl"),
         ("--encoder=/nowhere", "no such folder"),
-        ("--objective=rte/glory", "rte/glory"),
+        ("--objective=rte/auc:up", "max or min"),
+        ("--constraint=rte/auc", "METRIC<=NUMBER"),
     ],
 )
 def test_what_cannot_run_is_refused_in_one_line(option: str, hint: str, tmp_path: Path) -> None:
@@ -171,6 +179,13 @@ def test_what_cannot_run_is_refused_in_one_line(option: str, hint: str, tmp_path
     assert done.returncode == 2, done.stdout + done.stderr
     assert hint in " ".join(done.stderr.split())
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_an_objective_that_nothing_measures_fails_the_study_and_is_named(tmp_path: Path) -> None:
+    done = job("tune_gumbel", "--objective=rte/glory", "--trials=1", storage=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "rte/glory was not measured" in done.stderr
+    assert read_summary(str(tmp_path / "gumbel"))["state"] == "failed"
 
 
 def test_a_dry_run_prints_the_plan_and_leaves_nothing(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ class Limits:
         self._budget, self._held = budget or Budget(), held or Alone()
         self._before, self._trials = spent or Spent(), trials
         self._reserve, self._no_gain = reserve, no_gain
+        self._hard = replace(self._budget, max_trials=None)
         self._failed_share = failed_share
         self._gpu_seconds: dict[str, float] = {}
         self._ended: list[TrialRecord] = []
@@ -128,13 +129,12 @@ class Limits:
 
     def spent(self) -> Spent:
         """Trials, hours and GPU hours so far; examples are counted from the records."""
-        gpu_hours = sum(self._gpu_seconds.values()) / 3600
-        return replace(
-            self._before,
-            trials=self._trials(),
-            hours=self._held.hours,
-            gpu_hours=self._before.gpu_hours + gpu_hours,
-        )
+        return replace(self._used(), trials=self._trials())
+
+    def _used(self) -> Spent:
+        """Hours and GPU hours; asked for in every turn of Tune's loop, so the store is not read."""
+        gpu_hours = self._before.gpu_hours + sum(self._gpu_seconds.values()) / 3600
+        return replace(self._before, hours=self._held.hours, gpu_hours=gpu_hours)
 
     def set(self, halt: Halt) -> None:
         """The study ends for this reason; the first one stands."""
@@ -150,7 +150,7 @@ class Limits:
 
     def closed(self) -> str:
         """Why no further run is started while those at work may go on; empty while one may."""
-        if not self._closed:
+        if self._budget != Budget() and not self._closed:
             self._closed = self._budget.exhausted(self.spent(), self._reserve()) or self._no_gain()
         return self._closed
 
@@ -165,7 +165,7 @@ class Limits:
             raise StudyConflict(f"{told}: {self._held.lost_because}")
         if self._held.wish:
             self.set(Halt(why=Why.ASKED, reason="stopped by `sentune study stop`"))
-        if told := replace(self._budget, max_trials=None).exhausted(self.spent(), Spent()):
+        if told := self._hard.exhausted(self._used(), Spent()):
             self.set(Halt(why=Why.BUDGET, reason=told))
         if told := _failures(self._ended, self._failed_share):
             self.set(Halt(why=Why.FAILURES, reason=told))
