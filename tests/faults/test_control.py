@@ -17,9 +17,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 JOB = [
     sys.executable, "jobs/tune_simcse.py", "--study", "s", "--corpus", "builtin:nli?size=3000",
-    "--dev", "builtin:nli?split=dev&size=200", "--trials", "2", "--max-examples", "3000",
+    "--dev", "builtin:nli?split=dev&size=200", "--trials", "2", "--max-examples", "6000",
     "--finalists", "1", "--seeds", "2", "--concurrent", "1", "--scheduler", "none",
-    "--set", "batch_size=8", "--validate-every", "1000",
+    "--set", "batch_size=32", "--validate-every", "1000",
 ]  # fmt: skip
 SENTUNE = [sys.executable, "-m", "sentune", "study"]
 MILESTONE = re.compile(r"trial \d at [\d,]+ examples")
@@ -89,7 +89,7 @@ def test_a_job_is_stopped_interrupted_and_resumed_and_ends_with_a_model(tmp_path
     summary = json.loads((tmp_path / "s" / "summary.json").read_text())
     assert summary["state"] == "complete"
     assert [t["state"] for t in summary["trials"]] == ["complete"] * 2
-    assert all(t["examples"] == 3000 for t in summary["trials"])
+    assert all(t["examples"] == 6000 for t in summary["trials"])
     assert summary["spent"]["trials"] == 2
     assert (tmp_path / "s" / "model" / "model.safetensors").is_file()
     assert "spent" in (tmp_path / "s" / "report.md").read_text().lower()
