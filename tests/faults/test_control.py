@@ -92,4 +92,4 @@ def test_a_job_is_stopped_interrupted_and_resumed_and_ends_with_a_model(tmp_path
     assert all(t["examples"] == 6000 for t in summary["trials"])
     assert summary["spent"]["trials"] == 2
     assert (tmp_path / "s" / "model" / "model.safetensors").is_file()
-    assert "spent" in (tmp_path / "s" / "report.md").read_text().lower()
+    assert "# s (complete)" in (tmp_path / "s" / "report.md").read_text()

@@ -32,6 +32,7 @@ from sentune.job.words import WordsJob
 from sentune.records import StudyListener, StudySummary
 from sentune.search.cluster import connected
 from sentune.search.config import StudyConfig
+from sentune.search.plan import Plan
 from sentune.search.space import SearchSpace
 from sentune.search.study import StudyOutcome, objectives_of
 from sentune.summary import write_summary
@@ -82,7 +83,7 @@ def run(
         study = job.study(listeners)
         study.held = lease
         describe(job.config, options, space, forked_from)
-        summary.plan = {**study.plan.to_dict(), "eta": job.config.eta, **budget_of(job.config)}
+        summary.plan = planned(study.plan, job.config)
         for listener in listeners:
             listener.study_started(summary, study.plan.to_dict())
         with display.shown():
@@ -162,9 +163,11 @@ def made_from(options: StudyOptions) -> str:
     return str(named.get("encoder") or (vectors if isinstance(vectors, str) else " ".join(vectors)))
 
 
-def budget_of(config: StudyConfig) -> dict[str, Any]:
-    """The limits that there are, by name."""
-    return {"budget": {k: v for k, v in asdict(config.budget).items() if v is not None}}
+def planned(plan: Plan, config: StudyConfig) -> dict[str, Any]:
+    """The plan with the limits that there are; what is empty is left out."""
+    budget = {name: limit for name, limit in asdict(config.budget).items() if limit is not None}
+    told = {**plan.to_dict(), "eta": config.eta, "budget": budget}
+    return {name: value for name, value in told.items() if value not in (None, "", {})}
 
 
 def finish(summary: StudySummary, outcome: StudyOutcome) -> None:
