@@ -10,9 +10,9 @@ from optuna.trial import TrialState as Stored
 from sentune.records import TrialRecord
 from sentune.search.ledger import Ledger
 from sentune.search.source import Candidate
-from sentune.search.stored import MICRO_BATCH, REPEATS, SEED, SETTINGS
+from sentune.search.stored import MICRO_BATCH, REPEATS, SEED, SETTINGS, TRIAL
 
-TRIAL = "trial"
+__all__ = ["TRIAL", "FinalsSource", "identity", "notes", "run_name"]
 
 
 class FinalsSource:

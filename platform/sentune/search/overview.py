@@ -15,12 +15,11 @@ from sentune.search.holders import Holder, Standing, standing
 from sentune.search.lease import EXPIRY
 from sentune.search.objectives import Objective
 from sentune.search.store import WORLD, open_storage
-from sentune.search.stored import SEED, SETTINGS, TWIN, record_of
+from sentune.search.stored import SEED, SETTINGS, TRIAL, TWIN, record_of
 from sentune.search.totals import Totals
 from sentune.search.trial_rows import TrialRows
 
 GOES_ON = "its own command or `sentune study resume` goes on"
-TRIAL = "trial"  # as in finalists.py, which loads torch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,9 @@ MICRO_BATCH, WARM_FROM, WARM_NUMBER, BEGUN_AT = (
 )
 MILESTONE, VERDICT, COST = "milestone:", "verdict:", "cost:"
 
+TRIAL = "trial"
+"""Of a run of the finals: number of the trial of the search that it repeats."""
+
 MEMORY = "fits_in_memory"
 """Constraint of a trial that found no memory at its smallest micro-batch; above 0 is broken."""
 
