@@ -36,9 +36,16 @@ GRACE_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with cluster_of(3) as cluster:
-        yield cluster
+def machines() -> Iterator[Cluster]:
+    with cluster_of(3) as machines:
+        yield machines
+
+
+@pytest.fixture
+def one_more(machines: Cluster) -> Iterator[None]:
+    """Comes afterwards, in the place of the one that was taken back."""
+    yield
+    machines.add_node(num_cpus=1)
 
 
 def take_back(node_id: str) -> bool:
@@ -55,9 +62,10 @@ def wait(node_id: str) -> bool:
     return True
 
 
+@pytest.mark.usefixtures("one_more")
 @pytest.mark.parametrize(("launcher", "workers"), [("train", 2), ("inline", 1)])
 def test_it_leaves_with_a_checkpoint_and_goes_on_at_the_next_step(
-    cluster: Cluster, tmp_path: Path, launcher: str, workers: int
+    tmp_path: Path, launcher: str, workers: int
 ) -> None:
     """No failure is forgiven here: leaving is none."""
     spec = make_spec(tmp_path, EXAMPLES)
@@ -76,9 +84,10 @@ def test_it_leaves_with_a_checkpoint_and_goes_on_at_the_next_step(
     assert curve == undisturbed(spec, tmp_path, workers), "bit for bit"
 
 
+@pytest.mark.usefixtures("machines")
 @pytest.mark.parametrize(("launcher", "workers"), [("train", 2), ("inline", 1)])
 def test_a_study_that_stops_asks_its_trial_to_leave_and_goes_on_with_it(
-    cluster: Cluster, tmp_path: Path, launcher: str, workers: int
+    tmp_path: Path, launcher: str, workers: int
 ) -> None:
     """Seven seconds are its budget; its trial waits in a step until they have long been over.
 

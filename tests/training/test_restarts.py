@@ -103,10 +103,15 @@ def test_a_death_is_forgiven_twice_and_named_before_its_peers_noise() -> None:
 
 
 def test_noise_alone_is_forgiven_too() -> None:
-    assert isinstance(then(user(GLOO), user(GLOO)), Attempt)
-    end = then(user(GLOO), user(GLOO), deaths=2)
+    lost = f"a worker was lost, as rank 0 noticed: RuntimeError: {GLOO}"
+    more = RuntimeError(f"{GLOO}. It may be that the remote worker crashed. Good luck!")
+    again = then(user(more), user(GLOO))
+    assert isinstance(again, Attempt)
+    assert again.notes[1] == f"started again: {lost}"
+    end = then(user(more), user(GLOO), deaths=2)
     assert isinstance(end, Report)
-    assert "gloo" in end.failure
+    assert end.failure == lost
+    assert "Good luck" in end.traceback
 
 
 def test_no_memory_on_a_device_starts_all_again_with_half_and_counts_for_nothing() -> None:

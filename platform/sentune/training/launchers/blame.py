@@ -64,6 +64,9 @@ def epitaph(error: TrainingFailedError, traceback: str) -> Report:
         words = lines[-1][:300] if lines else "no word"
         return Report(failure=f"the process of rank {rank} died: {words}", traceback=str(first))
     said = failed(first, str(first))
+    if _talks(first):  # Ray has not missed its peer yet, which has left no word either
+        words = said.failure.split(". ")[0][:200]
+        return replace(said, failure=f"a worker was lost, as rank {rank} noticed: {words}")
     return replace(said, failure=f"{said.failure} (on rank {rank})")
 
 
