@@ -76,7 +76,7 @@ def test_nothing_gives_no_rows_of_the_right_width(embedder: Embedder) -> None:
 def test_more_sentences_than_a_block_keep_their_order(
     embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sentune.embedder.BATCHES_PER_BLOCK", 1)
+    monkeypatch.setattr("sentune.encoding.BATCHES_PER_BLOCK", 1)
     many = embedder.encode(SENTENCES, batch_size=2)
     np.testing.assert_allclose(many, embedder.encode(SENTENCES), atol=1e-5)
 
@@ -101,7 +101,7 @@ def test_a_bar_is_shown_when_asked_for(
 def test_a_bar_is_shown_for_many_batches_on_a_terminal(
     gumbel: Embedder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sentune.embedder.LONG", 3)
+    monkeypatch.setattr("sentune.encoding.LONG", 3)
     gumbel.encode(SENTENCES, batch_size=1)
     assert capsys.readouterr().err == ""  # nobody watches a file
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal

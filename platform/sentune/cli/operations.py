@@ -12,7 +12,7 @@ from sentune.cli.model import Device, Model
 from sentune.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from sentune.embedder import Embeddings
+    from sentune.encoding import Embeddings
 
 Beams = Annotated[int, typer.Option(min=1, help="Beams of the search; 1 is greedy.")]
 MaxLength = Annotated[
