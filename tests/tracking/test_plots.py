@@ -12,7 +12,7 @@ import pytest
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.tracking.axes import Axis, axes_of
 from sentune.tracking.importance import comparable, importance
-from sentune.tracking.plots import draw, precision_recall
+from sentune.tracking.plots import MARKS, draw, history, precision_recall
 
 OBJECTIVE = "direction/accuracy"
 SPACE = {
@@ -83,6 +83,25 @@ def test_every_study_has_its_pictures(tmp_path: Path, trials: list[TrialRecord])
         picture = matplotlib.image.imread(file)
         assert picture[..., :3].std() > 0.01  # something is drawn
         assert min(picture.shape[:2]) > 200
+
+
+def test_every_state_has_a_mark_of_its_own() -> None:
+    trials = [trial(number, 0.5) for number, _ in enumerate(TrialState)]
+    for one, state in zip(trials, TrialState, strict=True):
+        one.state = state
+    axes = history(study(trials)).axes[0]
+    words = {text.get_text() for text in axes.get_legend().get_texts()}
+    assert words == {*(word for word, _, _ in MARKS.values()), "best so far"}
+    assert len(axes.collections) == len({mark[1:] for mark in MARKS.values()}) == len(TrialState)
+
+
+def test_trials_without_a_value_stand_at_the_foot_by_their_state() -> None:
+    trials = [trial(0, 0.5), *(trial(number, None) for number in (1, 2, 3))]
+    trials[2].state = TrialState.INFEASIBLE
+    axes = history(study(trials)).axes[0]
+    shown = {line.get_label(): list(line.get_xdata()) for line in axes.lines}
+    assert shown["failed, no value"] == [1, 3]
+    assert shown["no memory, no value"] == [2]
 
 
 def test_the_importance_finds_what_made_the_objective() -> None:

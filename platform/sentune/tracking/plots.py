@@ -16,11 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARKS = {
-    TrialState.COMPLETE: ("complete", "#1f6f4a"),
-    TrialState.PRUNED: ("stopped early", "#c98a1b"),
-    TrialState.RUNNING: ("running", "#3b6ea8"),
-    TrialState.FAILED: ("failed", "#b3372e"),
+    TrialState.COMPLETE: ("complete", "o", "#1f6f4a"),
+    TrialState.PRUNED: ("stopped early", "v", "#c98a1b"),
+    TrialState.RUNNING: ("running", "o", "#3b6ea8"),
+    TrialState.FAILED: ("failed", "s", "#b3372e"),
+    TrialState.INFEASIBLE: ("no memory", "D", "#b3372e"),
 }
+"""State -> word in the legend, shape and colour; filled where a trial is complete."""
+
+LOST = {TrialState.FAILED: "x", TrialState.INFEASIBLE: "+"}
+"""States in which a trial may end without a value -> its mark at the foot."""
 
 Curve = tuple[Sequence[float], Sequence[float]]
 """Precision and recall, point by point."""
@@ -58,20 +63,14 @@ def history(summary: StudySummary) -> Figure:
     figure, axes = new_figure(8, 4.5)
     scored = [(t, t.metrics[summary.objective]) for t in scored_trials(summary)]
     known = {trial.id for trial, _ in scored}
-    lost = [t.id for t in summary.trials if t.state == "failed" and t.id not in known]
+    lost = [t for t in summary.trials if t.state in LOST and t.id not in known]
     axes.set_title(f"{summary.study}: {summary.objective} by trial", loc="left")
     if not scored:
         return empty(figure, axes, f"none of {len(summary.trials)} trials has a value")
-    for state, (word, colour) in MARKS.items():
-        points = [(trial.id, value) for trial, value in scored if trial.state is state]
-        face = colour if state is TrialState.COMPLETE else "none"
-        if points:
-            x, y = zip(*points, strict=True)
-            axes.scatter(x, y, s=34, label=word, edgecolors=colour, facecolors=face, zorder=3)
+    for state in MARKS:
+        _mark(axes, state, [(trial.id, value) for trial, value in scored if trial.state is state])
     _best_line(axes, summary, scored)
-    if lost:  # no place on the scale: a mark at the foot
-        foot, red = axes.get_xaxis_transform(), MARKS[TrialState.FAILED][1]
-        axes.plot(lost, [0.02] * len(lost), "x", color=red, transform=foot, label="no value")
+    _at_the_foot(axes, lost)
     axes.set_xlabel("trial")
     axes.set_ylabel(summary.objective)
     axes.set_xlim(-0.5, max(trial.id for trial in summary.trials) + 0.5)
@@ -124,6 +123,26 @@ def precision_recall(curves: Mapping[str, Curve]) -> Figure:
     axes.set(xlim=(0, 1.01), ylim=(0, 1.03), xlabel="recall", ylabel="precision")
     axes.legend(frameon=False, loc="lower left")
     return figure
+
+
+def _mark(axes: Axes, state: TrialState, points: Sequence[tuple[int, float]]) -> None:
+    if points:
+        word, shape, colour = MARKS[state]
+        x, y = zip(*points, strict=True)
+        face = colour if state is TrialState.COMPLETE else "none"
+        axes.scatter(x, y, 34, marker=shape, label=word, edgecolors=colour, fc=face, zorder=3)
+
+
+def _at_the_foot(axes: Axes, lost: Sequence[TrialRecord]) -> None:
+    """Trials without a value have no place on the scale; one mark for each state."""
+    for state, shape in LOST.items():
+        x = [trial.id for trial in lost if trial.state is state]
+        if x:
+            word, _, colour = MARKS[state]
+            foot = axes.get_xaxis_transform()
+            axes.plot(
+                x, [0.02] * len(x), shape, c=colour, transform=foot, label=f"{word}, no value"
+            )
 
 
 def _best_line(axes: Axes, summary: StudySummary, scored: list[tuple[TrialRecord, float]]) -> None:
