@@ -67,6 +67,42 @@ def check_rungs(first_rung: int, eta: int, max_examples: int) -> None:
         raise InvalidValue("first_rung", first_rung, "give 1 or more examples")
 
 
+@dataclass(frozen=True, kw_only=True)
+class GeometricRungs:
+    """Rungs in examples seen, each ``eta`` times as far as the one before.
+
+    Attributes:
+        first_rung: examples at which trials are first compared.
+        eta: one trial in ``eta`` goes on at a rung.
+        max_examples: budget of a full trial; there nothing is compared.
+        mode: ``max`` or ``min``.
+        keep: trials that go on at least, however few have come.
+    """
+
+    first_rung: int
+    eta: int
+    max_examples: int
+    mode: str = "max"
+    keep: int = 1
+
+    def __post_init__(self) -> None:
+        check_rungs(self.first_rung, self.eta, self.max_examples)
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Examples at which trials are compared; none where the first rung is the whole budget."""
+        found, rung = [], self.first_rung
+        while rung < self.max_examples:
+            found.append(rung)
+            rung *= self.eta
+        return tuple(found)
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """The rungs and the end."""
+        return (*self.rungs, self.max_examples)
+
+
 def cascade(trials: int, milestones: Sequence[int], share: int) -> int:
     """Examples of a search in which each rung lets one trial in ``share`` go on, at least one."""
     total, reached, left = 0, 0, trials

@@ -8,43 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sentune.search.schedulers.base import GOES_ON, Curves, Verdict, cascade, check_rungs
+from sentune.search.schedulers.base import GOES_ON, Curves, GeometricRungs, Verdict, cascade
 
 
 @dataclass(frozen=True, kw_only=True)
-class Halving:
-    """Rungs in examples seen.
-
-    Attributes:
-        first_rung: examples at which trials are first compared.
-        eta: one trial in ``eta`` goes on, and the next rung is ``eta`` times as far.
-        max_examples: budget of a full trial; there nothing is compared.
-        mode: ``max`` or ``min``.
-        keep: trials that go on at least, however few have come.
-    """
-
-    first_rung: int
-    eta: int
-    max_examples: int
-    mode: str = "max"
-    keep: int = 1
-
-    def __post_init__(self) -> None:
-        check_rungs(self.first_rung, self.eta, self.max_examples)
-
-    @property
-    def rungs(self) -> tuple[int, ...]:
-        """Examples at which trials are compared; none where the first rung is the whole budget."""
-        found, rung = [], self.first_rung
-        while rung < self.max_examples:
-            found.append(rung)
-            rung *= self.eta
-        return tuple(found)
-
-    @property
-    def milestones(self) -> tuple[int, ...]:
-        """The rungs and the end."""
-        return (*self.rungs, self.max_examples)
+class Halving(GeometricRungs):
+    """One halving at each rung; see ``GeometricRungs``."""
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
         """Whether a trial goes on past a milestone; see ``Scheduler``."""

@@ -9,47 +9,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sentune.search.schedulers.base import GOES_ON, Curves, Verdict, check_rungs
+from sentune.search.schedulers.base import GOES_ON, Curves, GeometricRungs, Verdict
 from sentune.search.schedulers.halving import Halving
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyperband:
+class Hyperband(GeometricRungs):
     """Brackets by trial number; trials of one bracket are compared with each other alone.
 
-    Attributes:
-        first_rung: examples of the first rung in the bracket that stops earliest.
-        eta: one trial in ``eta`` goes on, the next rung is ``eta`` times as far, and the next
-            bracket starts a rung later; the last one stops nothing.
-        max_examples: budget of a full trial.
-        mode: ``max`` or ``min``.
-        keep: trials that go on at least, shared among the brackets.
+    The rungs are those of the bracket that stops earliest; each further bracket starts a rung
+    later, and the last one stops nothing. They share the trials that ``keep`` lets go on.
     """
-
-    first_rung: int
-    eta: int
-    max_examples: int
-    mode: str = "max"
-    keep: int = 1
-
-    def __post_init__(self) -> None:
-        check_rungs(self.first_rung, self.eta, self.max_examples)
 
     @cached_property
     def brackets(self) -> tuple[Halving, ...]:
         """One successive halving for each first rung, the earliest first."""
-        every = Halving(
-            first_rung=self.first_rung, eta=self.eta, max_examples=self.max_examples
-        ).milestones
         return tuple(
             Halving(
                 first_rung=first,
                 eta=self.eta,
                 max_examples=self.max_examples,
                 mode=self.mode,
-                keep=-(-self.keep // len(every)),
+                keep=-(-self.keep // len(self.milestones)),
             )
-            for first in every
+            for first in self.milestones
         )
 
     @cached_property
@@ -67,16 +50,6 @@ class Hyperband:
     def bracket_of(self, trial: int) -> int:
         """Place of a trial's bracket in ``brackets``."""
         return self._turns[trial % len(self._turns)]
-
-    @property
-    def rungs(self) -> tuple[int, ...]:
-        """Examples at which trials of any bracket are compared."""
-        return self.brackets[0].rungs
-
-    @property
-    def milestones(self) -> tuple[int, ...]:
-        """The rungs and the end."""
-        return self.brackets[0].milestones
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
         """Whether a trial goes on past a milestone; see ``Scheduler``."""
