@@ -12,6 +12,7 @@ import pytest
 from toys import SPACE, open_ledger, play, table
 
 from sentune.errors import InvalidValue
+from sentune.search.constraints import Constraint
 from sentune.search.dimensions import Choice, Integer, Uniform
 from sentune.search.sampling import SAMPLERS, derived_seed, distribution, make_sampler
 from sentune.search.space import SearchSpace
@@ -74,6 +75,7 @@ def test_wrong_names_are_refused():
 
 
 RANGES = {"rate": Uniform(1e-4, 1e-1, log=True), "depth": Integer(1, 12)}
+BOUNDS = (Constraint(metric="train/seconds", bound=600.0, at_most=True),)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,7 @@ RANGES = {"rate": Uniform(1e-4, 1e-1, log=True), "depth": Integer(1, 12)}
     [
         ("cmaes", {**RANGES, "pooling": Choice("cls", "mean")}, {}, "fix pooling with --set"),
         ("cmaes", RANGES, {"objectives": 2}, "one objective"),
+        ("cmaes", RANGES, {"constraints": BOUNDS}, r"constraints \(train/seconds<=600\); give tpe"),
         ("gp", RANGES, {"trials": 501}, "--trials 500"),
     ],
 )
@@ -88,6 +91,30 @@ def test_what_a_sampler_cannot_do_is_said(name, settings, options, said):
     space = SearchSpace(method="toy", objective="a/b", settings=settings)
     with pytest.raises(InvalidValue, match=f"--sampler: '{name}'.*{said}"):
         make_sampler(name, space, **{"trials": 8, "seed": 0, **options})
+
+
+@pytest.mark.parametrize("name", ["tpe", "random", "grid", "qmc", "gp", "nsga2"])
+def test_samplers_that_use_constraints_or_no_measurement_at_all_take_them(name: str):
+    space = SearchSpace(method="toy", objective="a/b", settings={"depth": Integer(1, 12)})
+    assert make_sampler(name, space, trials=8, seed=0, constraints=BOUNDS)
+
+
+@pytest.mark.parametrize("name", ["tpe", "nsga2"])
+def test_who_is_not_refused_does_use_them(name: str):
+    """The objective grows with x, and a metric allows x up to 0.4 only: 0.6 breaks it at random."""
+    space = SearchSpace(
+        method="toy", objective="a/b", settings={"x": Uniform(0, 1), "y": Uniform(0, 1)}
+    )
+    trials = 40 if name == "nsga2" else 18
+    sampler = make_sampler(name, space, trials=trials, seed=3, constraints=BOUNDS)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    broken = []
+    for _ in range(trials):
+        trial, point = draw(study, space)
+        broken.append(point["x"] > 0.4)
+        trial.set_constraint(str(BOUNDS[0]), point["x"] - 0.4)
+        study.tell(trial, point["x"])
+    assert fmean(broken[-trials // 3 :]) <= 0.5
 
 
 def draw(study: optuna.Study, space: SearchSpace) -> tuple[optuna.Trial, dict[str, object]]:

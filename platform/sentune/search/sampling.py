@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import optuna
 from optuna.samplers import BaseSampler
 
 from sentune.errors import InvalidValue
+from sentune.search.constraints import Constraint
 from sentune.search.dimensions import Choice
 from sentune.search.drawing import (
     FreshTPE,
@@ -36,9 +37,18 @@ __all__ = ["SAMPLERS", "derived_seed", "distribution", "make_sampler"]
 
 
 def make_sampler(
-    name: str, space: SearchSpace, *, trials: int, seed: int, objectives: int = 1
+    name: str,
+    space: SearchSpace,
+    *,
+    trials: int,
+    seed: int,
+    objectives: int = 1,
+    constraints: Sequence[Constraint] = (),
 ) -> BaseSampler:
     """The sampler of a study.
+
+    Random, grid and Sobol points follow nothing that was measured, the objective included; under
+    constraints they are as good as without.
 
     Args:
         name: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp``, ``cmaes`` or ``nsga2``.
@@ -46,6 +56,7 @@ def make_sampler(
         trials: planned trials, a quarter of which are drawn at random first (4 to 10).
         seed: of the study.
         objectives: number of them.
+        constraints: on metrics, which a sampler with a model must learn too.
 
     Raises:
         InvalidValue: an unknown name, a package that is missing, a grid over a range, or
@@ -61,7 +72,7 @@ def make_sampler(
         "random": lambda: PerTrial(_random, seed, space),
         "tpe": lambda: PerTrial(partial(_tpe, startup), seed, space),
         "gp": lambda: _gp(startup, seed, space, trials),
-        "cmaes": lambda: _cmaes(startup, seed, space, objectives),
+        "cmaes": lambda: _cmaes(startup, seed, space, objectives, constraints),
         "nsga2": lambda: _nsga2(seed, space, trials),
     }
     if kind not in made:
@@ -103,11 +114,20 @@ def _gp(startup: int, seed: int, space: SearchSpace, trials: int) -> BaseSampler
     return PerTrial(make, seed, space, view=partial(Finished, constrained=True), attempts=1)
 
 
-def _cmaes(startup: int, seed: int, space: SearchSpace, objectives: int) -> BaseSampler:
+def _cmaes(
+    startup: int,
+    seed: int,
+    space: SearchSpace,
+    objectives: int,
+    constraints: Sequence[Constraint],
+) -> BaseSampler:
     if importlib.util.find_spec("cmaes") is None:
         raise InvalidValue("--sampler", "cmaes", "it needs the package cmaes: pip install cmaes")
     if objectives > 1:
         raise InvalidValue("--sampler", "cmaes", "it knows one objective; give tpe, nsga2 or gp")
+    if constraints:
+        fix = f"it knows no constraints ({_listed(constraints)}); give tpe, gp or nsga2"
+        raise InvalidValue("--sampler", "cmaes", fix)
     lines = lines_of(space.settings)
     choices = [n for n, d in space.settings.items() if isinstance(d, Choice) and n not in lines]
     if choices:
