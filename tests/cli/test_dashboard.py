@@ -11,8 +11,6 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from sentune.cli import dashboard as module
 from sentune.cli.dashboard import server_command
@@ -20,17 +18,25 @@ from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
 
 
-def run(*options: str) -> tuple[int, str]:
-    app = typer.Typer()
-    app.command()(module.dashboard)
-    result = CliRunner().invoke(app, list(options))
-    return result.exit_code, result.output
-
-
 def test_a_storage_without_studies_says_what_makes_one(tmp_path: Path) -> None:
-    code, output = run("--storage", str(tmp_path))
-    assert code == 2
-    assert "jobs/tune_gumbel.py" in output
+    with pytest.raises(InvalidValue, match=r"--storage.*jobs/tune_gumbel.py"):
+        module.dashboard(tmp_path)
+
+
+def test_tables_are_made_before_anything_opens_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mlflow.db").touch()  # as SQLite leaves it where a study has just begun
+    done: list[str] = []
+    monkeypatch.setattr(module, "ensure_database", lambda uri: done.append(f"ensure {uri}"))
+    monkeypatch.setattr(module, "runs_page", lambda uri: done.append(f"open {uri}") or "/")
+    monkeypatch.setattr(module, "calm", lambda: None)
+    for name in ("PYTHONWARNINGS", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION"):
+        monkeypatch.setenv(name, "")  # it sets them for the server; gone with the test
+    monkeypatch.setattr(module.os, "execv", lambda path, command: done.append("serve"))
+    module.dashboard(tmp_path, free_port())
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    assert done == [f"ensure {uri}", f"open {uri}", "serve"]
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
@@ -50,9 +56,7 @@ def test_the_server_answers_this_machine_alone(tmp_path: Path) -> None:
     trial = TrialRecord(id=0, state=TrialState.COMPLETE, settings={})
     listener.trial_ended(trial)
     assert listener.close(120)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     code = "import typer; from sentune.cli.dashboard import dashboard; typer.run(dashboard)"
     command = [sys.executable, "-c", code, "--storage", str(tmp_path), "--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -68,6 +72,13 @@ def test_the_server_answers_this_machine_alone(tmp_path: Path) -> None:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def wait_for(port: int, process: subprocess.Popen[str]) -> None:

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sentune.errors import InvalidValue, SentuneError
+from sentune.errors import InvalidValue
+from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import artifact_root_in, calm, tracking_uri_in
 from sentune.tracking.pages import runs_page
 
@@ -29,13 +30,10 @@ def dashboard(
     It listens on 127.0.0.1 alone and answers only requests addressed to this machine. From
     elsewhere, go through a tunnel: ssh -L 5000:127.0.0.1:5000 HOST.
     """
-    errors = Console(stderr=True)
-    try:
-        command = server_command(storage, port)
-    except SentuneError as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from error
-    page = runs_page(tracking_uri_in(str(storage)))
+    command = server_command(storage, port)
+    uri = tracking_uri_in(str(storage))
+    ensure_database(uri)  # before a study and this server both find it empty and make its tables
+    page = runs_page(uri)
     Console().print(
         f"MLflow over {storage}: http://{HOST}:{port}{page} (Ctrl-C ends it)",
         markup=False,
