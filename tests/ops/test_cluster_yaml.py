@@ -1,4 +1,4 @@
-"""cluster.yaml: accepted by Ray's own check, and closed, cheap and reachable as it promises."""
+"""The cluster files: accepted by Ray's own check, in step, and closed, cheap and reachable."""
 
 from __future__ import annotations
 
@@ -13,18 +13,43 @@ from typing import Any
 
 import pytest
 import yaml
+from ray.autoscaler._private.kuberay.autoscaling_config import (
+    _derive_autoscaling_config_from_ray_cr as read_by_ray,
+)
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from sentune.cluster import NodeLimit, cluster_limits, running_cluster_file
+from sentune.cluster import (
+    NodeLimit,
+    cluster_limits,
+    idle_hours,
+    largest_cluster,
+    running_cluster_file,
+)
 from sentune.errors import InvalidValue
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "cluster.yaml"
+GCP, ONPREM, KUBERAY = (ROOT / f"cluster/{name}.yaml" for name in ("gcp", "onprem", "kuberay"))
+LAUNCHED = (FILE, GCP, ONPREM)
+"""Files for ``ray up``."""
+
+EVERY = (*LAUNCHED, KUBERAY)
+RENTED = (FILE, GCP)
+SECRETS = ("~/.ray/auth_token", "~/.pgpass", "~/.mlflow/credentials")
+
+
+def read(path: Path) -> dict[str, Any]:
+    return dict(yaml.safe_load(path.read_text()))
 
 
 @pytest.fixture
 def config() -> dict[str, Any]:
-    return dict(yaml.safe_load(FILE.read_text()))
+    return read(FILE)
+
+
+@pytest.fixture(params=LAUNCHED, ids=lambda path: path.stem)
+def launched(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return read(request.param)
 
 
 def _start(commands: list[str]) -> str:
@@ -32,10 +57,11 @@ def _start(commands: list[str]) -> str:
     return line
 
 
-def test_ray_accepts_it(config: dict[str, Any]) -> None:
-    prepared = prepare_config(config)
+def test_ray_accepts_it(launched: dict[str, Any]) -> None:
+    prepared = prepare_config(launched)
     validate_config(prepared)
-    assert prepared["head_node_type"] == "head"
+    own = launched["provider"]["type"] == "local"
+    assert prepared["head_node_type"] == ("local.cluster.node" if own else "head")
 
 
 def test_rays_check_can_fail(config: dict[str, Any]) -> None:
@@ -44,45 +70,149 @@ def test_rays_check_can_fail(config: dict[str, Any]) -> None:
         validate_config(prepare_config(config))
 
 
-def test_the_head_takes_no_trial(config: dict[str, Any]) -> None:
-    head = config["available_node_types"]["head"]
+def test_own_machines_all_run_ray_from_the_start() -> None:
+    """A cluster whose machines come later would look too small to the plan of a study."""
+    prepared = prepare_config(read(ONPREM))
+    group = prepared["available_node_types"]["local.cluster.node"]
+    assert group["min_workers"] == len(prepared["provider"]["worker_ips"])
+
+
+def test_the_head_takes_no_trial(launched: dict[str, Any]) -> None:
+    head = launched.get("available_node_types", {}).get("head", {"resources": {"CPU": 0}})
     assert head["resources"] == {"CPU": 0}
-    command = shlex.split(_start(config["head_start_ray_commands"]))
+    command = shlex.split(_start(launched["head_start_ray_commands"]))
     assert {"--num-cpus=0", "--num-gpus=0"} <= set(command)
 
 
-def test_workers_come_when_wanted_and_cost_nothing_otherwise(config: dict[str, Any]) -> None:
-    workers = [t for name, t in config["available_node_types"].items() if name != "head"]
-    assert all(worker["min_workers"] == 0 for worker in workers)
-    assert all(
-        worker["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
-        for worker in workers
-    )
-    assert config["max_workers"] == sum(worker["max_workers"] for worker in workers)
-    assert config["provider"]["cache_stopped_nodes"] is False
-    assert config["idle_timeout_minutes"] <= 10
+def test_workers_come_when_wanted_and_cost_nothing_otherwise() -> None:
+    for file in RENTED:
+        config = read(file)
+        workers = {n: t for n, t in config["available_node_types"].items() if n != "head"}
+        assert all(worker["min_workers"] == 0 for worker in workers.values())
+        spot = [name for name, t in workers.items() if "spot" in str(t["node_config"]).lower()]
+        assert spot == ["gpu-spot", "data"]
+        counted = sum(workers[name]["max_workers"] for name in spot)
+        assert config["max_workers"] == counted
+        assert config["provider"]["cache_stopped_nodes"] is False
+        assert config["idle_timeout_minutes"] <= 10
 
 
-def test_nothing_is_served_beyond_loopback(config: dict[str, Any]) -> None:
-    command = _start(config["head_start_ray_commands"])
-    assert "--dashboard-host=127.0.0.1" in shlex.split(command)
-    assert "0.0.0.0" not in FILE.read_text()
+def test_what_the_clouds_have_in_common_is_the_same() -> None:
+    """Files are written by hand: what is changed in one and forgotten in another is found here."""
+    whole = read(FILE)
+    common = [key for key in whole if key not in ("provider", "available_node_types")]
+    for other in (GCP, ONPREM):
+        config = read(other)
+        for key in common:
+            if key in config and not (other == ONPREM and key in ("auth", "max_workers")):
+                assert config[key] == whole[key], f"{other.name}: {key}"
+    assert set(common) - set(read(ONPREM)) == {"idle_timeout_minutes", "head_node_type"}
+    assert set(common) <= set(read(GCP))
+    for name, node_type in whole["available_node_types"].items():
+        other_type = dict(read(GCP)["available_node_types"][name], node_config=None)
+        assert other_type == dict(node_type, node_config=None)
 
 
-def test_jobs_start_in_the_mounted_project(config: dict[str, Any]) -> None:
-    assert "cd ~/sentune && ray start" in _start(config["head_start_ray_commands"])
-    mounts = config["file_mounts"]
-    needed = ["platform", "search_spaces", "jobs", "pyproject.toml", "requirements.lock"]
+def test_all_clusters_grow_alike() -> None:
+    limits = cluster_limits(FILE)
+    assert cluster_limits(GCP) == cluster_limits(KUBERAY) == limits
+    assert largest_cluster(KUBERAY) == largest_cluster(FILE)
+    assert idle_hours(KUBERAY) == idle_hours(FILE) == pytest.approx(5 / 60)
+
+
+def test_ray_reads_the_groups_of_kuberay_as_the_plan_does() -> None:
+    cluster = read(KUBERAY)
+    assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")
+    cluster["metadata"]["namespace"] = "default"
+    seen = read_by_ray(cluster)["available_node_types"]
+    limits = cluster_limits(KUBERAY)
+    for name, limit in limits.items():
+        found = seen["headgroup" if limit.head else name]
+        assert found["resources"]["CPU"] == limit.cpus
+        assert found["resources"].get("GPU", 0) == limit.gpus
+        assert limit.head or found["max_workers"] == limit.max_nodes
+        assert found.get("priority", 0) == limit.priority
+
+
+FIELDS = {
+    "": {"apiVersion", "kind", "metadata", "spec"},
+    "spec": {
+        *("rayVersion", "enableInTreeAutoscaling", "autoscalerOptions"),
+        *("headGroupSpec", "workerGroupSpecs"),
+    },
+    "autoscalerOptions": {"version", "idleTimeoutSeconds", "env", "volumeMounts"},
+    "headGroupSpec": {"rayStartParams", "template"},
+    "workerGroupSpecs": {
+        *("groupName", "priority", "replicas", "minReplicas", "maxReplicas"),
+        *("rayStartParams", "template"),
+    },
+}
+"""Of the RayCluster's definition in ray.io/v1; what it does not know is dropped without a word."""
+
+
+def test_kuberay_has_only_fields_of_a_raycluster() -> None:
+    cluster = read(KUBERAY)
+    spec = cluster["spec"]
+    assert set(cluster) <= FIELDS[""]
+    assert set(spec) <= FIELDS["spec"]
+    for part in ("autoscalerOptions", "headGroupSpec"):
+        assert set(spec[part]) <= FIELDS[part]
+    for group in spec["workerGroupSpecs"]:
+        assert set(group) <= FIELDS["workerGroupSpecs"]
+        assert group["replicas"] == group["minReplicas"] == 0
+
+
+def test_pods_start_what_their_limits_hold() -> None:
+    spec = read(KUBERAY)["spec"]
+    for group in spec["workerGroupSpecs"]:
+        limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+        stated = group["rayStartParams"]
+        assert stated["num-cpus"] == limits["cpu"]
+        assert stated["num-gpus"] == limits.get("nvidia.com/gpu", "0")
+        assert group["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_ray_is_the_locked_one() -> None:
+    locked = re.search(r"^ray==(.+)$", (ROOT / "requirements.lock").read_text(), re.M)
+    assert locked is not None
+    assert read(KUBERAY)["spec"]["rayVersion"] == locked.group(1)
+
+
+def test_nothing_is_served_beyond_loopback() -> None:
+    for file in LAUNCHED:
+        command = _start(read(file)["head_start_ray_commands"])
+        assert "--dashboard-host=127.0.0.1" in shlex.split(command)
+    head = read(KUBERAY)["spec"]["headGroupSpec"]
+    assert head["rayStartParams"]["dashboard-host"] == "127.0.0.1"
+    for file in (*EVERY, *(ROOT / "cluster").iterdir()):
+        assert "0.0.0.0" not in file.read_text()
+
+
+def test_jobs_start_in_the_mounted_project(launched: dict[str, Any]) -> None:
+    assert "cd ~/sentune && ray start" in _start(launched["head_start_ray_commands"])
+    mounts = launched["file_mounts"]
+    needed = ["platform", "search_spaces", "jobs", "cluster", "pyproject.toml", "requirements.lock"]
     assert all(mounts[f"~/sentune/{name}"] == name for name in needed)
     local = [path for path in mounts.values() if not path.startswith("~")]
-    assert all((ROOT / path).exists() for path in local if path != "README.md")
-    assert {".git", ".venv"} <= set(config["rsync_exclude"])
+    assert all((ROOT / path).exists() for path in local)
+    assert {".git", ".venv"} <= set(launched["rsync_exclude"])
 
 
-def test_setup_installs_exactly_the_lock(config: dict[str, Any]) -> None:
-    installs = [line for line in config["setup_commands"] if "pip install" in line]
+def test_the_image_holds_what_is_mounted_elsewhere() -> None:
+    copied = " ".join(
+        line
+        for line in (ROOT / "cluster/Dockerfile").read_text().splitlines()
+        if line.startswith("COPY")
+    )
+    for path in read(FILE)["file_mounts"].values():
+        assert path.startswith("~") or path in shlex.split(copied), path
+
+
+def test_setup_installs_exactly_the_lock(launched: dict[str, Any]) -> None:
+    installs = [line for line in launched["setup_commands"] if "pip install" in line]
     assert installs[0].endswith("-r ~/sentune/requirements.lock")
     assert "--no-deps" in installs[1]
+    assert "-c ~/sentune/requirements.lock" in installs[2]
 
 
 def test_the_lock_holds_names_and_versions_only() -> None:
@@ -92,40 +222,122 @@ def test_the_lock_holds_names_and_versions_only() -> None:
     assert not odd
 
 
-def test_token_is_a_private_file_and_the_mode_is_set_once(
+def test_secrets_are_private_files_and_the_mode_is_set_once(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
-    assert config["file_mounts"]["~/.ray/auth_token"] == "~/.ray/auth_token"
-    token = tmp_path / ".ray/auth_token"
-    token.parent.mkdir()
-    token.write_text("secret")
-    token.chmod(0o644)  # as `ray get-auth-token --generate` leaves it
+    files = [tmp_path / name.removeprefix("~/") for name in SECRETS]
+    for name, file in zip(SECRETS, files, strict=True):
+        assert config["file_mounts"][name].startswith("~/")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("secret")
+        file.chmod(0o644)  # as `ray get-auth-token --generate` leaves it
     (tmp_path / ".bashrc").touch()
+    (tmp_path / "sentune").mkdir()
+    (tmp_path / "sentune/cluster").symlink_to(ROOT / "cluster")
     lines = [
         line for line in config["setup_commands"] if "auth_token" in line or "AUTH_MODE" in line
     ]
     assert len(lines) == 2
     for line in lines * 2:
         subprocess.run(["bash", "-c", line], env={**os.environ, "HOME": str(tmp_path)}, check=True)
-    assert stat.S_IMODE(token.stat().st_mode) == 0o600
-    assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700
+    for file in files:
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(files[0].parent.stat().st_mode) == 0o700
     asked = subprocess.run(
-        ["bash", "-c", ". ~/.bashrc; echo $RAY_AUTH_MODE; echo $PATH"],
+        ["bash", "-c", ". ~/.bashrc; echo $RAY_AUTH_MODE; echo $PATH; echo $SENTUNE_OPTUNA"],
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout.split()
-    assert asked == ["token", f"{tmp_path}/venv/bin:/usr/bin:/bin"]
+    assert asked[:2] == ["token", f"{tmp_path}/venv/bin:/usr/bin:/bin"]
+    assert asked[2].startswith("postgresql")
     assert (tmp_path / ".bashrc").read_text().count("RAY_AUTH_MODE") == 1
-    assert "secret" not in FILE.read_text()
+
+
+def test_no_file_of_the_repository_holds_a_password() -> None:
+    for file in (*EVERY, *(ROOT / "cluster").iterdir()):
+        text = file.read_text()
+        assert not re.search(r"://[^/\s:@]+:[^/\s@$]+@", text), file
+        assert not re.search(r"(?i)(password|token)\w*['\"]?\s*[:=]\s*['\"]?\w{8,}", text), file
+    secrets = [
+        entry["valueFrom"]["secretKeyRef"]["name"]
+        for container in read(KUBERAY)["spec"]["headGroupSpec"]["template"]["spec"]["containers"]
+        for entry in container["env"]
+        if "PASSWORD" in entry["name"]
+    ]
+    assert len(secrets) == 4
+
+
+def test_pods_get_the_token_as_a_file() -> None:
+    spec = read(KUBERAY)["spec"]
+    groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+    pods = [group["template"]["spec"]["containers"][0] for group in groups]
+    for holder in (*pods, spec["autoscalerOptions"]):
+        env = {entry["name"]: entry.get("value") for entry in holder["env"]}
+        assert env["RAY_AUTH_MODE"] == "token"
+        [mount] = holder["volumeMounts"]
+        assert env["RAY_AUTH_TOKEN_PATH"] == f"{mount['mountPath']}/auth_token"
+
+
+MLFLOW = """#!/bin/sh
+printf '%s\\n' "$@" > "$OUT"; env >> "$OUT"; cat "$MLFLOW_AUTH_CONFIG_PATH" >> "$OUT"
+"""
+
+
+def test_mlflow_wants_a_password_and_takes_it_from_the_users_file(tmp_path: Path) -> None:
+    for place in ("venv/bin", ".mlflow"):
+        (tmp_path / place).mkdir(parents=True)
+    program = tmp_path / "venv/bin/mlflow"
+    program.write_text(MLFLOW)
+    program.chmod(0o755)
+    credentials = (
+        "[mlflow]\nmlflow_tracking_username = ann\nmlflow_tracking_password = long one=1\n"
+    )
+    (tmp_path / ".mlflow/credentials").write_text(credentials)
+    out = tmp_path / "out"
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OUT": str(out)}
+    subprocess.run(["bash", str(ROOT / "cluster/mlflow.sh")], env=env, check=True)
+    told = out.read_text().splitlines()
+    assert told[:5] == ["server", "--app-name", "basic-auth", "--host", "127.0.0.1"]
+    assert "MLFLOW_AUTH_ADMIN_USERNAME=ann" in told
+    assert "MLFLOW_AUTH_ADMIN_PASSWORD=long one=1" in told
+    assert "default_permission = NO_PERMISSIONS" in told
+    assert not any("long one" in word for word in told[: told.index("--allowed-hosts")])
+
+
+def test_mlflow_does_not_start_without_a_password(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", str(ROOT / "cluster/mlflow.sh")],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "MLFLOW_TRACKING_USERNAME: write it into ~/.mlflow/credentials" in done.stderr
 
 
 def test_limits_are_read() -> None:
     limits = cluster_limits(FILE)
-    assert limits["head"] == NodeLimit(cpus=0, gpus=0, max_nodes=1, head=True)
-    assert limits["gpu"] == NodeLimit(cpus=4, gpus=1, max_nodes=8)
+    assert limits["head"] == NodeLimit(cpus=0, gpus=0, max_nodes=1, min_nodes=1, head=True)
+    assert limits["gpu-spot"] == NodeLimit(cpus=4, gpus=1, max_nodes=8, priority=1)
+    assert limits["gpu-on-demand"].stands_in_for == "gpu-spot"
     assert limits["data"].gpus == 0
+
+
+def test_nodes_that_stand_in_are_not_counted_beside_those_they_stand_in_for() -> None:
+    nodes = largest_cluster(FILE)
+    assert sum(node.gpus for node in nodes) == 8
+    assert len(nodes) == 1 + 8 + 2
+
+
+def test_groups_of_one_size_and_priority_are_all_counted(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
+    config["available_node_types"]["gpu-spot"]["priority"] = 0
+    config["max_workers"] = 18
+    assert sum(node.gpus for node in largest_cluster(_written(config, tmp_path))) == 16
 
 
 def test_a_head_knows_its_own_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +347,18 @@ def test_a_head_knows_its_own_limits(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = running_cluster_file()
     assert found is not None
     assert cluster_limits(found) == cluster_limits(FILE)
+
+
+def test_own_machines_are_counted_as_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray leaves out what they have: a plan from that file would refuse every study."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    prepared = yaml.safe_dump(prepare_config(read(ONPREM)))
+    (tmp_path / "ray_bootstrap_config.yaml").write_text(prepared)
+    assert running_cluster_file() is None
+    with pytest.raises(InvalidValue, match="--node"):
+        cluster_limits(ONPREM)
 
 
 def _written(config: Any, tmp_path: Path) -> Path:
@@ -147,29 +371,29 @@ def test_the_whole_clusters_maximum_bounds_each_group(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
     config["max_workers"] = 3
-    assert cluster_limits(_written(config, tmp_path))["gpu"].max_nodes == 3
+    assert cluster_limits(_written(config, tmp_path))["gpu-spot"].max_nodes == 3
 
 
 def test_a_group_without_its_own_maximum_has_the_clusters(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
-    del config["available_node_types"]["gpu"]["max_workers"]
-    assert cluster_limits(_written(config, tmp_path))["gpu"].max_nodes == 10
+    del config["available_node_types"]["gpu-spot"]["max_workers"]
+    assert cluster_limits(_written(config, tmp_path))["gpu-spot"].max_nodes == 10
 
 
 @pytest.mark.parametrize(
     ("field", "change"),
     [
-        ("available_node_types.gpu.resources.CPU", {"resources": {"GPU": 1}}),
-        ("available_node_types.gpu.resources.GPU", {"resources": {"CPU": 1, "GPU": "two"}}),
-        ("available_node_types.gpu.max_workers", {"max_workers": -1}),
+        ("available_node_types.gpu-spot.resources.CPU", {"resources": {"GPU": 1}}),
+        ("available_node_types.gpu-spot.resources.GPU", {"resources": {"CPU": 1, "GPU": "two"}}),
+        ("available_node_types.gpu-spot.max_workers", {"max_workers": -1}),
     ],
 )
 def test_a_number_that_cannot_be_known_is_named(
     config: dict[str, Any], tmp_path: Path, field: str, change: dict[str, Any]
 ) -> None:
     config = deepcopy(config)
-    config["available_node_types"]["gpu"].update(change)
+    config["available_node_types"]["gpu-spot"].update(change)
     with pytest.raises(InvalidValue) as error:
         cluster_limits(_written(config, tmp_path))
     assert error.value.field == field
@@ -190,3 +414,20 @@ def test_an_unknown_head_is_refused(config: dict[str, Any], tmp_path: Path) -> N
 def test_yaml_cannot_run_code(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="not YAML"):
         cluster_limits(_written("a: !!python/object/apply:os.getcwd []", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("workerGroupSpecs.data.rayStartParams.num-cpus", {"rayStartParams": {}}),
+        ("workerGroupSpecs.data.maxReplicas", {"maxReplicas": None}),
+    ],
+)
+def test_a_group_of_kuberay_that_does_not_say_its_size_is_named(
+    tmp_path: Path, field: str, change: dict[str, Any]
+) -> None:
+    cluster = read(KUBERAY)
+    cluster["spec"]["workerGroupSpecs"][2].update(change)
+    with pytest.raises(InvalidValue) as error:
+        cluster_limits(_written(cluster, tmp_path))
+    assert error.value.field == field

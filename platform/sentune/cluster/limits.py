@@ -1,14 +1,15 @@
-"""What the cluster of a cluster.yaml can grow to, read without starting anything."""
+"""What the cluster of a cluster file can grow to, read without starting anything."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from sentune.cluster.kuberay import KIND, as_launcher_file
 from sentune.errors import InvalidValue
 
 
@@ -20,20 +21,27 @@ class NodeLimit:
         cpus: CPUs of one node that Ray may give away; 0 for a head without trial work.
         gpus: GPUs of one node.
         max_nodes: nodes of this kind at most; 1 for the head.
+        min_nodes: nodes of this kind that never go; 1 for the head.
         head: the node that jobs' drivers run on.
+        priority: among kinds of the same size, the highest is started first.
+        stands_in_for: kind of the same size and a higher priority, beside which this one is not
+            counted: it is started where that one is not to be had.
     """
 
     cpus: int
     gpus: int
     max_nodes: int
+    min_nodes: int = 0
     head: bool = False
+    priority: int = 0
+    stands_in_for: str = ""
 
 
 def cluster_limits(path: str | Path) -> dict[str, NodeLimit]:
-    """Reads the node types of a Ray cluster configuration.
+    """Reads the node types of a cluster.
 
     Args:
-        path: a file for ``ray up``.
+        path: a file for ``ray up``, or a RayCluster for ``kubectl apply``.
 
     Returns:
         name of the node type -> what one node has and how many there can be.
@@ -51,38 +59,67 @@ def cluster_limits(path: str | Path) -> dict[str, NodeLimit]:
     }
     if head not in limits:
         raise InvalidValue("head_node_type", head, f"it must be one of {', '.join(limits)}")
-    return limits
+    return {
+        name: replace(limit, stands_in_for=_stands_in(limit, limits))
+        for name, limit in limits.items()
+    }
 
 
 def largest_cluster(path: str | Path) -> list[NodeLimit]:
     """Every node of the cluster grown to its limit, one entry a node, the head first.
 
-    ``max_workers`` bounds the sum over all kinds: the nodes with most GPUs come first.
+    ``max_workers`` bounds the sum over all kinds: the nodes with most GPUs come first. Kinds that
+    stand in for others are left out: they come instead of those, not beside them.
     """
     total = _number(_load(Path(path)), "max_workers", "max_workers", default=None)
-    limits = cluster_limits(path).values()
+    limits = [limit for limit in cluster_limits(path).values() if not limit.stands_in_for]
     workers = [limit for limit in limits if not limit.head for _ in range(limit.max_nodes)]
     workers.sort(key=lambda node: (-node.gpus, -node.cpus))
     return [*(limit for limit in limits if limit.head), *workers[:total]]
+
+
+def idle_hours(path: str | Path) -> float:
+    """Hours that a node stays after its last work; Ray's own default is five minutes."""
+    minutes = _load(Path(path)).get("idle_timeout_minutes", 5)
+    if not isinstance(minutes, int | float) or isinstance(minutes, bool) or minutes < 0:
+        raise InvalidValue("idle_timeout_minutes", minutes, "state it as a number")
+    return minutes / 60
 
 
 def running_cluster_file() -> Path | None:
     """The configuration of the cluster that this machine is the head of.
 
     ``ray up`` leaves it in the head's home folder, with the limits that the cluster really has;
-    None where no ``ray up`` made the cluster, which then cannot grow.
+    None where no ``ray up`` made the cluster, or it is made of the user's own machines: what
+    those have, Ray asks them alone.
     """
     path = Path.home() / "ray_bootstrap_config.yaml"
-    return path if path.is_file() else None
+    return path if path.is_file() and not _own_machines(_read(path)) else None
 
 
-def _load(path: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> Any:
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidValue("cluster file", str(path), f"it cannot be read: {error}") from error
     except yaml.YAMLError as error:
         raise InvalidValue("cluster file", str(path), f"it is not YAML: {error}") from error
+
+
+def _own_machines(config: Any) -> bool:
+    provider = config.get("provider") if isinstance(config, dict) else None
+    return isinstance(provider, dict) and provider.get("type") == "local"
+
+
+def _load(path: Path) -> Mapping[str, Any]:
+    config = _read(path)
+    if _own_machines(config):
+        fix = (
+            "it does not say what its machines have; describe them with --node NAME=CPUS,GPUS,MOST"
+        )
+        raise InvalidValue("cluster file", str(path), fix)
+    if isinstance(config, dict) and config.get("kind") == KIND:
+        config = as_launcher_file(config)
     types = config.get("available_node_types") if isinstance(config, dict) else None
     if not isinstance(types, dict) or not all(isinstance(t, dict) for t in types.values()):
         raise InvalidValue("cluster file", str(path), "it must have available_node_types")
@@ -96,8 +133,21 @@ def _limit(node_type: Mapping[str, Any], where: str, *, head: bool, total: int) 
         cpus=_number(resources, "CPU", f"{where}.resources.CPU", default=None),
         gpus=_number(resources, "GPU", f"{where}.resources.GPU", default=0),
         max_nodes=max_nodes if head else min(max_nodes, total),
+        min_nodes=1 if head else _number(node_type, "min_workers", f"{where}.min_workers", 0),
         head=head,
+        priority=node_type.get("priority", 0),
     )
+
+
+def _stands_in(limit: NodeLimit, limits: Mapping[str, NodeLimit]) -> str:
+    size = (limit.cpus, limit.gpus)
+    before = [
+        (-other.priority, name)
+        for name, other in limits.items()
+        if (other.cpus, other.gpus) == size and not (other.head or limit.head)
+    ]
+    highest, name = min(before, default=(0, ""))
+    return name if before and -highest > limit.priority else ""
 
 
 def _number(values: Mapping[str, Any], key: str, where: str, default: int | None) -> int:

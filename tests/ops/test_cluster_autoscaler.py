@@ -1,0 +1,55 @@
+"""What Ray's own autoscaler starts of cluster.yaml: spot first, others where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
+from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingRequest
+from ray.autoscaler.v2.utils import ResourceRequestUtil
+from ray.core.generated.autoscaler_pb2 import ResourceRequestByCount
+
+FILE = Path(__file__).resolve().parents[2] / "cluster.yaml"
+
+
+def started(
+    config: Mapping[str, Any], *demands: tuple[int, dict[str, float]], **availability: float
+) -> dict[str, int]:
+    """Node type -> how many Ray's autoscaler would start for these bundles."""
+    read = AutoscalingConfig(configs=dict(config), skip_content_hash=True)
+    request = SchedulingRequest(
+        disable_launch_config_check=True,
+        node_type_configs=read.get_node_type_configs(),
+        max_num_nodes=read.get_max_num_nodes(),
+        resource_requests=[
+            ResourceRequestByCount(request=ResourceRequestUtil.make(bundle), count=count)
+            for count, bundle in demands
+        ],
+        recoverable_resource_availabilities={
+            name.replace("_", "-"): score for name, score in availability.items()
+        },
+    )
+    launches = ResourceDemandScheduler().schedule(request).to_launch
+    return {launch.instance_type: launch.count for launch in launches}
+
+
+@pytest.fixture(scope="module")
+def config() -> dict[str, Any]:
+    return dict(yaml.safe_load(FILE.read_text()))
+
+
+def test_spot_machines_come_first(config: dict[str, Any]) -> None:
+    assert started(config, (3, {"CPU": 1, "GPU": 1})) == {"gpu-spot": 3}
+
+
+def test_on_demand_machines_stand_in_after_a_failed_start(config: dict[str, Any]) -> None:
+    bundle = {"CPU": 1.0, "GPU": 1.0}
+    assert started(config, (3, bundle), gpu_spot=0.1) == {"gpu-on-demand": 3}
+
+
+def test_work_without_gpus_goes_to_machines_without(config: dict[str, Any]) -> None:
+    assert started(config, (10, {"CPU": 1})) == {"data": 2}
