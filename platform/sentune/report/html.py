@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from collections.abc import Sequence
 from html import escape
 
 from sentune.report.document import (
@@ -19,6 +19,7 @@ from sentune.report.document import (
     Text,
 )
 from sentune.report.look import SCRIPT, STYLE
+from sentune.report.walk import written
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
@@ -76,11 +77,11 @@ def _blocks(section: Section) -> list[str]:
     beside: list[str] = []
     for block in section.blocks:
         if _stands_beside(block):
-            beside.append(_html(block))
+            beside.append(written(block, _Html()))
             continue
         made += _grid(beside)
         beside = []
-        made.append(_html(block))
+        made.append(written(block, _Html()))
     return made + _grid(beside)
 
 
@@ -94,69 +95,55 @@ def _grid(pictures: list[str]) -> list[str]:
     return [f'<div class="grid">{"".join(pictures)}</div>'] if pictures else []
 
 
-@singledispatch
-def _html(block: Block) -> str:
-    raise TypeError(f"no HTML for {type(block).__name__}")
+class _Html:
+    """See ``sentune.report.walk.Renderer``."""
+
+    def text(self, block: Text) -> str:
+        tone = f' class="{escape(block.tone)}"' if block.tone else ""
+        return f"<p{tone}>{escape(block.text)}</p>"
+
+    def facts(self, block: Facts) -> str:
+        boxes = "".join(
+            f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+            for name, value in block.facts
+        )
+        return f'<dl class="facts">{boxes}</dl>'
+
+    def code(self, block: Code) -> str:
+        return f"<pre><code>{escape(block.text)}</code></pre>"
+
+    def folded(self, block: Folded, inner: Sequence[str]) -> str:
+        return _details(block.title, "".join(inner))
+
+    def picture(self, block: Picture, table: str | None) -> str:
+        wide = ' class="wide"' if block.wide else ""
+        numbers = _details("as a table", table) if table is not None else ""
+        return (
+            f"<figure{wide}><figcaption><b>{escape(block.title)}</b> {escape(block.description)}"
+            f'</figcaption><div class="drawing">{block.svg}</div>{numbers}</figure>'
+        )
+
+    def head(self, column: Column) -> str:
+        return f'<th scope="col"{_class(column)}>{escape(column.title)}</th>'
+
+    def cell(self, cell: Cell, column: Column) -> str:
+        key = f' data-key="{cell.key!r}"' if cell.key is not None else ""
+        text = escape(cell.text)
+        return f"<td{_class(column)}{key}>{f'<b>{text}</b>' if cell.strong else text}</td>"
+
+    def table(self, block: Table, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+        body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
+        kind = ' class="sortable"' if block.sortable else ""
+        caption = f"<caption>{escape(block.caption)}</caption>" if block.caption else ""
+        box = "scroll all" if block.sortable else "scroll"
+        return (
+            f'<div class="{box}" tabindex="0"><table{kind}>{caption}'
+            f"<thead><tr>{''.join(heads)}</tr></thead><tbody>\n{body}\n</tbody></table></div>"
+        )
 
 
-@_html.register
-def _(block: Text) -> str:
-    tone = f' class="{escape(block.tone)}"' if block.tone else ""
-    return f"<p{tone}>{escape(block.text)}</p>"
-
-
-@_html.register
-def _(block: Facts) -> str:
-    boxes = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in block.facts
-    )
-    return f'<dl class="facts">{boxes}</dl>'
-
-
-@_html.register
-def _(block: Code) -> str:
-    return f"<pre><code>{escape(block.text)}</code></pre>"
-
-
-@_html.register
-def _(block: Folded) -> str:
-    inner = "".join(_html(inside) for inside in block.blocks)
-    return f"<details><summary>{escape(block.title)}</summary>{inner}</details>"
-
-
-@_html.register
-def _(block: Picture) -> str:
-    wide = ' class="wide"' if block.wide else ""
-    table = ""
-    if block.table is not None:
-        table = f"<details><summary>as a table</summary>{_html(block.table)}</details>"
-    return (
-        f"<figure{wide}><figcaption><b>{escape(block.title)}</b> {escape(block.description)}"
-        f'</figcaption><div class="drawing">{block.svg}</div>{table}</figure>'
-    )
-
-
-@_html.register
-def _(block: Table) -> str:
-    heads = "".join(
-        f'<th scope="col"{_class(column)}>{escape(column.title)}</th>' for column in block.columns
-    )
-    body = "\n".join(
-        "<tr>" + "".join(map(_cell, line, block.columns)) + "</tr>" for line in block.rows
-    )
-    kind = ' class="sortable"' if block.sortable else ""
-    caption = f"<caption>{escape(block.caption)}</caption>" if block.caption else ""
-    box = "scroll all" if block.sortable else "scroll"
-    return (
-        f'<div class="{box}" tabindex="0"><table{kind}>{caption}<thead><tr>{heads}</tr></thead>'
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
-
-
-def _cell(cell: Cell, column: Column) -> str:
-    key = f' data-key="{cell.key!r}"' if cell.key is not None else ""
-    text = escape(cell.text)
-    return f"<td{_class(column)}{key}>{f'<b>{text}</b>' if cell.strong else text}</td>"
+def _details(summary: str, inner: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{inner}</details>"
 
 
 def _class(column: Column) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import singledispatch
+from collections.abc import Sequence
 from html import escape
 
 from sentune.report.document import (
-    Block,
+    Cell,
     Code,
+    Column,
     Facts,
     Folded,
     Picture,
@@ -17,6 +18,7 @@ from sentune.report.document import (
     Table,
     Text,
 )
+from sentune.report.walk import written
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
@@ -30,7 +32,8 @@ def to_markdown(report: Report) -> str:
 
 
 def _section(section: Section) -> list[str]:
-    return [f"## {_plain(section.title)}", *(_markdown(block) for block in section.blocks)]
+    blocks = (written(block, _Markdown()) for block in section.blocks)
+    return [f"## {_plain(section.title)}", *blocks]
 
 
 def _plain(text: str) -> str:
@@ -38,51 +41,38 @@ def _plain(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
-@singledispatch
-def _markdown(block: Block) -> str:
-    raise TypeError(f"no Markdown for {type(block).__name__}")
+class _Markdown:
+    """See ``sentune.report.walk.Renderer``."""
+
+    def text(self, block: Text) -> str:
+        return f"> {_plain(block.text)}" if block.tone == "warning" else _plain(block.text)
+
+    def facts(self, block: Facts) -> str:
+        return "\n".join(f"- {_plain(name)}: {_plain(value)}" for name, value in block.facts)
+
+    def code(self, block: Code) -> str:
+        return "\n".join("    " + line for line in block.text.splitlines())
+
+    def folded(self, block: Folded, inner: Sequence[str]) -> str:
+        return "\n\n".join([f"### {_plain(block.title)}", *inner])
+
+    def picture(self, block: Picture, table: str | None) -> str:
+        told = f"**{_plain(block.title)}** {_plain(block.description)}"
+        return f"{told} (drawn in report.html)" if table is None else f"{told}\n\n{table}"
+
+    def head(self, column: Column) -> str:
+        return _plain(column.title)
+
+    def cell(self, cell: Cell, column: Column) -> str:
+        del column
+        text = _plain(cell.text)
+        return f"**{text}**" if cell.strong and text else text
+
+    def table(self, block: Table, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+        rule = "|" + "|".join("---:" if column.number else "---" for column in block.columns) + "|"
+        caption = [_plain(block.caption) + "\n"] if block.caption else []
+        return "\n".join([*caption, _line(heads), rule, *map(_line, rows)])
 
 
-@_markdown.register
-def _(block: Text) -> str:
-    return f"> {_plain(block.text)}" if block.tone == "warning" else _plain(block.text)
-
-
-@_markdown.register
-def _(block: Facts) -> str:
-    return "\n".join(f"- {_plain(name)}: {_plain(value)}" for name, value in block.facts)
-
-
-@_markdown.register
-def _(block: Code) -> str:
-    return "\n".join("    " + line for line in block.text.splitlines())
-
-
-@_markdown.register
-def _(block: Folded) -> str:
-    inner = "\n\n".join(_markdown(inside) for inside in block.blocks)
-    return f"### {_plain(block.title)}\n\n{inner}"
-
-
-@_markdown.register
-def _(block: Picture) -> str:
-    told = f"**{_plain(block.title)}** {_plain(block.description)}"
-    if block.table is None:
-        return f"{told} (drawn in report.html)"
-    return f"{told}\n\n{_markdown(block.table)}"
-
-
-@_markdown.register
-def _(block: Table) -> str:
-    heads = "| " + " | ".join(_plain(column.title) for column in block.columns) + " |"
-    rule = "|" + "|".join("---:" if column.number else "---" for column in block.columns) + "|"
-    lines = [
-        "| " + " | ".join(_strong(_plain(c.text)) if c.strong else _plain(c.text) for c in r) + " |"
-        for r in block.rows
-    ]
-    caption = [_plain(block.caption) + "\n"] if block.caption else []
-    return "\n".join([*caption, heads, rule, *lines])
-
-
-def _strong(text: str) -> str:
-    return f"**{text}**" if text else ""
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
