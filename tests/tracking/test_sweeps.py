@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from sentune.readouts import Sweep
+from sentune.tracking.sweep_table import SweepTable, scale_of
 from sentune.tracking.sweeps import draw_sweep, heat, write_sweeps
 
 ALPHAS = (0.1, 0.3, 0.5, 0.7)
@@ -37,7 +38,7 @@ def test_alphas_make_a_heat_map_and_references_a_curve(tmp_path: Path) -> None:
 
 def test_the_heat_map_shows_the_best_plane_in_percent() -> None:
     table = interpretations()
-    figure = heat(table, np.array(table["values"], dtype=float))
+    figure = heat(SweepTable.read(table))
     shown = {text.get_text() for text in figure.axes[0].texts}
     best = table["best"]
     assert f"{100 * best['value']:.1f}" in shown
@@ -51,3 +52,21 @@ def test_components_make_a_curve_and_one_value_none(tmp_path: Path) -> None:
     single = Sweep(metric="sts/pearson", axes={"components": (3,)}, values=np.array([0.5]))
     assert [file.name for file in draw_sweep(curve, tmp_path)] == ["curve_components.png"]
     assert draw_sweep(single.to_table(), tmp_path) == []
+
+
+def test_a_cut_has_its_readouts_in_the_order_that_was_asked_for() -> None:
+    table = SweepTable.read(interpretations())
+    at = {name: table.axes[name].index(table.best[name]) for name in table.axes}
+    for i, lower in enumerate(ALPHAS):
+        for j, upper in enumerate(ALPHAS):
+            value = table.values[at["intersection"], at["references"], i, j]
+            assert np.array_equal(table.at_best("alpha_1", "alpha_2")[i, j], value, equal_nan=True)
+            assert np.array_equal(table.at_best("alpha_2", "alpha_1")[j, i], value, equal_nan=True)
+            assert np.isnan(value) == (lower >= upper)
+
+
+def test_only_values_far_apart_are_spread_by_their_logarithm() -> None:
+    assert scale_of(range(151)) == "linear"
+    assert scale_of([0.1, 0.5, 0.9]) == "linear"
+    assert scale_of([10, 1000, 20_000]) == "log"
+    assert scale_of([0, 10, 1000]) == "symlog"

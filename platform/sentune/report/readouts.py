@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sentune.errors import InvalidValue
 from sentune.readouts.sweep import SWEEP_FILE
@@ -17,11 +16,9 @@ from sentune.report.drawing import ACCENT, BEST, INK, figure, plain, to_svg
 from sentune.report.view import View
 from sentune.report.wording import percent, setting
 from sentune.tracking.plots import precision_recall
-from sentune.tracking.sweeps import FEWEST, HEAT
+from sentune.tracking.sweep_table import HEAT, MARKED, SweepTable, dark_cells, scale_of
 
 CURVE_FILE = "precision_recall.json"
-MARKED = 20
-"""Values up to which each has a mark on a curve."""
 
 
 def readouts(view: View) -> Section | None:
@@ -43,7 +40,7 @@ def readouts(view: View) -> Section | None:
 def _pictures(folder: Path) -> list[Picture]:
     found = []
     for place, file in enumerate(sorted(folder.rglob(SWEEP_FILE))):
-        found += _sweep(_read(file), f"sweep{place}")
+        found += _sweep(SweepTable.read(_read(file)), f"sweep{place}")
     for place, file in enumerate(sorted(folder.rglob(CURVE_FILE))):
         found.append(_precision_recall(_read(file), file.parent.name, f"recall{place}"))
     return found
@@ -58,38 +55,16 @@ def _read(file: Path) -> dict[str, Any]:
     return content
 
 
-def _sweep(table: Mapping[str, Any], name: str) -> list[Picture]:
+def _sweep(table: SweepTable, name: str) -> list[Picture]:
     """A heat map over the alphas, and a curve over each other readout that is a number."""
-    axes: dict[str, list[Any]] = table["axes"]
-    values = np.array(table["values"], dtype=np.float64)
-    found = []
-    if all(len(axes.get(axis, ())) >= FEWEST for axis in HEAT):
-        found.append(_heat(table, values, f"{name}heat"))
-    for place, (axis, grid) in enumerate(axes.items()):
-        if axis not in HEAT and len(grid) >= FEWEST and not isinstance(grid[0], str):
-            found.append(_curve(table, values, axis, f"{name}curve{place}"))
-    return found
+    found = [_heat(table, f"{name}heat")] if table.has_heat else []
+    return found + [_curve(table, axis, f"{name}curve{i}") for i, axis in enumerate(table.curves)]
 
 
-def _at_best(
-    table: Mapping[str, Any], values: NDArray[np.float64], shown: Sequence[str]
-) -> NDArray[np.float64]:
-    """The part of the table in which every readout that is not shown has its best value."""
-    best = table["best"]
-    place = tuple(
-        slice(None) if axis in shown else grid.index(best[axis])
-        for axis, grid in table["axes"].items()
-    )
-    part: NDArray[np.float64] = values[place]
-    return part
-
-
-def _heat(table: Mapping[str, Any], values: NDArray[np.float64], name: str) -> Picture:
+def _heat(table: SweepTable, name: str) -> Picture:
     """alpha_1 in rows and alpha_2 in columns; empty where alpha_1 is not below alpha_2."""
-    lower, upper = (table["axes"][axis] for axis in HEAT)
-    plane = _at_best(table, values, HEAT)
-    if list(table["axes"]).index(HEAT[0]) > list(table["axes"]).index(HEAT[1]):
-        plane = plane.T
+    lower, upper = (table.axes[axis] for axis in HEAT)
+    plane = table.at_best(*HEAT)
     drawn, axes = figure(max(3.6, 1.4 + 0.47 * len(upper)), 1.2 + 0.33 * len(lower))
     axes.grid(visible=False)
     axes.pcolormesh(np.ma.masked_invalid(plane), cmap="cividis", edgecolors="none")
@@ -98,18 +73,15 @@ def _heat(table: Mapping[str, Any], values: NDArray[np.float64], name: str) -> P
     axes.set_xlabel(HEAT[1], fontsize=9)
     axes.set_ylabel(HEAT[0], fontsize=9)
     axes.invert_yaxis()
-    low, high = np.nanmin(plane), np.nanmax(plane)
-    for (line, place), value in np.ndenumerate(plane):
-        if np.isfinite(value):
-            # of fixed colours: what stands in a cell does not follow the page's paper
-            colour = "#fefefe" if value < low + 0.6 * (high - low) else "#101010"
-            at = (place + 0.5, line + 0.5)
-            axes.text(*at, f"{100 * value:.1f}", ha="center", va="center", fontsize=8, color=colour)
-    best = table["best"]
-    corner = upper.index(best[HEAT[1]]), lower.index(best[HEAT[0]])
-    _frame(axes, corner)
-    said = f"In percent, over {HEAT[0]} and {HEAT[1]}{_fixed(table, HEAT)}; the best is framed."
-    title = f"{table['metric']} by readout"
+    dark = dark_cells(plane)
+    for line, place in np.argwhere(np.isfinite(plane)):
+        # of fixed colours: what stands in a cell does not follow the page's paper
+        colour = "#fefefe" if dark[line, place] else "#101010"
+        text, at = f"{100 * plane[line, place]:.1f}", (place + 0.5, line + 0.5)
+        axes.text(*at, text, ha="center", va="center", fontsize=8, color=colour)
+    _frame(axes, (upper.index(table.best[HEAT[1]]), lower.index(table.best[HEAT[0]])))
+    said = f"In percent, over {HEAT[0]} and {HEAT[1]}{_fixed(table, *HEAT)}; the best is framed."
+    title = f"{table.metric} by readout"
     return Picture(title=title, description=said, svg=to_svg(drawn, name, f"{title}. {said}"))
 
 
@@ -119,34 +91,27 @@ def _frame(axes: Any, corner: tuple[int, int]) -> None:
     axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=BEST, lw=2.5, zorder=5))
 
 
-def _curve(table: Mapping[str, Any], values: NDArray[np.float64], axis: str, name: str) -> Picture:
+def _curve(table: SweepTable, axis: str, name: str) -> Picture:
     """The metric over one readout, the best value marked."""
-    grid = [float(value) for value in table["axes"][axis]]
-    line, best = _at_best(table, values, (axis,)), table["best"]
+    grid = [float(value) for value in table.axes[axis]]
+    line, best = table.at_best(axis), table.best
     drawn, axes = figure()
     axes.plot(grid, line, "-" if len(grid) > MARKED else "o-", color=ACCENT, ms=4)
     axes.plot(best[axis], best["value"], "D", color=BEST, zorder=3)
-    _spread_out(axes, grid)
+    axes.set_xscale(scale_of(grid))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.1f} %")
     axes.set_xlabel(plain(axis), fontsize=9)
     axes.margins(y=0.12)
     at = f"{best['value']:.1%}".replace("%", " %")
-    said = f"Best {at} at {setting(best[axis])}{_fixed(table, (axis,))}."
-    title = f"{table['metric']} by {axis}"
+    said = f"Best {at} at {setting(best[axis])}{_fixed(table, axis)}."
+    title = f"{table.metric} by {axis}"
     return Picture(title=title, description=said, svg=to_svg(drawn, name, f"{title}. {said}"))
 
 
-def _spread_out(axes: Any, grid: Sequence[float]) -> None:
-    """A logarithmic axis for values that are far apart; a range of all integers stays linear."""
-    gaps = max(grid) - min(grid) > len(grid) - 1
-    if gaps and max(grid) > 20 * max(min(grid), 1):
-        axes.set_xscale("symlog" if min(grid) == 0 else "log")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
-
-
-def _fixed(table: Mapping[str, Any], shown: Sequence[str]) -> str:
+def _fixed(table: SweepTable, *shown: str) -> str:
     """What the readouts that are not shown stand at."""
-    left = {k: v for k, v in table["best"].items() if k not in (*shown, "value")}
+    left = table.fixed(*shown)
     return " with " + ", ".join(f"{k} {setting(v)}" for k, v in left.items()) if left else ""
 
 
