@@ -73,6 +73,19 @@ def test_what_an_earlier_start_did_is_one_line_and_no_speed(log) -> None:
     assert display.pace.seen == 0
 
 
+def test_a_trial_of_another_study_is_none_of_those_planned(log) -> None:
+    display, text = log
+    display.study_started(summary(), PLAN)
+    taken = trial(0, TrialState.COMPLETE, 0.8, 900)
+    taken.source = "old/3"
+    display.trial_started(taken)
+    display.trial_ended(taken)
+    assert "trial 0 complete in old/3: direction/accuracy 80.0 %" in text.getvalue()
+    assert display.to_come() == 4 * 900 + 2 * 900
+    display.trial_progressed(trial(1, TrialState.RUNNING), 100, {METRIC: 0.7})
+    assert "best 80.0 %, trial 0; 0 of 4 trials done" in text.getvalue()
+
+
 def test_what_is_to_come_counts_waiting_running_and_finals(log) -> None:
     display, _ = log
     display.study_started(summary(), PLAN)

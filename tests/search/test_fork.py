@@ -10,13 +10,16 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import TrialState
-from study_folders import SPACE, TRIALS, make_study, trial_of, world
+from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of, world
 
 from sentune.errors import InvalidValue
 from sentune.search.catalog import StudyPlace, find_study
 from sentune.search.fork import WARM_NUMBER, Forked, fork, fork_from
+from sentune.search.ledger import Ledger
+from sentune.search.objectives import Objective
+from sentune.search.source import SearchSource
 from sentune.search.space import Choice, SearchSpace, Uniform
-from sentune.search.stored import WARM_FROM
+from sentune.search.stored import TWIN, WARM_FROM
 
 
 def new_study() -> optuna.Study:
@@ -141,3 +144,24 @@ def test_the_old_study_is_read_where_it_is_kept(tmp_path: Path):
     nothing = StudyPlace(name="new", folder=str(tmp_path), url="")
     with pytest.raises(InvalidValue, match=r"--fork.*no trials yet"):
         fork_from(nothing, study, now, SPACE)
+
+
+def test_a_point_that_was_taken_over_is_not_run_again():
+    """Points tried first, and grids, would draw it; a stopped one need not be stopped again."""
+    space = replace(
+        SPACE, settings={"rate": Choice(0.1, 0.31, 0.5, 0.7), "pooling": Choice("mean")}
+    )
+    study, said = forked(space)
+    assert said.taken == 2
+    ledger = Ledger(study=study, objectives=(Objective(OBJECTIVE, "max"),), budget=900)
+    for rate in (0.5, 0.1, 0.31):
+        study.enqueue_trial({"rate": rate, "pooling": "mean"})
+    source = SearchSource(ledger, space, trials=4, seed=0, first=False)
+    first = source.next(0)
+    assert first is not None
+    assert first.settings["rate"] == 0.31, "with another pooling it was taken over, not with this"
+    copies = [t for t in study.get_trials() if TWIN in t.user_attrs]
+    assert [(t.state, t.value) for t in copies] == [
+        (TrialState.COMPLETE, 0.8),
+        (TrialState.PRUNED, 0.4),
+    ]

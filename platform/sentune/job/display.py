@@ -120,7 +120,8 @@ class Display:
     def trial_ended(self, trial: TrialRecord) -> None:
         self.trials[trial.id] = trial
         reason = f" ({trial.reason})" if trial.reason else ""
-        reason += " at an earlier start" if trial.id in self._earlier else ""
+        if trial.id in self._earlier:
+            reason += f" in {trial.source}" if trial.source else " at an earlier start"
         self._line(
             f"trial {trial.id} {MARKS[trial.state][0]}{reason}: {self._score(trial.metrics)}"
         )
@@ -187,15 +188,19 @@ class Display:
         sign = -1 if self.summary and self.summary.mode == "min" else 1
         return max(scored, key=lambda t: sign * t.metrics[self.summary.objective], default=None)  # type: ignore[union-attr]
 
+    def _own(self) -> list[TrialRecord]:
+        """Those that this study plans; it has others from another one."""
+        return [trial for trial in self.trials.values() if not trial.source]
+
     def _ended(self) -> list[TrialRecord]:
-        return [t for t in self.trials.values() if t.state is not TrialState.RUNNING]
+        return [trial for trial in self._own() if trial.state is not TrialState.RUNNING]
 
     def to_come(self) -> int:
         """Examples that are still to be trained on; a coming trial costs what an ended one did."""
         plan, full = self.plan, self.plan["max_examples"]
         ended = self._ended()
         usual = sum(t.examples for t in ended) / len(ended) if ended else full
-        waiting = max(0, plan["trials"] - len(self.trials))
+        waiting = max(0, plan["trials"] - len(self._own()))
         running = sum(
             max(0.0, usual - self._reached.get(t.id, 0))
             for t in self.trials.values()

@@ -163,9 +163,13 @@ class SearchSource:
         return bool(running)
 
     def _answers(self) -> dict[str, FrozenTrial]:
-        """Settings whose outcome is known -> trial; what has ended never changes."""
-        for trial in self.ledger.trials():
-            if trial.number not in self._indexed and trial.state.is_finished():
+        """Settings whose outcome is known -> trial; what has ended never changes.
+
+        Trials that were taken over from another study answer too.
+        """
+        for trial in self.ledger.study.get_trials(deepcopy=False):
+            known = trial.number in self._indexed or TWIN in trial.user_attrs
+            if not known and SETTINGS in trial.user_attrs and trial.state.is_finished():
                 self._indexed.add(trial.number)
                 self._ended.add(key(trial.params))
                 if answers(trial):
