@@ -5,13 +5,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord
 from sentune.search.stored import key
+
+Shape: TypeAlias = float | Callable[[Mapping[str, Any]], float]
+"""A number of a curve's law: the same for all settings, or theirs."""
 
 
 class Curves(Protocol):
@@ -64,7 +68,7 @@ class PowerLaw:
         final: settings -> the value at the end of the budget, without noise.
         budget: examples of a full run.
         gap: how far below its end a run is after ``2^(-1/rate)`` of the budget (a quarter at a
-            rate of 0.5).
+            rate of 0.5); below 0 curves sink to their end from above.
         rate: of the power law.
         unequal: standard deviation of the logarithm of ``gap`` over configurations; above 0 curves
             cross.
@@ -78,24 +82,39 @@ class PowerLaw:
 
     final: Callable[[Mapping[str, Any]], float]
     budget: int
-    gap: float = 0.05
+    gap: Shape = 0.05
     rate: float = 0.5
     unequal: float = 0.0
-    fall: float = 0.0
+    fall: Shape = 0.0
     noise: float = 0.01
     lasting: float = 0.5
     seed: int = 0
 
+    def law(self, settings: Mapping[str, Any], examples: int) -> float:
+        """The objective after so many examples, without what a seed adds to it."""
+        gap = _number(self.gap, settings)
+        if self.unequal:
+            gap *= float(np.exp(self.unequal * self._normal(settings, "gap")))
+        share = examples / self.budget
+        fallen = _number(self.fall, settings) * max(0.0, 1.5 * share - 0.5)
+        return self.final(settings) - gap * (share**-self.rate - 1) - fallen
+
     def value(self, settings: Mapping[str, Any], examples: int) -> float:
         """The objective after so many examples; the same however often it is asked."""
-        gap = self.gap * float(np.exp(self.unequal * self._normal(settings, "gap")))
-        share = examples / self.budget
-        deficit = gap * (share**-self.rate - 1) + self.fall * max(0.0, 1.5 * share - 0.5)
         kept = self.lasting**0.5 * self._normal(settings, "run")
         fresh = (1 - self.lasting) ** 0.5 * self._normal(settings, str(examples))
-        return self.final(settings) - deficit + self.noise * (kept + fresh)
+        return self.law(settings, examples) + self.noise * (kept + fresh)
 
     def _normal(self, settings: Mapping[str, Any], what: str) -> float:
-        """A standard normal number that belongs to the seed, the settings and a word."""
-        place = zlib.crc32(f"{key(settings)} {what}".encode())
-        return float(np.random.default_rng([self.seed, place]).standard_normal())
+        return _normal(self.seed, f"{key(settings)} {what}")
+
+
+def _number(shape: Shape, settings: Mapping[str, Any]) -> float:
+    return shape(settings) if callable(shape) else shape
+
+
+@lru_cache(maxsize=10_000)
+def _normal(seed: int, words: str) -> float:
+    """A standard normal number that belongs to a seed and some words."""
+    place = zlib.crc32(words.encode())
+    return float(np.random.default_rng([seed, place]).standard_normal())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import count
 from typing import Any
 
@@ -20,11 +21,28 @@ from sentune.errors import InvalidValue
 from sentune.search.curves import Curves
 from sentune.search.ledger import Ledger
 from sentune.search.objectives import Objective
-from sentune.search.schedulers import Scheduler
+from sentune.search.schedulers import Scheduler, Verdict
 from sentune.search.source import Candidate, SearchSource
 from sentune.search.space import SearchSpace
 from sentune.search.store import open_study
 from sentune.training.launchers.report import Report
+
+
+class Told(Enum):
+    """What a sampler is told of a trial that ended.
+
+    Attributes:
+        OURS: stopped ones are PRUNED with their curve, complete ones have their best milestone's
+            value: what the ledger tells.
+        LAST: stopped ones are PRUNED with their curve, complete ones have their last value.
+        RAYS: all are COMPLETE with their last value, as Ray 2.60's OptunaSearch tells them, where
+            Tune's controller hands it the result on which a trial was stopped. (That result is no
+            intermediate value there, and here it is; TPE reads none of complete trials.)
+    """
+
+    OURS = "ours"
+    LAST = "last"
+    RAYS = "rays"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +121,7 @@ def simulate(
     *,
     workers: int = 1,
     speed: Callable[[Mapping[str, Any]], float] = lambda settings: 1.0,
-    all_complete: bool = False,
+    told: Told = Told.OURS,
     until: int | None = None,
 ) -> Outcome:
     """Runs a search on learning curves.
@@ -114,8 +132,7 @@ def simulate(
         curves: what runs measure.
         workers: runs at a time.
         speed: settings -> examples in a unit of simulated time.
-        all_complete: tells the sampler that every trial is complete and that its last value is
-            its result, as Ray 2.60's OptunaSearch does.
+        told: what the sampler is told of trials that ended.
         until: examples after which no further run is started; None: the source decides.
 
     Raises:
@@ -123,7 +140,7 @@ def simulate(
     """
     if workers < 1:
         raise InvalidValue("workers", workers, "give 1 or more")
-    replay = _Replay(ledger, curves, speed, all_complete)
+    replay = _Replay(ledger, curves, speed, told)
     while True:
         while len(replay.live) < workers and (until is None or replay.spent < until):
             candidate = source.next(len(replay.live))
@@ -142,7 +159,7 @@ class _Replay:
     ledger: Ledger
     curves: Curves
     speed: Callable[[Mapping[str, Any]], float]
-    all_complete: bool
+    told: Told
     live: list[tuple[float, int, Candidate, int]] = field(default_factory=list)
     spent: int = 0
     now: float = 0.0
@@ -178,14 +195,18 @@ class _Replay:
         verdict = self.ledger.milestone(candidate.number, report)
         if not (final or verdict.stop):
             self._go_on(candidate, place + 1)
-        elif self.all_complete:
-            self.ledger.study.tell(candidate.number, value)
-        elif final:
-            self.ledger.complete(candidate.number)
         else:
-            self.ledger.prune(candidate.number, verdict.reason)
+            self._end(candidate.number, value, verdict)
         if final:
             self._compare(candidate)
+
+    def _end(self, number: int, last: float, verdict: Verdict) -> None:
+        if self.told is Told.RAYS or (self.told is Told.LAST and not verdict.stop):
+            self.ledger.study.tell(number, last)
+        elif verdict.stop:
+            self.ledger.prune(number, verdict.reason)
+        else:
+            self.ledger.complete(number)
 
     def _compare(self, candidate: Candidate) -> None:
         record = self.ledger.record(candidate.number)
