@@ -13,6 +13,9 @@ from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingReque
 from ray.autoscaler.v2.utils import ResourceRequestUtil
 from ray.core.generated.autoscaler_pb2 import ResourceRequestByCount
 
+from sentune.cluster import read_cluster
+from sentune.cluster.packing import Work, nodes_for
+
 FILE = Path(__file__).resolve().parents[2] / "cluster.yaml"
 
 
@@ -53,3 +56,33 @@ def test_on_demand_machines_stand_in_after_a_failed_start(config: dict[str, Any]
 
 def test_work_without_gpus_goes_to_machines_without(config: dict[str, Any]) -> None:
     assert started(config, (10, {"CPU": 1})) == {"data": 2}
+
+
+@pytest.mark.parametrize(
+    ("count", "cpus", "gpus"),
+    [(1, 1, 1), (5, 4, 1), (8, 1, 1), (7, 1, 0.5), (3, 3, 0), (16, 1, 0), (1, 8, 0)],
+)
+def test_the_plan_expects_the_nodes_that_ray_starts(
+    config: dict[str, Any], count: int, cpus: float, gpus: float
+) -> None:
+    bundle = {"CPU": float(cpus), **({"GPU": float(gpus)} if gpus else {})}
+    expected = nodes_for(read_cluster(FILE), Work(workers=count, cpus=cpus, gpus=gpus))
+    del expected["head"]
+    assert started(config, (count, bundle)) == {n: c for n, c in expected.items() if c}
+
+
+def test_the_plan_expects_the_kind_that_fits_best_as_ray_does(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
+    """Four GPUs on one node where four are wanted, single ones for the rest."""
+    changed = dict(config, max_workers=30)
+    spot = config["available_node_types"]["gpu-spot"]
+    large = {**spot, "resources": {"CPU": 16, "GPU": 4}, "max_workers": 3}
+    changed["available_node_types"] = {**config["available_node_types"], "large": large}
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump(changed))
+    for count in (1, 3, 4, 6, 9, 14, 20):
+        expected = nodes_for(read_cluster(file), Work(workers=count, cpus=1, gpus=1))
+        del expected["head"]
+        found = started(changed, (count, {"CPU": 1.0, "GPU": 1.0}))
+        assert found == {n: c for n, c in expected.items() if c}, count

@@ -21,8 +21,8 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from sentune.cluster import (
     NodeLimit,
     cluster_limits,
-    idle_hours,
     largest_cluster,
+    read_cluster,
     running_cluster_file,
 )
 from sentune.errors import InvalidValue
@@ -117,7 +117,9 @@ def test_all_clusters_grow_alike() -> None:
     limits = cluster_limits(FILE)
     assert cluster_limits(GCP) == cluster_limits(KUBERAY) == limits
     assert largest_cluster(KUBERAY) == largest_cluster(FILE)
-    assert idle_hours(KUBERAY) == idle_hours(FILE) == pytest.approx(5 / 60)
+    assert (
+        read_cluster(KUBERAY).idle_hours == read_cluster(FILE).idle_hours == pytest.approx(5 / 60)
+    )
 
 
 def test_ray_reads_the_groups_of_kuberay_as_the_plan_does() -> None:

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from sentune.cli import (
+    cluster,
     corpora,
     dashboard,
     interpret,
@@ -37,6 +38,7 @@ app.command()(operations.compose)
 app.command()(linear.linear)
 app.command()(dashboard.dashboard)
 app.command()(report.report)
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(corpora.app, name="corpora")
 app.add_typer(study.app, name="study")
 

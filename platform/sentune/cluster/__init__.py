@@ -1,17 +1,19 @@
-"""Clusters that grow and shrink: how far they can, and how far they will for a study."""
+"""Clusters that grow and shrink: how far they can, and what of them some work takes."""
 
 from sentune.cluster.limits import (
+    Cluster,
     NodeLimit,
     cluster_limits,
-    idle_hours,
     largest_cluster,
+    read_cluster,
     running_cluster_file,
 )
 
 __all__ = [
+    "Cluster",
     "NodeLimit",
     "cluster_limits",
-    "idle_hours",
     "largest_cluster",
+    "read_cluster",
     "running_cluster_file",
 ]

@@ -12,6 +12,9 @@ import yaml
 from sentune.cluster.kuberay import KIND, as_launcher_file
 from sentune.errors import InvalidValue
 
+RAYS_IDLE_MINUTES = 5
+"""Where a file for ``ray up`` does not say it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLimit:
@@ -37,14 +40,37 @@ class NodeLimit:
     stands_in_for: str = ""
 
 
-def cluster_limits(path: str | Path) -> dict[str, NodeLimit]:
-    """Reads the node types of a cluster.
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """All kinds of nodes of a cluster.
+
+    Attributes:
+        kinds: name of the node type -> its limits.
+        max_workers: nodes beside the head at most, over all kinds.
+        idle_hours: that a node stays after its last work.
+    """
+
+    kinds: Mapping[str, NodeLimit]
+    max_workers: int
+    idle_hours: float
+
+    def largest(self) -> list[NodeLimit]:
+        """Every node of the cluster grown to its limit, one entry a node, the head first.
+
+        ``max_workers`` bounds the sum over all kinds: the nodes with most GPUs come first. Kinds
+        that stand in for others are left out: they come instead of those, not beside them.
+        """
+        counted = [kind for kind in self.kinds.values() if not kind.stands_in_for]
+        workers = [kind for kind in counted if not kind.head for _ in range(kind.max_nodes)]
+        workers.sort(key=lambda node: (-node.gpus, -node.cpus))
+        return [*(kind for kind in counted if kind.head), *workers[: self.max_workers]]
+
+
+def read_cluster(path: str | Path) -> Cluster:
+    """Reads how far a cluster can grow.
 
     Args:
         path: a file for ``ray up``, or a RayCluster for ``kubectl apply``.
-
-    Returns:
-        name of the node type -> what one node has and how many there can be.
 
     Raises:
         InvalidValue: the file is no cluster configuration, or leaves out a number that Ray would
@@ -53,37 +79,32 @@ def cluster_limits(path: str | Path) -> dict[str, NodeLimit]:
     config = _load(Path(path))
     total = _number(config, "max_workers", "max_workers", default=None)
     head = config.get("head_node_type")
-    limits = {
+    kinds = {
         name: _limit(node_type, f"available_node_types.{name}", head=name == head, total=total)
         for name, node_type in config["available_node_types"].items()
     }
-    if head not in limits:
-        raise InvalidValue("head_node_type", head, f"it must be one of {', '.join(limits)}")
-    return {
-        name: replace(limit, stands_in_for=_stands_in(limit, limits))
-        for name, limit in limits.items()
-    }
+    if head not in kinds:
+        raise InvalidValue("head_node_type", head, f"it must be one of {', '.join(kinds)}")
+    minutes = config.get("idle_timeout_minutes", RAYS_IDLE_MINUTES)
+    if not isinstance(minutes, int | float) or isinstance(minutes, bool) or minutes < 0:
+        raise InvalidValue("idle_timeout_minutes", minutes, "state it as a number")
+    return Cluster(
+        kinds={
+            n: replace(kind, stands_in_for=_stands_in(kind, kinds)) for n, kind in kinds.items()
+        },
+        max_workers=total,
+        idle_hours=minutes / 60,
+    )
+
+
+def cluster_limits(path: str | Path) -> dict[str, NodeLimit]:
+    """Name of the node type -> what one node has and how many there can be."""
+    return dict(read_cluster(path).kinds)
 
 
 def largest_cluster(path: str | Path) -> list[NodeLimit]:
-    """Every node of the cluster grown to its limit, one entry a node, the head first.
-
-    ``max_workers`` bounds the sum over all kinds: the nodes with most GPUs come first. Kinds that
-    stand in for others are left out: they come instead of those, not beside them.
-    """
-    total = _number(_load(Path(path)), "max_workers", "max_workers", default=None)
-    limits = [limit for limit in cluster_limits(path).values() if not limit.stands_in_for]
-    workers = [limit for limit in limits if not limit.head for _ in range(limit.max_nodes)]
-    workers.sort(key=lambda node: (-node.gpus, -node.cpus))
-    return [*(limit for limit in limits if limit.head), *workers[:total]]
-
-
-def idle_hours(path: str | Path) -> float:
-    """Hours that a node stays after its last work; Ray's own default is five minutes."""
-    minutes = _load(Path(path)).get("idle_timeout_minutes", 5)
-    if not isinstance(minutes, int | float) or isinstance(minutes, bool) or minutes < 0:
-        raise InvalidValue("idle_timeout_minutes", minutes, "state it as a number")
-    return minutes / 60
+    """Every node of the cluster grown to its limit; see ``Cluster.largest``."""
+    return read_cluster(path).largest()
 
 
 def running_cluster_file() -> Path | None:

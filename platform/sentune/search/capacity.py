@@ -6,10 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import ray
-import torch
-
-from sentune.cluster import largest_cluster, running_cluster_file
+from sentune.cluster import Cluster, read_cluster, running_cluster_file
+from sentune.cluster.packing import held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +19,7 @@ class Node:
 
     def holds(self, cpus: float, gpus: float) -> int:
         """How many workers of this size fit."""
-        by_cpu = self.cpus / cpus if cpus else float("inf")
-        by_gpu = self.gpus / gpus if gpus else float("inf")
-        # 1e-9: three workers of a third of a GPU each fit on one
-        return 0 if by_cpu == by_gpu == float("inf") else int(min(by_cpu, by_gpu) + 1e-9)
+        return held(self.cpus, self.gpus, cpus, gpus)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +42,9 @@ class Capacity:
 
 def available() -> Capacity:
     """The connected Ray cluster with what ``ray up`` allows it to grow to, or this machine."""
+    import ray  # a plan for a cluster file needs neither
+    import torch
+
     if not ray.is_initialized():
         gpus = torch.cuda.device_count()
         return Capacity.fixed(Node(cpus=os.cpu_count() or 1, gpus=gpus))
@@ -61,7 +59,12 @@ def grown(cluster_file: str | Path) -> tuple[Node, ...]:
     Raises:
         InvalidValue: it is no cluster file, or a node type does not say its resources.
     """
-    return tuple(Node(cpus=n.cpus, gpus=n.gpus) for n in largest_cluster(cluster_file))
+    return machines(read_cluster(cluster_file))
+
+
+def machines(cluster: Cluster) -> tuple[Node, ...]:
+    """Every machine of a cluster grown to its limit."""
+    return tuple(Node(cpus=n.cpus, gpus=n.gpus) for n in cluster.largest())
 
 
 def _node(resources: dict[str, float]) -> Node:

@@ -1,0 +1,107 @@
+"""Which nodes an autoscaler starts for so many workers, kind by kind instead of node by node.
+
+The choice is Ray's (autoscaler v2, ``SchedulingNode._compute_score``): kinds without GPUs first for
+work without, then the kind of which this work uses the most resources and the largest share, then
+the highest priority. A thousand nodes of one kind are one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sentune.cluster.limits import Cluster, NodeLimit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Workers that want a place at the same time.
+
+    Attributes:
+        workers: how many.
+        cpus: CPUs of each.
+        gpus: GPUs of each.
+        data_cpus: CPUs beside them, one at a time, wherever they are free.
+    """
+
+    workers: int
+    cpus: float
+    gpus: float
+    data_cpus: float = 0.0
+
+
+def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
+    """How many workers of this size fit on a node; none of workers that ask for nothing."""
+    by_cpu = node_cpus / cpus if cpus else float("inf")
+    by_gpu = node_gpus / gpus if gpus else float("inf")
+    # 1e-9: three workers of a third of a GPU each fit on one
+    return 0 if by_cpu == by_gpu == float("inf") else int(min(by_cpu, by_gpu) + 1e-9)
+
+
+def nodes_for(cluster: Cluster, work: Work) -> dict[str, int]:
+    """Nodes that are up while the work runs; what has no place waits.
+
+    Returns:
+        name of the node type -> nodes, those that never go among them.
+    """
+    up = {name: kind.min_nodes for name, kind in cluster.kinds.items()}
+    placed = _place(cluster, up, work.workers, work.cpus, work.gpus)
+    taken = placed * work.cpus
+    free = sum(cluster.kinds[name].cpus * count for name, count in up.items()) - taken
+    missing = work.data_cpus - free
+    if missing > 0:
+        _start(cluster, up, int(missing) + (missing > int(missing)), 1.0, 0.0)
+    return up
+
+
+def _place(cluster: Cluster, up: dict[str, int], workers: int, cpus: float, gpus: float) -> int:
+    """Puts workers on nodes that are up, then starts nodes; returns how many have a place."""
+    there = sum(held(k.cpus, k.gpus, cpus, gpus) * up[name] for name, k in cluster.kinds.items())
+    left = max(0, workers - there)
+    return workers - _start(cluster, up, left, cpus, gpus)
+
+
+def _start(cluster: Cluster, up: dict[str, int], left: int, cpus: float, gpus: float) -> int:
+    """Starts the best kind as often as there is work to fill it; returns what has no place."""
+    while left > 0:
+        room = cluster.max_workers - sum(
+            count for name, count in up.items() if not cluster.kinds[name].head
+        )
+        open_kinds = {
+            name: kind
+            for name, kind in cluster.kinds.items()
+            if not kind.head
+            and up[name] < kind.max_nodes
+            and held(kind.cpus, kind.gpus, cpus, gpus)
+        }
+        if room <= 0 or not open_kinds:
+            return left
+        name = max(open_kinds, key=lambda n: _score(open_kinds[n], left, cpus, gpus))
+        each = held(open_kinds[name].cpus, open_kinds[name].gpus, cpus, gpus)
+        # whole nodes at once; the last one, half full, may better be of another kind
+        count = min(max(1, left // each), open_kinds[name].max_nodes - up[name], room)
+        up[name] += count
+        left -= min(left, count * each)
+    return 0
+
+
+def _score(
+    kind: NodeLimit, left: int, cpus: float, gpus: float
+) -> tuple[bool, int, float, float, int]:
+    """Ray's order of preference; the first of equals is taken."""
+    workers = min(left, held(kind.cpus, kind.gpus, cpus, gpus))
+    has, takes = (kind.cpus, kind.gpus), (workers * cpus, workers * gpus)
+    used = [total * (part / total) ** 3 for total, part in zip(has, takes, strict=True) if total]
+    matching = sum(1 for total, part in zip(has, takes, strict=True) if total and part)
+    return (
+        bool(gpus) or not kind.gpus,
+        matching,
+        min(used, default=0.0),
+        sum(used) / len(used) if used else 0.0,
+        kind.priority,
+    )
+
+
+def stand_ins(kinds: Mapping[str, NodeLimit]) -> dict[str, str]:
+    """Name of a kind -> the kind that is started where that one is not to be had."""
+    return {kind.stands_in_for: name for name, kind in kinds.items() if kind.stands_in_for}
