@@ -9,9 +9,11 @@ point of noise, half of it lasting. TPE, ASHA with rungs at a ninth and a third 
 trial at a time, as many as the examples of 10 full runs pay for. These are all the shapes that were
 tried; "hot" is 0 at temperature 1 and 1 at 0.01.
 
-What a sampler is told (``Told``): OURS, PRUNED and best milestones; LAST, PRUNED and last values;
-RAYS, COMPLETE and last values. Ray's winner is the trial whose last value is best, stopped or not
-(``ResultGrid.get_best_result``); ours is the best complete one by its best milestone.
+Ways: OURS tells PRUNED and best milestones, LAST PRUNED and last values, BEST COMPLETE for all and
+best milestones, RAYS COMPLETE for all and last values; all four with sentune's sampler, whose 10
+random trials are Optuna's default too. DEFAULT is RAYS with the sampler that OptunaSearch makes
+itself, ``TPESampler(seed=seed)``. Ray's winner is the trial whose last value is best, stopped or
+not (``ResultGrid.get_best_result``); the others' is the best complete one by its best milestone.
 
 A configuration's quality is the best milestone of its law, without noise. Shown are means over
 seeds in points below the best quality that there is: of the best complete trial when 3, 6 and 10
@@ -32,6 +34,7 @@ from statistics import fmean, median
 from typing import Any
 
 import numpy as np
+from optuna.samplers import BaseSampler, TPESampler
 
 from benchmarks.search_quality import BUDGET, SPACE, final, paired
 from sentune.records import TrialRecord
@@ -89,6 +92,26 @@ SHAPES: dict[str, dict[str, Shape]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Way:
+    """What is told, and by whom the next settings are drawn."""
+
+    name: str
+    told: Told
+    own_sampler: bool = False
+
+
+OURS = Way(name="OURS", told=Told.OURS)
+RAYS = Way(name="RAYS", told=Told.RAYS)
+WAYS = (
+    OURS,
+    Way(name="LAST", told=Told.LAST),
+    Way(name="BEST", told=Told.BEST),
+    RAYS,
+    Way(name="DEFAULT", told=Told.RAYS, own_sampler=True),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Seen:
     """A search's numbers; losses in points below the best quality."""
 
@@ -99,18 +122,20 @@ class Seen:
     spent_until_near: float
 
 
-def search(shape: Mapping[str, Shape], told: Told, seed: int, runs: int) -> Outcome:
+def search(shape: Mapping[str, Shape], way: Way, seed: int, runs: int) -> Outcome:
     """One search."""
     scheduler = make_scheduler(
         "asha", first_rung=BUDGET // 9, eta=3, max_examples=BUDGET, mode="max", keep=1
     )
-    sampler = make_sampler("tpe", WIDE, trials=TRIALS, seed=seed)
+    sampler: BaseSampler = make_sampler("tpe", WIDE, trials=TRIALS, seed=seed)
+    if way.own_sampler:
+        sampler = TPESampler(seed=seed)
     ledger = open_simulated(WIDE, sampler, scheduler)
     return simulate(
         ledger,
         SearchSource(ledger, WIDE, trials=20 * runs, seed=seed, first=False),
         PowerLaw(final=wide_final, budget=BUDGET, seed=seed, **shape),
-        told=told,
+        told=way.told,
         until=runs * BUDGET,
     )
 
@@ -131,9 +156,9 @@ def best_quality(name: str) -> float:
     return max(quality(SHAPES[name], {**rest, "temperature": float(t)}) for t in temperatures)
 
 
-def winner(outcome: Outcome, told: Told) -> Mapping[str, Any]:
+def winner(outcome: Outcome, way: Way) -> Mapping[str, Any]:
     """Settings of the trial that the search names."""
-    if told is not Told.RAYS:
+    if way.told is not Told.RAYS:
         return outcome.incumbents[-1].settings
 
     def last(record: TrialRecord) -> float:
@@ -142,9 +167,9 @@ def winner(outcome: Outcome, told: Told) -> Mapping[str, Any]:
     return max(outcome.ledger.records(), key=last).settings
 
 
-def seen(name: str, told: Told, seed: int, runs: int) -> Seen:
+def seen(name: str, way: Way, seed: int, runs: int) -> Seen:
     """One search, measured."""
-    outcome = search(SHAPES[name], told, seed, runs)
+    outcome = search(SHAPES[name], way, seed, runs)
 
     def loss(settings: Mapping[str, Any]) -> float:
         return 100 * (best_quality(name) - quality(SHAPES[name], settings))
@@ -155,7 +180,7 @@ def seen(name: str, told: Told, seed: int, runs: int) -> Seen:
     return Seen(
         losses=tuple(loss(found.settings) if found else math.inf for found in held),
         drawn=fmean(loss(record.settings) for record in records[STARTUP:]),
-        winner=loss(winner(outcome, told)),
+        winner=loss(winner(outcome, way)),
         trials=len(records),
         spent_until_near=math.inf if near is None else near / BUDGET,
     )
@@ -170,24 +195,25 @@ def row(found: list[Seen]) -> str:
     return "".join(f"{mean:8.2f}" for mean in means) + f"{trials:8.1f}{spent:8.1f}"
 
 
-def show(name: str, seeds: int, runs: int) -> None:
+def show(name: str, seeds: int, runs: int, ways: tuple[Way, ...] = WAYS) -> None:
     """The table of one shape."""
     thirds = [runs * third // 3 for third in (1, 2, 3)]
     print(f"\n{name} ({seeds} seeds)")
     heads = [*(f"at {n}" for n in thirds), "drawn", "winner", "trials", "near at"]
-    print(f"{'':6}" + "".join(f"{head:>8}" for head in heads))
-    found = {told: [seen(name, told, seed, runs) for seed in range(seeds)] for told in Told}
-    for told in Told:
-        print(f"{told.name:6}{row(found[told])}", flush=True)
-    for told in (Told.LAST, Told.RAYS):
-        pairs = list(zip(found[Told.OURS], found[told], strict=True))
+    print(f"{'':8}" + "".join(f"{head:>8}" for head in heads))
+    found = {}
+    for way in ways:
+        found[way.name] = [seen(name, way, seed, runs) for seed in range(seeds)]
+        print(f"{way.name:8}{row(found[way.name])}", flush=True)
+    for way in ways[1:]:
+        pairs = list(zip(found[OURS.name], found[way.name], strict=True))
         for what, more in (
             (f"at {runs}", [theirs.losses[-1] - ours.losses[-1] for ours, theirs in pairs]),
             ("drawn", [theirs.drawn - ours.drawn for ours, theirs in pairs]),
             ("winner", [theirs.winner - ours.winner for ours, theirs in pairs]),
-            ("full runs until near", [_longer(ours, theirs, runs) for ours, theirs in pairs]),
+            ("near at", [_longer(ours, theirs, runs) for ours, theirs in pairs]),
         ):
-            print(f"    {told.name} - OURS, {what}: {paired(more)}", flush=True)
+            print(f"    {way.name} - OURS, {what}: {paired(more)}", flush=True)
 
 
 def _longer(ours: Seen, theirs: Seen, runs: int) -> float:

@@ -20,7 +20,9 @@ from benchmarks.search_quality import (
     reached,
     run,
 )
-from benchmarks.stopped_trials import SHAPES, WIDE, best_quality, quality, seen, wide_final
+from benchmarks.stopped_trials import OURS as OUR_WAY
+from benchmarks.stopped_trials import RAYS as RAYS_WAY
+from benchmarks.stopped_trials import SHAPES, WIDE, Way, best_quality, quality, seen, wide_final
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
 from sentune.search.curves import PowerLaw, Recorded
@@ -137,17 +139,19 @@ def stored(outcome: Outcome) -> list[tuple[Stored, float | None, list[float]]]:
 
 def test_a_sampler_is_told_of_stopped_and_complete_trials_as_is_stated():
     """Points are drawn at random here, so that the curves are the same whatever is told."""
-    ours, last, rays = (stored(replay(SINKING, told=told)) for told in Told)
+    ours, last, best, rays = (stored(replay(SINKING, told=told)) for told in Told)
     curves = [curve for _, _, curve in ours]
-    assert curves == [c for _, _, c in last] == [c for _, _, c in rays]
+    for others in (last, best, rays):
+        assert curves == [curve for _, _, curve in others]
     ends = [len(curve) == 3 for curve in curves]
     assert 1 < sum(ends) < 14
     complete, pruned = Stored.COMPLETE, Stored.PRUNED
     states = [complete if end else pruned for end in ends]
     assert [s for s, _, _ in ours] == [s for s, _, _ in last] == states
-    assert [s for s, _, _ in rays] == [complete] * 15
+    assert [s for s, _, _ in best] == [s for s, _, _ in rays] == [complete] * 15
     assert [v for _, v, _ in ours] == [max(c) if len(c) == 3 else None for c in curves]
     assert [v for _, v, _ in last] == [c[-1] if len(c) == 3 else None for c in curves]
+    assert [v for _, v, _ in best] == [max(c) for c in curves]
     assert [v for _, v, _ in rays] == [c[-1] for c in curves]
 
 
@@ -183,9 +187,9 @@ SINKS = "sinking by 10 points: early values look good"
 OVER_FITS = "over-fitting by 15 points"
 
 
-def means(name: str, told: Told, seeds: int) -> tuple[float, float, float]:
+def means(name: str, way: Way, seeds: int) -> tuple[float, float, float]:
     """Points lost: at the end of 10 full runs' examples, by what was drawn, by the winner."""
-    found = [seen(name, told, seed, 10) for seed in range(seeds)]
+    found = [seen(name, way, seed, 10) for seed in range(seeds)]
     return (
         fmean(s.losses[-1] for s in found),
         fmean(s.drawn for s in found),
@@ -195,20 +199,20 @@ def means(name: str, told: Told, seeds: int) -> tuple[float, float, float]:
 
 def test_where_early_values_look_good_stopped_trials_told_as_complete_mislead_the_sampler():
     """A light version of benchmarks/stopped_trials.py, which has fifty seeds and more shapes."""
-    ours, rays = (means(SINKS, told, 8) for told in (Told.OURS, Told.RAYS))
+    ours, rays = (means(SINKS, way, 8) for way in (OUR_WAY, RAYS_WAY))
     assert rays[0] > ours[0] + 0.2
     assert rays[1] > ours[1] + 1
     assert rays[2] > ours[2] + 1
 
 
 def test_where_runs_over_fit_as_well_they_draw_worse_settings():
-    ours, rays = (means(OVER_FITS, told, 6) for told in (Told.OURS, Told.RAYS))
+    ours, rays = (means(OVER_FITS, way, 6) for way in (OUR_WAY, RAYS_WAY))
     assert rays[1] > ours[1] + 0.3
 
 
 def test_where_curves_rise_it_makes_next_to_no_difference():
     """What is stopped is worse than what is complete, by its last value too."""
-    ours, rays = (means("rising", told, 4) for told in (Told.OURS, Told.RAYS))
+    ours, rays = (means("rising", way, 4) for way in (OUR_WAY, RAYS_WAY))
     assert ours == pytest.approx(rays, abs=0.4)
 
 

@@ -35,6 +35,7 @@ class Told(Enum):
         OURS: stopped ones are PRUNED with their curve, complete ones have their best milestone's
             value: what the ledger tells.
         LAST: stopped ones are PRUNED with their curve, complete ones have their last value.
+        BEST: all are COMPLETE with their best milestone's value.
         RAYS: all are COMPLETE with their last value, as Ray 2.60's OptunaSearch tells them, where
             Tune's controller hands it the result on which a trial was stopped. (That result is no
             intermediate value there, and here it is; TPE reads none of complete trials.)
@@ -42,6 +43,7 @@ class Told(Enum):
 
     OURS = "ours"
     LAST = "last"
+    BEST = "best"
     RAYS = "rays"
 
 
@@ -203,6 +205,9 @@ class _Replay:
     def _end(self, number: int, last: float, verdict: Verdict) -> None:
         if self.told is Told.RAYS or (self.told is Told.LAST and not verdict.stop):
             self.ledger.study.tell(number, last)
+        elif self.told is Told.BEST:
+            best = self.ledger.record(number).metrics[self.ledger.objective]
+            self.ledger.study.tell(number, best)
         elif verdict.stop:
             self.ledger.prune(number, verdict.reason)
         else:
