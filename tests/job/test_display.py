@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console
 
 from sentune.job import display as shown
-from sentune.job.display import Display, Pace, clock, percent, short
+from sentune.job.display import Display, Pace, short
 from sentune.records import StudySummary, TrialRecord, TrialState
+from sentune.report.wording import clock, percent
 
 PLAN = {"trials": 4, "max_examples": 900, "rungs": [100, 300], "finalists": 2}
 METRIC = "direction/accuracy"

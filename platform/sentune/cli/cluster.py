@@ -59,7 +59,7 @@ def plan(
     --gpus-per-worker 1 --price gpu-spot=0.35
     """
     from sentune.cli.cluster_plan import Wish, cluster_of, parse_prices, show_cluster_plan
-    from sentune.job.flow import screen
+    from sentune.job.display import screen
 
     wish = Wish(
         cluster=cluster_of(cluster_file, node or []),

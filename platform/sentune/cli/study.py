@@ -219,11 +219,9 @@ def _check(name: str, field: str) -> None:
 
 
 def _console() -> Console:
-    """The terminal; where there is none, tables are 120 characters wide."""
-    from rich.console import Console
+    from sentune.job.display import screen
 
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
+    return screen()
 
 
 def _say(console: Console, line: str) -> None:

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from rich.console import Console
 
 from sentune.errors import SentuneError
-from sentune.job.ending import Ended
+from sentune.job.ending import INTERRUPTED, WRONG, Ended
 from sentune.job.options import StudyOptions, option_name, parse
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def _command(
             errors.print(
                 f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
             )
-            sys.exit(2)
+            sys.exit(WRONG)
         except KeyboardInterrupt:
             errors.print("interrupted; the same command resumes the study", markup=False)
-            sys.exit(130)
+            sys.exit(INTERRUPTED)
 
     main.__doc__ = f"Tune {space.method} and leave one model with an error bar on its number."
     fields = type(defaults).model_fields

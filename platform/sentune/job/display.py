@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.records import StudySummary, TrialRecord, TrialState
-from sentune.report.wording import clock, percent
+from sentune.report.wording import clock, measured
 
 MARKS = {
     TrialState.RUNNING: ("running", "cyan"),
@@ -24,6 +25,12 @@ MARKS = {
     TrialState.FAILED: ("failed", "red"),
     TrialState.INFEASIBLE: ("no memory", "red"),
 }
+
+
+def screen() -> Console:
+    """The terminal; where there is none (a job's log), tables are 120 characters wide."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
 
 
 def short(settings: dict[str, Any]) -> str:
@@ -169,11 +176,17 @@ class Display:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _objective(self, metrics: dict[str, float]) -> float | None:
-        return metrics.get(self.summary.objective) if self.summary else None
+        """None too where it is no number: nothing is best then."""
+        found = metrics.get(self.summary.objective) if self.summary else None
+        return found if found is not None and math.isfinite(found) else None
+
+    def _value(self, metrics: dict[str, float]) -> str:
+        name = self.summary.objective if self.summary else ""
+        return measured(name, self._objective(metrics))
 
     def _score(self, metrics: dict[str, float]) -> str:
         name = self.summary.objective if self.summary else ""
-        return f"{name} {percent(self._objective(metrics))}"
+        return f"{name} {self._value(metrics)}"
 
     def _varied(self, trial: TrialRecord) -> dict[str, Any]:
         return {name: trial.settings[name] for name in self.varied if name in trial.settings}
@@ -214,7 +227,7 @@ class Display:
         best, left = self.best(), self.pace.left(self.to_come())
         parts = [f"{len(self._ended())} of {self.plan['trials']} trials done"]
         if best is not None:
-            parts.insert(0, f"best {percent(self._objective(best.metrics))}, trial {best.id}")
+            parts.insert(0, f"best {self._value(best.metrics)}, trial {best.id}")
         if left is not None:
             parts.append(f"about {clock(left)} left")
         return f" ({'; '.join(parts)})"
@@ -238,7 +251,7 @@ class Display:
         for trial in list(self.trials.values())[hidden:]:
             word, colour = MARKS[trial.state]
             seen = self._reached.get(trial.id, trial.examples)
-            score = percent(self._objective(trial.metrics))
+            score = self._value(trial.metrics)
             shown = Text(short(self._varied(trial)))
             shown.truncate(room, overflow="ellipsis")
             table.add_row(str(trial.id), Text(word, colour), f"{seen:,}", score, shown)
@@ -247,7 +260,7 @@ class Display:
                 f"{number}",
                 Text("finalist", "magenta"),
                 f"{seen:,}",
-                percent(value),
+                measured(objective, value),
                 f"seed={seed}",
             )
         return table

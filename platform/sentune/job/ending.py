@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sentune.records import StudySummary
 
-DONE, FAILED, WRONG, STOPPED, INTERRUPTED = 0, 1, 2, 3, 130
+FAILED, WRONG, STOPPED, INTERRUPTED = 1, 2, 3, 130
 
 
 @dataclass

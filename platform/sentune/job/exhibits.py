@@ -12,10 +12,9 @@ import fsspec
 from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudyListener, StudySummary, TrialRecord
 from sentune.report import build, write
+from sentune.report.readouts import CURVE_FILE
 from sentune.tracking.plots import draw
 from sentune.tracking.sweeps import write_sweeps
-
-CURVE = "precision_recall.json"
 
 
 def exhibits_folder(storage: str, study: str) -> Path:
@@ -82,7 +81,7 @@ def write_page(
 def _curves(folder: Path) -> dict[str, tuple[list[float], list[float]]]:
     """Task -> precision and recall, of every task that has a curve."""
     found = {}
-    for file in sorted(folder.rglob(CURVE)):
+    for file in sorted(folder.rglob(CURVE_FILE)):
         curve = json.loads(file.read_text(encoding="utf-8"))
         found[file.parent.name] = (curve["precision"], curve["recall"])
     return found

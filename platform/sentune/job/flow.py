@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from sentune.job.closed_form import ClosedFormJob
-from sentune.job.display import Display
+from sentune.job.display import Display, screen
 from sentune.job.driving import Turn, describe, origin
 from sentune.job.ending import check_ending
 from sentune.job.exhibits import exhibit, exhibits_folder, write_page
@@ -119,12 +119,6 @@ def make_job(options: StudyOptions, space: SearchSpace) -> Job:
         return WordsJob(options, space)
     assert isinstance(options, JobOptions)
     return GradientJob(options, space)
-
-
-def screen() -> Console:
-    """The terminal; where there is none (a job's log), tables are 120 characters wide."""
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
 
 
 def start_summary(job: Job, options: StudyOptions) -> StudySummary:
