@@ -1,6 +1,7 @@
 """What a job prints at its end."""
 
 import io
+import math
 
 from rich.console import Console
 
@@ -90,3 +91,23 @@ def test_the_verdict_stands_below_the_finalists() -> None:
     found.verdict = "trial 0 is ahead of trial 3; the difference is within noise"
     text = printed(found)
     assert text.index("Finalists") < text.index(found.verdict) < text.index("max_length")
+
+
+def test_without_finals_the_configuration_is_that_of_the_model() -> None:
+    """A trial that was stopped, or breaks a constraint, may have a better value; it cannot win."""
+    trials = [
+        trial(0, TrialState.PRUNED, 0.95),
+        trial(1, TrialState.COMPLETE, 0.93),
+        trial(2, TrialState.COMPLETE, 0.9),
+        trial(3, TrialState.COMPLETE, math.nan),
+    ]
+    for one, size in zip(trials, (111, 222, 333, 444), strict=True):
+        one.settings = {"batch_size": size}
+    trials[1].violations = {"train/seconds<=600": 30.0}
+    found = summary("complete", *trials)
+    found.model = "model"
+    _, _, configuration = printed(found).partition("configuration")  # its title may be broken
+    assert "333" in configuration
+    assert "90.0 %" in configuration
+    lines = [line for line in printed(found).splitlines() if line[:1].isdigit()]
+    assert [line[0] for line in lines] == ["0", "1", "2", "3"]

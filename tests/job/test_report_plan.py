@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sentune.job.report import plan_table
+from sentune.job.plan_report import plan_table
 from sentune.search.capacity import Capacity, Node
 from sentune.search.plan import make_plan
 from tests.search.test_plan import PROBE, SPACE, config

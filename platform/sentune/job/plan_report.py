@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from sentune.report.wording import clock
+from sentune.report.wording import clock, counted
 from sentune.search.sizes import size_of
 
 
@@ -30,11 +30,11 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
 def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "study", plan["study"]
     yield "trials", f"{plan['trials']:,}, drawn by {plan['sampler']}"
-    judged = _many(plan["validations_full"], "validation")
+    judged = counted(plan["validations_full"], "validation")
     yield "full trial", f"{plan['max_examples']:,} examples, {judged}"
     yield "rungs", _rungs(plan)
     if plan["finalists"]:
-        yield "finals", f"{_many(plan['finalists'], 'full run')} from fresh seeds"
+        yield "finals", f"{counted(plan['finalists'], 'full run')} from fresh seeds"
     yield "examples", f"about {plan['examples_expected']:,}, at most {plan['examples_at_most']:,}"
     yield "workers", _workers(plan)
     if plan["data_cpus"]:
@@ -77,7 +77,3 @@ def _time(full: float, now: float | None) -> str:
 
 def _hours(hours: float) -> str:
     return f"{clock(3600 * hours)} hours" if hours >= 1 else f"{clock(3600 * hours)} minutes"
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -10,13 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.job.display import MARKS, short
-from sentune.job.plan_report import plan_table
+from sentune.job.test_set import Winner
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
-from sentune.report.wording import clock, percent
-
-__all__ = ["plan_table", "pointers", "report"]
-
-ERROR = "_standard_error"
+from sentune.report.overview import of_subset
+from sentune.report.view import ERROR, View
+from sentune.report.wording import clock, measured, spread
 
 
 def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) -> None:
@@ -37,13 +35,11 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
         console.print(_finalists(summary))
     if summary.verdict:
         console.print(summary.verdict, soft_wrap=True, markup=False, highlight=False)
-    winner = summary.finalists[summary.winner] if summary.winner is not None else None
-    best = _ranked(summary)[0]
-    measured = winner.metrics if winner else {n: _single(v) for n, v in best.metrics.items()}
+    winner, dev = _winner(summary)
     console.print()
-    console.print(_configuration(summary, winner or best))
+    console.print(_configuration(summary, winner))
     console.print()
-    console.print(_metrics(summary, measured))
+    console.print(_metrics(summary, dev))
 
 
 def happenings(summary: StudySummary) -> list[str]:
@@ -82,9 +78,14 @@ def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str
         console.print(f"{name:<{width}}  {command}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _single(value: float) -> Spread:
-    """What one run measured."""
-    return Spread(mean=value, sd=0.0, values=[value])
+def _winner(summary: StudySummary) -> tuple[FinalistRecord | TrialRecord, Mapping[str, Spread]]:
+    """Whose model was shipped, and what it reached on dev: over seeds, or in its one run."""
+    if summary.winner is not None:
+        finalist = summary.finalists[summary.winner]
+        return finalist, finalist.metrics
+    number = Winner.of(summary).trial
+    (best,) = (trial for trial in summary.trials if trial.id == number)
+    return best, {n: Spread(mean=v, sd=0.0, values=[v]) for n, v in best.metrics.items()}
 
 
 def plain_table(title: str, *columns: str) -> Table:
@@ -95,27 +96,17 @@ def plain_table(title: str, *columns: str) -> Table:
     return table
 
 
-def _ranked(summary: StudySummary) -> list[TrialRecord]:
-    sign = 1 if summary.mode == "min" else -1
-
-    def rank(trial: TrialRecord) -> tuple[bool, float]:
-        value = trial.metrics.get(summary.objective)
-        return value is None, sign * value if value is not None else 0.0
-
-    return sorted(summary.trials, key=rank)
-
-
 def _trials(summary: StudySummary, varied: tuple[str, ...]) -> Table:
     table = plain_table(
         "Trials", "trial", "state", summary.objective, "examples", "time", "settings"
     )
-    for trial in _ranked(summary):
+    for trial in View(summary=summary).ranked:
         word, colour = MARKS[trial.state]
         settings = {name: trial.settings[name] for name in varied if name in trial.settings}
         table.add_row(
             str(trial.id),
             f"[{colour}]{word}[/]",
-            percent(trial.metrics.get(summary.objective)),
+            measured(summary.objective, trial.metrics.get(summary.objective)),
             f"{trial.examples:,}",
             clock(trial.seconds),
             _settings(trial, settings),
@@ -134,12 +125,12 @@ def _finalists(summary: StudySummary) -> Table:
         "Finalists, trained again from fresh seeds", "", "trial", summary.objective, "seeds"
     )
     for index, finalist in enumerate(summary.finalists):
-        spread = finalist.metrics.get(summary.objective)
+        over = finalist.metrics.get(summary.objective)
         table.add_row(
             "[green]winner[/]" if index == summary.winner else "",
             str(finalist.trial),
-            percent(spread.mean, spread.sd) if spread else "-",
-            ", ".join(percent(value) for value in spread.values) if spread else "",
+            spread(summary.objective, over) if over else "-",
+            ", ".join(measured(summary.objective, v) for v in over.values) if over else "",
         )
     return table
 
@@ -159,37 +150,26 @@ def _value(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-def _metrics(summary: StudySummary, measured: Mapping[str, Spread]) -> Table:
+def _metrics(summary: StudySummary, dev: Mapping[str, Spread]) -> Table:
     """The winner on dev, the shipped model on test, and what a rule without a model reaches."""
     error = ", ± sd over seeds" if summary.finalists else ""
-    if any(name.endswith(ERROR) for name in measured):
+    if any(name.endswith(ERROR) for name in dev):
         error = ", ± standard error over pairs"
     table = plain_table("Metrics", "metric", f"dev{error}", "test, shipped model", "baseline")
-    kept = {n: v for n, v in measured.items() if not n.startswith("train/")}
+    kept = {n: v for n, v in dev.items() if not n.startswith("train/")}
     for name in sorted({*kept, *summary.test, *summary.baselines}):
-        if name.endswith(ERROR) or _of_subset(name):
+        if name.endswith(ERROR) or of_subset(name):
             continue
-        spread = None if name in summary.baselines else kept.get(name)
+        over = None if name in summary.baselines else kept.get(name)
+        error_of = kept.get(name + ERROR)
         table.add_row(
             name,
-            _with_error(spread, kept.get(name + ERROR)) if spread else "",
-            percent(summary.test[name]) if name in summary.test else "",
-            percent(summary.baselines[name]) if name in summary.baselines else "",
+            spread(name, over, error_of.mean if error_of else None) if over else "",
+            measured(name, summary.test[name]) if name in summary.test else "",
+            measured(name, summary.baselines[name]) if name in summary.baselines else "",
         )
-    parts = sum(map(_of_subset, {*kept, *summary.test}))
+    parts = sum(map(of_subset, {*kept, *summary.test}))
     if parts:
         table.caption = f"and {parts} metrics by subset, in summary.json"
         table.caption_justify = "left"
     return table
-
-
-def _of_subset(name: str) -> bool:
-    """``sts12/MSRpar/pearson``: a year of STS has up to six subsets with two metrics each."""
-    return name.count("/") > 1
-
-
-def _with_error(spread: Spread, error: Spread | None) -> str:
-    """Over seeds; for a single run with the standard error that was measured beside it, if any."""
-    if len(spread.values) > 1:
-        return percent(spread.mean, spread.sd)
-    return percent(spread.mean, error.mean if error is not None else None)
