@@ -22,7 +22,7 @@ from benchmarks.search_quality import (
 )
 from benchmarks.stopped_trials import OURS as OUR_WAY
 from benchmarks.stopped_trials import RAYS as RAYS_WAY
-from benchmarks.stopped_trials import SHAPES, WIDE, Way, best_quality, quality, seen, wide_final
+from benchmarks.stopped_trials import SHAPES, WIDE, best_quality, quality, seen, wide_final
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
 from sentune.search.curves import PowerLaw, Recorded
@@ -183,37 +183,33 @@ def test_tpe_with_asha_finds_the_best_cell_of_table_3_in_a_quarter_of_its_grid()
     assert GRID == 15 * BUDGET
 
 
-SINKS = "sinking by 10 points: early values look good"
-OVER_FITS = "over-fitting by 15 points"
+def more_lost(name: str, seeds: int) -> tuple[list[float], list[float]]:
+    """Points that Ray's way loses more than ours, by seed: by what is drawn, by the winner."""
+    ours, rays = ([seen(name, way, s, 10) for s in range(seeds)] for way in (OUR_WAY, RAYS_WAY))
+    pairs = list(zip(ours, rays, strict=True))
+    return [r.drawn - o.drawn for o, r in pairs], [r.winner - o.winner for o, r in pairs]
 
 
-def means(name: str, way: Way, seeds: int) -> tuple[float, float, float]:
-    """Points lost: at the end of 10 full runs' examples, by what was drawn, by the winner."""
-    found = [seen(name, way, seed, 10) for seed in range(seeds)]
-    return (
-        fmean(s.losses[-1] for s in found),
-        fmean(s.drawn for s in found),
-        fmean(s.winner for s in found),
-    )
+def test_where_early_values_look_good_stopped_trials_told_as_complete_mislead():
+    """A light version of benchmarks/stopped_trials.py, which has fifty seeds and nine shapes."""
+    drawn, winner = more_lost("sinking by 10 points: early values look good", 5)
+    assert fmean(drawn) > 1
+    assert min(drawn) > 0
+    assert fmean(winner) > 1
+    assert min(winner) > 0
 
 
-def test_where_early_values_look_good_stopped_trials_told_as_complete_mislead_the_sampler():
-    """A light version of benchmarks/stopped_trials.py, which has fifty seeds and more shapes."""
-    ours, rays = (means(SINKS, way, 8) for way in (OUR_WAY, RAYS_WAY))
-    assert rays[0] > ours[0] + 0.2
-    assert rays[1] > ours[1] + 1
-    assert rays[2] > ours[2] + 1
-
-
-def test_where_runs_over_fit_as_well_they_draw_worse_settings():
-    ours, rays = (means(OVER_FITS, way, 6) for way in (OUR_WAY, RAYS_WAY))
-    assert rays[1] > ours[1] + 0.3
+def test_where_runs_over_fit_they_do_so_too():
+    drawn, winner = more_lost("over-fitting by 15 points", 4)
+    assert fmean(drawn) > 0.5
+    assert fmean(winner) > 0.5
 
 
 def test_where_curves_rise_it_makes_next_to_no_difference():
     """What is stopped is worse than what is complete, by its last value too."""
-    ours, rays = (means("rising", way, 4) for way in (OUR_WAY, RAYS_WAY))
-    assert ours == pytest.approx(rays, abs=0.4)
+    drawn, winner = more_lost("rising", 2)
+    assert fmean(drawn) == pytest.approx(0, abs=0.5)
+    assert fmean(winner) == pytest.approx(0, abs=0.5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
