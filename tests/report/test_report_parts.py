@@ -17,7 +17,7 @@ from sentune.report.published import JUDGED, PUBLISHED
 from sentune.report.rungs import survival
 from sentune.report.trials import notes
 from sentune.report.trials import trials as trials_section
-from sentune.report.view import view
+from sentune.report.view import View, view
 from sentune.report.wording import clock, hours, measured, percent
 from tests.report.studies import FULL, OBJECTIVE, finished, study, trial, trials
 
@@ -152,6 +152,19 @@ def test_trials_are_listed_best_first(mode: str) -> None:
     assert known == sorted(known, reverse=mode == "max")
     assert values[len(known) :] == [None] * 4
     assert table.sortable
+
+
+def test_the_best_trial_holds_the_constraints_where_any_does() -> None:
+    records = [trial(n, TrialState.COMPLETE, 9000) for n in range(4)]
+    seen = View(summary=study(records))
+    first, second, *others = seen.ranked
+    assert seen.best is first
+    first.violations = {"train/seconds<=60": 120.0}
+    second.violations = {"train/seconds<=60": -1.0}
+    assert View(summary=study(records)).best is second
+    for one in (second, *others):
+        one.violations = {"train/seconds<=60": 1.0}
+    assert View(summary=study(records)).best is first
 
 
 def test_numbers_as_people_read_them() -> None:

@@ -171,6 +171,14 @@ def test_an_older_summary_is_read_and_a_later_one_refused() -> None:
         build(content)
 
 
+@pytest.mark.parametrize("state", ["done", None])
+def test_a_damaged_trial_is_said(state: str | None) -> None:
+    content = finished().to_dict()
+    content["trials"][0] = {"id": 0, "settings": {}, **({"state": state} if state else {})}
+    with pytest.raises(InvalidValue, match=r"summary: 'little'.*damaged.*(done|state)"):
+        build(content)
+
+
 def test_test_figures_stand_once() -> None:
     page = Page(to_html(build(finished(), finished().trials)))
     assert page.text.count("91.7 %") == 2  # in the summary, and beside the paper's

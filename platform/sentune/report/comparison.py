@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sentune.records import Spread
 from sentune.report.document import Block, Cell, Section, Table, Text, columns
 from sentune.report.published import JUDGED, PUBLISHED, TABLE_3, Published
-from sentune.report.view import ERROR, View
+from sentune.report.view import View
 from sentune.report.wording import measured, percent, spread
 
 KINDS = {
@@ -122,8 +121,7 @@ def _ours(view: View, metric: str) -> Ours | None:
     over = view.measured.get(metric)
     if over is None:
         return None
-    error: Spread | None = view.measured.get(metric + ERROR)
-    value = spread(metric, over, error.mean if error else None)
+    value = spread(metric, over, view.error(metric))
     return Ours(metric=metric, value=value, specs=_specs(view, "dev", metric), part="dev")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sentune.records import Spread, TrialState
+from sentune.records import TrialState
 from sentune.report.document import Block, Cell, Facts, Section, Table, Text, columns
-from sentune.report.view import ERROR, View
+from sentune.report.view import ERROR, WITHOUT_RESULT, View
 from sentune.report.wording import counted, hours, measured, spread
 
 ENDS = {
@@ -53,9 +53,9 @@ def finding(view: View) -> str:
             if _open(view)
             else (f"No trial came to a value of {objective}.")
         )
-    error_of = view.measured.get(objective + ERROR)
-    value = spread(objective, view.measured[objective], error_of.mean if error_of else None)
-    kind = "± standard error over the pairs" if error_of else "one run, so no error bar"
+    error_of = view.error(objective)
+    value = spread(objective, view.measured[objective], error_of)
+    kind = "one run, so no error bar" if error_of is None else "± standard error over the pairs"
     so_far = "So far the best" if _open(view) else "The best"
     state = "" if best.state is TrialState.COMPLETE else ", which has not come to its end"
     return f"{so_far} {objective} on dev: {value} ({kind}), trial {best.id}{state}."
@@ -75,7 +75,7 @@ def _facts(view: View) -> list[tuple[str, str]]:
         ("objective", ", ".join(f"{metric} ({mode})" for metric, mode in view.objectives)),
         ("trials ended", f"{ended:,}{of}"),
         ("stopped early", f"{view.count(TrialState.PRUNED):,}"),
-        ("without result", f"{view.count(TrialState.FAILED, TrialState.INFEASIBLE):,}"),
+        ("without result", f"{view.count(*WITHOUT_RESULT):,}"),
         ("finalists", f"{len(summary.finalists):,}"),
         ("examples", f"{examples:,}"),
         ("wall time", hours(summary.spent.hours) if summary.spent.hours else ""),
@@ -95,7 +95,11 @@ def _figures(view: View) -> Table:
         if not name.endswith(ERROR) and not of_subset(name)
     ]
     columns_ = {
-        f"dev, {_error(view)}": {n: _dev(n, kept) for n in names if n not in summary.baselines},
+        f"dev, {_error(view)}": {
+            name: spread(name, kept[name], view.error(name))
+            for name in names
+            if name in kept and name not in summary.baselines
+        },
         "test, shipped model": {n: measured(n, v) for n, v in summary.test.items()},
         "without a model": {n: measured(n, v) for n, v in summary.baselines.items()},
     }
@@ -108,13 +112,6 @@ def _figures(view: View) -> Table:
         for name in names
     ]
     return Table(columns=columns("metric", *shown, numbers=[*shown]), rows=rows)
-
-
-def _dev(name: str, kept: dict[str, Spread]) -> str:
-    if name not in kept:
-        return ""
-    error = kept.get(name + ERROR)
-    return spread(name, kept[name], error.mean if error is not None else None)
 
 
 def _error(view: View) -> str:

@@ -10,9 +10,7 @@ from sentune.records import TrialRecord, TrialState
 from sentune.report.axes import legend
 from sentune.report.document import Cell, Picture, Section, Table, Text, columns
 from sentune.report.drawing import ACCENT, BEST, INK, LINE, MUTED, figure, to_svg
-from sentune.report.view import View
-
-BEFORE_END = (TrialState.FAILED, TrialState.INFEASIBLE)
+from sentune.report.view import WITHOUT_RESULT, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +54,7 @@ def survival(trials: Sequence[TrialRecord], rungs: Sequence[int], end: int) -> l
                 examples=examples,
                 reached=len(trials) - len(before),
                 stopped=sum(t.state is TrialState.PRUNED for t in before),
-                lost=sum(t.state in BEFORE_END for t in before),
+                lost=sum(t.state in WITHOUT_RESULT for t in before),
                 running=sum(t.state is TrialState.RUNNING for t in before),
                 judged=sum(t.state is TrialState.PRUNED for t in at),
             )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from sentune.records import TrialRecord, TrialState
 from sentune.report.document import Block, Cell, Column, Section, Table, Text, columns
-from sentune.report.view import View
+from sentune.report.view import WITHOUT_RESULT, View
 from sentune.report.wording import SIGNS, STATES, clock, counted, measured, setting
-
-BAD = (TrialState.FAILED, TrialState.INFEASIBLE)
 
 
 def trials(view: View) -> Section:
@@ -75,7 +73,7 @@ def notes(view: View) -> Section | None:
     if not rows:
         return None
     restarts = sum(trial.restarts for trial in view.summary.trials)
-    bad = view.count(*BAD)
+    bad = view.count(*WITHOUT_RESULT)
     parts = [
         *([f"{counted(restarts, 'restart')} after a process had died"] if restarts else []),
         *([f"{counted(bad, 'trial')} without a result"] if bad else []),
@@ -90,7 +88,7 @@ def _happened(trial: TrialRecord) -> list[list[Cell]]:
     told = [("note", note) for note in trial.notes]
     if trial.restarts:
         told.append(("restarts", f"{counted(trial.restarts, 'death')} of its processes forgiven"))
-    if trial.state in BAD:
+    if trial.state in WITHOUT_RESULT:
         told.append((STATES[trial.state], trial.reason or "no reason was given"))
     told += [
         ("constraint", f"{text} is broken by {by:.4g}")

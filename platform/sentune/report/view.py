@@ -23,6 +23,8 @@ from sentune.tracking.axes import axes_of
 ERROR = "_standard_error"
 """Ending of a metric that is the standard error of another one, over the pairs of a task."""
 
+WITHOUT_RESULT = (TrialState.FAILED, TrialState.INFEASIBLE)
+
 
 @dataclass(frozen=True, kw_only=True)
 class View:
@@ -65,10 +67,10 @@ class View:
 
     @cached_property
     def best(self) -> TrialRecord | None:
-        """The complete trial with the best objective; while none is complete, any trial's."""
+        """The best complete trial that holds every constraint; while there is none, any trial."""
         scored = [trial for trial in self.ranked if self.value(trial) is not None]
         complete = [trial for trial in scored if trial.state is TrialState.COMPLETE]
-        return next(iter([*complete, *scored]), None)
+        return next(iter([*(t for t in complete if t.feasible), *complete, *scored]), None)
 
     @property
     def winner(self) -> FinalistRecord | None:
@@ -83,6 +85,11 @@ class View:
             return self.winner.metrics
         metrics = self.best.metrics if self.best is not None else {}
         return {name: Spread(mean=value, sd=0.0, values=[value]) for name, value in metrics.items()}
+
+    def error(self, metric: str) -> float | None:
+        """The standard error over pairs that was measured beside a metric, if any."""
+        found = self.measured.get(metric + ERROR)
+        return found.mean if found is not None else None
 
     @cached_property
     def varied(self) -> list[str]:
@@ -154,8 +161,9 @@ def _summary(content: Mapping[str, Any]) -> StudySummary:
                 "spent": Spent(**content.get("spent", {})),
             }
         )
-    except TypeError as error:
-        raise InvalidValue("summary", content.get("study"), f"it is damaged: {error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        fix = f"it is damaged ({error!r}); the study's own command writes it again"
+        raise InvalidValue("summary", content.get("study"), fix) from error
 
 
 def _trial(content: Mapping[str, Any]) -> TrialRecord:

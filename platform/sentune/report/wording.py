@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from sentune.records import Spread, TrialState
@@ -69,11 +68,6 @@ def setting(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def settings(chosen: Mapping[str, Any]) -> str:
-    """Settings on one line."""
-    return ", ".join(f"{name}={setting(value)}" for name, value in chosen.items())
 
 
 def counted(number: int, noun: str) -> str:
