@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sentune.disk import write_document
-from sentune.search.catalog import DESCRIPTION, read_json
+from sentune.search.catalog import DESCRIPTION, StudyPlace, read_json
 from sentune.search.lease import Lease
 from sentune.search.store import open_storage, storage_url
 from sentune.tracking.secrets import without_credentials
@@ -59,8 +59,15 @@ class Turn:
 
 
 def origin(config: StudyConfig) -> str | None:
-    """The study that this one was forked from, as its first start has written it."""
-    found: str | None = read_json(f"{config.folder}/{DESCRIPTION}").get("forked_from")
+    """The study that this one was forked from, as its first start has written it.
+
+    A damaged ``study.json`` is written again by this start; then the summary knows.
+    """
+    try:
+        told = read_json(f"{config.folder}/{DESCRIPTION}")
+    except ValueError:
+        told = StudyPlace(name=config.name, folder=config.folder, url="").summary()
+    found: str | None = told.get("forked_from")
     return found
 
 
