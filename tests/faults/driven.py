@@ -1,7 +1,8 @@
 """A small study as a driver runs it: lease, MLflow, search, finals. Started by test_driver.
 
-Usage: driven.py FOLDER CONCURRENT [EVENT SECONDS]: it is killed so many seconds after this start's
-first ``trial_started`` (when no process of a trial is up yet) or ``trial_progressed``.
+Usage: driven.py ADDRESS FOLDER CONCURRENT [EVENT SECONDS]: on the Ray cluster of that address; it is
+killed so many seconds after this start's first ``trial_started`` (when no process of a trial is up
+yet) or ``trial_progressed``.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def make_spec(
     )  # fmt: skip
 
 
-def main(folder: Path, concurrent: int, *killed: str) -> str:
+def main(address: str, folder: Path, concurrent: int, *killed: str) -> str:
     """One start of the study; its state at the end."""
     import ray
 
@@ -102,8 +103,8 @@ def main(folder: Path, concurrent: int, *killed: str) -> str:
     tracker = MlflowListener.in_storage(NAME, str(folder))
     with Lease(open_storage(storage_url(config.folder, None)), NAME) as lease:
         ray.init(
-            address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
-            logging_level=logging.ERROR, runtime_env=runtime_env(),
+            address=address, log_to_driver=False, logging_level=logging.ERROR,
+            runtime_env=runtime_env(),
         )  # fmt: skip
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         killers = (Killer(killed[0], float(killed[1])),) if killed else ()
@@ -125,4 +126,5 @@ def main(folder: Path, concurrent: int, *killed: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]) + "\n")
+    address, folder, concurrent, *killed = sys.argv[1:]
+    sys.stdout.write(main(address, Path(folder), int(concurrent), *killed) + "\n")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
+import ray
 from mlflow import MlflowClient
 from optuna.trial import TrialState
 
@@ -27,16 +30,29 @@ MOMENTS = (("trial_started", 1.0), ("trial_progressed", 2.5))
 """Events of a start and how many seconds after them it is killed at the latest."""
 
 
-def drive(folder: Path, concurrent: int, *killed: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """Address of a cluster that outlives its drivers."""
+    ray.init(
+        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+        logging_level=logging.ERROR,
+    )  # fmt: skip
+    yield ray.get_runtime_context().gcs_address
+    ray.shutdown()
+
+
+def drive(
+    cluster: str, folder: Path, concurrent: int, *killed: str
+) -> subprocess.CompletedProcess[str]:
     """One start of the study, the same command each time."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}"}
     return subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder), str(concurrent), *killed],
+        [sys.executable, str(SCRIPT), cluster, str(folder), str(concurrent), *killed],
         capture_output=True, text=True, timeout=400, env=environment, check=False,
     )  # fmt: skip
 
 
-def killed_and_finished(folder: Path, concurrent: int, kills: int) -> int:
+def killed_and_finished(cluster: str, folder: Path, concurrent: int, kills: int) -> int:
     """Starts a study, kills its driver at random moments, and lets the last start end.
 
     Returns:
@@ -46,12 +62,12 @@ def killed_and_finished(folder: Path, concurrent: int, kills: int) -> int:
     done = 0
     for _ in range(kills):
         event, latest = moments.choice(MOMENTS)
-        end = drive(folder, concurrent, event, str(moments.uniform(0, latest)))
+        end = drive(cluster, folder, concurrent, event, str(moments.uniform(0, latest)))
         if end.returncode == 0:
             break
         assert end.returncode == -signal.SIGKILL, end.stderr
         done += 1
-    last = drive(folder, concurrent)
+    last = drive(cluster, folder, concurrent)
     assert last.stdout.split() == ["complete"], last.stderr
     return done
 
@@ -113,13 +129,13 @@ def worked_at(folder: Path) -> Counter[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_killed_twenty_times_one_trial_at_a_time_the_study_is_the_undisturbed_one(
-    tmp_path: Path,
+    cluster: str, tmp_path: Path
 ) -> None:
     broken, whole = tmp_path / "broken", tmp_path / "whole"
-    kills = killed_and_finished(broken, 1, KILLS)
+    kills = killed_and_finished(cluster, broken, 1, KILLS)
     assert kills >= 10, "else little was tried"
     check_whole(broken)
-    assert drive(whole, 1).stdout.split() == ["complete"]
+    assert drive(cluster, whole, 1).stdout.split() == ["complete"]
     check_whole(whole)
     assert table(broken) == table(whole)
     again = sum(worked_at(broken).values()) - sum(worked_at(whole).values())
@@ -128,8 +144,10 @@ def test_killed_twenty_times_one_trial_at_a_time_the_study_is_the_undisturbed_on
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_killed_with_two_trials_at_a_time_nothing_is_lost_or_run_twice(tmp_path: Path) -> None:
-    kills = killed_and_finished(tmp_path, 2, 5)
+def test_killed_with_two_trials_at_a_time_nothing_is_lost_or_run_twice(
+    cluster: str, tmp_path: Path
+) -> None:
+    kills = killed_and_finished(cluster, tmp_path, 2, 5)
     assert kills >= 2
     check_whole(tmp_path)
     again = sum(count - 1 for count in worked_at(tmp_path).values())
