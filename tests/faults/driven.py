@@ -1,8 +1,9 @@
 """A small study as a driver runs it: lease, MLflow, search, finals. Started by test_driver.
 
-Usage: driven.py ADDRESS FOLDER CONCURRENT [EVENT SECONDS]: on the Ray cluster of that address; it is
-killed so many seconds after this start's first ``trial_started`` (when no process of a trial is up
-yet) or ``trial_progressed``.
+Usage: driven.py ADDRESS FOLDER CONCURRENT [EVENT SECONDS]
+
+It runs on the Ray cluster of that address, and is killed so many seconds after this start's first
+``trial_started`` (when no process of a trial is up yet) or ``trial_progressed``.
 """
 
 from __future__ import annotations
