@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup tune test check format dashboard bench lock clean
+.PHONY: help setup tune test soak check format dashboard bench lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -23,6 +23,10 @@ tune: $(READY)  ## tune GumbelCSE on the corpus and encoder that ship with the p
 
 test: check  ## lint, types, import contracts and tests
 	@$(BIN)/python -m pytest
+
+soak: $(READY)  ## the longest damage: twenty kills ten times, fifty groups stopped (hours)
+	@for seed in 0 1 2 3 4 5 6 7 8 9; do echo "== kills, seed $$seed"; SENTUNE_KILL_SEED=$$seed $(BIN)/python -m pytest tests/faults/test_driver.py || exit 1; done
+	@SENTUNE_GROUPS=50 $(BIN)/python -m pytest tests/faults/test_leaks.py
 
 check: $(READY)  ## lint, formatting, types and import contracts
 	@$(BIN)/ruff check .

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +18,8 @@ from sentune.encoders.words import open_words
 from sentune.methods import Laes, LaesSettings
 from sentune.summary import read_summary
 from sentune.tasks import evaluate, evaluate_family, tasks_for
+from tests.end_to_end.jobs import finish
 
-ROOT = Path(__file__).resolve().parents[2]
 WORDS = [f"w{number}" for number in range(40)]
 
 
@@ -57,19 +55,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(name: str, files: Path, storage: Path, *options: str) -> subprocess.CompletedProcess:
-    command = [
-        sys.executable, str(ROOT / "jobs" / f"{name}.py"), f"--storage={storage}",
+def run(name: str, files: Path, storage: Path, *given: str) -> subprocess.CompletedProcess[str]:
+    options = [
         f"--corpus=stsb:{files}/train.csv", f"--dev=stsb:{files}/dev.csv",
         f"--vectors=glove:{files}/vectors.txt", f"--frequencies={files}/counts.txt",
-        "--concurrent=1", *options,
+        "--concurrent=1", *given,
     ]  # fmt: skip
-    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    done = subprocess.run(
-        command, cwd=storage, env=environment, capture_output=True, text=True, timeout=550
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
+    return finish(name, options, storage)
 
 
 def best(storage: Path, study: str) -> dict:

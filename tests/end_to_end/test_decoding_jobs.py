@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 
 from sentune import Embedder
 from sentune.summary import read_summary
+from tests.end_to_end.jobs import finish
 
-ROOT = Path(__file__).resolve().parents[2]
 SENTUNE = str(Path(sys.executable).parent / "sentune")
 OPERATIONS = [
     "--quick",
@@ -43,26 +42,11 @@ STORIES = [
 ]
 
 
-def job(name: str, options: list[str], storage: Path) -> subprocess.CompletedProcess:
-    """Runs a job to its end; stdout and stderr are text."""
-    command = [sys.executable, str(ROOT / "jobs" / f"{name}.py"), f"--storage={storage}"]
-    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    return subprocess.run(
-        [*command, *options],
-        cwd=storage,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=550,
-    )
-
-
 @pytest.fixture(scope="module")
 def operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small InterSent study on two corpora mixed."""
     storage = tmp_path_factory.mktemp("studies")
-    done = job("tune_intersent", OPERATIONS, storage)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = finish("tune_intersent", OPERATIONS, storage)
     assert done.stderr == ""
     assert "fusion/copy_rouge1" in done.stdout
     return storage / "operations"
@@ -114,8 +98,7 @@ def test_steps_on_the_command_line_are_those_in_python(operated: Path) -> None:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small study of invertible decoders."""
     storage = tmp_path_factory.mktemp("studies")
-    done = job("tune_invertible", STORIES, storage)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = finish("tune_invertible", STORIES, storage)
     assert done.stderr == ""
     assert "of the corpus's" in done.stdout
     return storage / "stories"

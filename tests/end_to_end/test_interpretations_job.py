@@ -15,8 +15,8 @@ from sentune.corpora.formats import read
 from sentune.corpora.schema import Kind
 from sentune.summary import read_summary
 from sentune.tasks import References, evaluate, make_tasks
+from tests.end_to_end.jobs import ROOT, finish
 
-ROOT = Path(__file__).resolve().parents[2]
 VOTES = {
     "entailment": ["entailment"] * 5,
     "neutral": ["entailment"] * 2 + ["neutral"] * 3,
@@ -46,18 +46,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     storage = tmp_path_factory.mktemp("studies")
     dev = write_annotated(storage / "dev.jsonl", "dev", 60)
     test = write_annotated(storage / "test.jsonl", "test", 60)
-    command = [
-        sys.executable, str(ROOT / "jobs" / "tune_gumbel.py"), f"--storage={storage}",
+    options = [
         "--corpus=builtin:nli?size=1000", "--dev=builtin:nli?split=dev&size=120", f"--dev={dev}",
         f"--test={test}", "--objective=ambiguous-rte/macro_f1", "--trials=1", "--finalists=0",
         "--max-examples=576", "--concurrent=1", "--set=batch_size=64", "--set=references=10,30",
         "--set=alpha_1=0.2,0.3,0.4", "--set=alpha_2=0.4,0.6,1.0",
     ]  # fmt: skip
-    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    done = subprocess.run(
-        command, cwd=storage, env=environment, capture_output=True, text=True, timeout=550
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    finish("tune_gumbel", options, storage)
     return storage / "gumbel", test
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 
 from sentune import Embedder
 from sentune.summary import read_summary
+from tests.end_to_end.jobs import ROOT, start
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
     "--corpus=builtin:nli?size=1000",
     "--dev=builtin:nli?split=dev&size=120",
@@ -24,23 +25,25 @@ SMALL = [
 ]
 
 
-def job(name: str, *options: str, storage: Path, small: bool = True) -> subprocess.CompletedProcess:
-    """Runs a job to its end; stdout and stderr are text."""
-    command = [sys.executable, str(ROOT / "jobs" / f"{name}.py"), f"--storage={storage}"]
+def job(
+    name: str, *options: str, storage: Path, own_ray: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Runs a small job to its end."""
+    return start(name, small(*options), storage, own_ray=own_ray)
+
+
+def small(*options: str) -> list[str]:
+    """These options and, where they say nothing else, those of a small study."""
     given = {option.partition("=")[0] for option in options}
     kept = [o for o in SMALL if o.partition("=")[0] not in given or o.startswith("--set")]
-    words = [*command, *(kept if small else []), *options]
-    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    return subprocess.run(
-        words, cwd=storage, env=environment, capture_output=True, text=True, timeout=550
-    )
+    return [*kept, *options]
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess]:
     """A small GumbelCSE study that has run to its end."""
     storage = tmp_path_factory.mktemp("studies")
-    done = job("tune_gumbel", "--trials=3", "--seeds=2", storage=storage)
+    done = job("tune_gumbel", "--trials=3", "--seeds=2", storage=storage, own_ray=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return storage, done
 
@@ -164,7 +167,6 @@ def test_both_launchers_give_the_same_metrics_for_the_same_seed(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
-        ("--set=batchsize=3", "batch_size"),
         ("--set=learning_rate=fast", "learning_rate"),
         ("--set=max_length=16,32", "max_length"),
         ("--corpus=nli:somewhere", "snli"),
@@ -174,10 +176,25 @@ def test_both_launchers_give_the_same_metrics_for_the_same_seed(tmp_path: Path) 
         ("--constraint=rte/auc", "METRIC<=NUMBER"),
     ],
 )
-def test_what_cannot_run_is_refused_in_one_line(option: str, hint: str, tmp_path: Path) -> None:
-    done = job("tune_gumbel", option, storage=tmp_path)
+def test_what_cannot_run_is_refused_in_one_line(
+    option: str, hint: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    """In this process: each start of a job imports for seconds."""
+    monkeypatch.setattr(sys, "path", [str(ROOT / "jobs"), *sys.path])
+    words = ["tune_gumbel.py", f"--storage={tmp_path}", *small(option)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(ROOT / "jobs" / "tune_gumbel.py"), run_name="__main__")
+    told = capsys.readouterr()
+    assert end.value.code == 2, told.out + told.err
+    assert hint in " ".join(told.err.split())
+    assert "Traceback" not in told.out + told.err
+
+
+def test_a_refusal_is_what_a_shell_sees(tmp_path: Path) -> None:
+    done = job("tune_gumbel", "--set=batchsize=3", storage=tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert hint in " ".join(done.stderr.split())
+    assert "batch_size" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 
