@@ -167,6 +167,8 @@ def test_a_file_that_is_not_text_leaves_nothing_behind(
         (["evaluate", "gumbel", "--task", "snli:x"], "one of rte, direction, ambiguous-rte"),
         (["evaluate", "gumbel", "--task", "rte=snli:/nowhere.jsonl"], "/nowhere.jsonl"),
         (["encode", "gumbel", "/nowhere.txt", "out.parquet"], "/nowhere.txt"),
+        (["evaluate", "gumbel", "--task", "rte=snli:x", "--count", "5"], "--count: 5 cannot"),
+        (["evaluate", "gumbel", "--task", "rte=snli:x", "--set", "alpha_1=0.3"], "give --dev too"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
@@ -180,3 +182,15 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert error.startswith("sentune: ")
     assert error.count("\n") == 1
     assert message in error
+
+
+def test_bad_rows_that_are_not_shown_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "dev.jsonl"
+    row = json.dumps(dict(zip(("sentence1", "sentence2", "gold_label"), ROWS[0], strict=True)))
+    path.write_text("\n".join([row, *["{"] * 23]) + "\n")
+    assert run(monkeypatch, "corpora", "show", f"snli:{path}") == 0
+    shown = capsys.readouterr().out
+    assert shown.count("bad row: ") == 20
+    assert "and 3 more bad rows" in shown

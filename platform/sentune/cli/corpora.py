@@ -20,6 +20,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+BAD_ROWS_SHOWN = 20
+
 SpecArgument = Annotated[
     str,
     typer.Argument(
@@ -53,6 +55,7 @@ def prepare(
 
     from sentune.corpora.formats import kinds_of
     from sentune.corpora.prepare import QUARANTINE, prepare
+    from sentune.report.wording import counted
 
     manifest = prepare(
         spec,
@@ -63,8 +66,8 @@ def prepare(
         bad_rows=bad_rows,
     )
     console = Console()
-    shards = len(manifest["shards"])
-    _say(console, f"{out}: {manifest['kind']} in {shards} shard{'s' if shards > 1 else ''}")
+    shards = counted(len(manifest["shards"]), "shard")
+    _say(console, f"{out}: {manifest['kind']} in {shards}")
     _say(console, f"fingerprint {manifest['fingerprint']}")
     _say(console, _counted(manifest["counts"]))
     if manifest["quarantine"]["rows"]:
@@ -88,8 +91,10 @@ def show(
     _print_rows(console, corpus, rows)
     _say(console, f"{corpus.kind.value}, fingerprint {corpus.fingerprint}")
     _say(console, _counted(corpus.counts))
-    for bad in corpus.quarantine[:20]:
+    for bad in corpus.quarantine[:BAD_ROWS_SHOWN]:
         _say(console, f"bad row: {bad.path}:{bad.line}: {bad.reason}")
+    if (more := len(corpus.quarantine) - BAD_ROWS_SHOWN) > 0:
+        _say(console, f"and {more:,} more bad rows; sentune corpora prepare writes all of them")
 
 
 def _print_rows(console: Console, corpus: Corpus, rows: int) -> None:

@@ -91,6 +91,10 @@ def evaluate(
     from sentune.methods import CLOSED_FORM
     from sentune.tasks import make_tasks
 
+    if count and references is None:
+        raise InvalidValue("--count", count[0], "give --references too, of which it samples rows")
+    if set_ and not dev:
+        raise InvalidValue("--set", set_[0], "give --dev too, on which the grid is swept")
     wanted = _corpora("--task", task, limit)
     embedder = Embedder.load(model, device)
     if dev and embedder.name in CLOSED_FORM:
@@ -160,9 +164,9 @@ def _grids(embedder: Embedder, references: References | None, items: list[str]) 
     from sentune.methods import find
 
     grids: dict[str, Grid] = {} if references is None else {"references": references.counts}
+    own = {readout.name: readout for readout in find(embedder.name).readouts} if items else {}
     for item in items:
         name, equals, text = item.partition("=")
-        own = {readout.name: readout for readout in find(embedder.name).readouts}
         if not equals or name not in own:
             known = ", ".join(own) or "none that is swept over a grid"
             raise InvalidValue("--set", item, f"readouts of {embedder.name}: {known}")
