@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -17,9 +18,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from sentune.cli import app, main, study_again, study_watch
+from sentune.cli.study_export import export
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.ending import Ended
 from sentune.job.options import ClosedFormOptions, JobOptions
+from sentune.records import TrialRecord, TrialState
 from sentune.search.lease import Lease
 from sentune.search.store import open_storage
 
@@ -141,6 +144,17 @@ def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
     assert "q leaves; the study goes on" in shown
 
 
+def test_a_key_is_seen_behind_others(monkeypatch: Any):
+    read, write = os.pipe()
+    with os.fdopen(read) as keys, os.fdopen(write, "wb", buffering=0) as typed:
+        monkeypatch.setattr(sys, "stdin", keys)
+        assert not study_watch._pressed(0.0)
+        typed.write(b"x")
+        assert not study_watch._pressed(0.0)
+        typed.write(b"xQ")
+        assert study_watch._pressed(0.0)
+
+
 def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
     make_study(tmp_path, told=told())
     lease = held(tmp_path).acquire()
@@ -198,6 +212,8 @@ def test_relative_paths_count_from_where_the_study_was_started(tmp_path: Path, m
     before = Path.cwd()
     run(tmp_path, "resume", "toy")
     assert (here, Path.cwd()) == ([started], before)
+    started.rmdir()
+    assert f"{started} is not on this machine" in run(tmp_path, "resume", "toy")
 
 
 def test_fork_replaces_settings_and_names_the_old_study(tmp_path: Path, tuned: Any):
@@ -263,6 +279,17 @@ def test_gc_says_what_went_and_leaves_a_driven_study_alone(tmp_path: Path):
     assert "toy: written in part: 1, 2.0 MB" in said
     assert "2.0 MB freed" in said
     assert not waste.exists()
+
+
+def test_lists_and_tables_are_json_in_every_cell(tmp_path: Path):
+    record = TrialRecord(id=0, state=TrialState.COMPLETE, settings={"sizes": [1, 2], "by": "a"})
+    out = tmp_path / "trials.csv"
+    view = SimpleNamespace(trials=lambda: [record])
+    assert export(view, str(out), curves=False) == 1  # type: ignore[arg-type]
+    with out.open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert json.loads(row["settings.sizes"]) == [1, 2]
+    assert row["settings.by"] == "a"
 
 
 @pytest.mark.parametrize(

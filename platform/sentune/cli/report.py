@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sentune.cli.study import NameArgument, OptunaOption, StorageOption, storage_of, view_of
 from sentune.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -17,34 +18,20 @@ ENDED = ("complete", "failed")
 
 
 def report(
-    name: Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")],
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI",
-            help="Folder or URI of all studies, as the job's --storage, or the URL of their "
-            "database (default: studies, or $SENTUNE_STORAGE).",
-            show_default=False,
-        ),
-    ] = None,
+    name: NameArgument,
+    storage: StorageOption = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder to write into (default: the study's own)."),
     ] = None,
-    optuna: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="The Optuna storage, where the job had --optuna."),
-    ] = None,
+    optuna: OptunaOption = None,
 ) -> None:
     """Write report.html and report.md: what a study found, how, from what, and at what cost."""
     from sentune.job.exhibits import exhibits_folder
-    from sentune.job.options import default_storage
     from sentune.report import build, write
-    from sentune.search.catalog import find_study, is_database
-    from sentune.search.overview import StudyView
+    from sentune.search.catalog import is_database
 
-    where = storage or default_storage()
-    view = StudyView(find_study(where, name, optuna))
+    view, where = view_of(name, storage, optuna), storage_of(storage)
     exhibits = None if is_database(where) else exhibits_folder(where, name)
     made = build(summary_of(view), view.trials(), exhibits)
     for path in write(made, out if out is not None else _own_folder(view)):

@@ -42,7 +42,7 @@ def list_studies(storage: StorageOption = None, optuna: OptunaOption = None) -> 
     from sentune.search.catalog import every_study
     from sentune.search.overview import StudyView
 
-    place = _storage(storage)
+    place = storage_of(storage)
     found = [StudyView(study).overview(sums=False) for study in every_study(place, optuna)]
     console = _console()
     if found:
@@ -67,7 +67,7 @@ def show(
     """Show a study: state, driver, budget, trials, finalists."""
     from sentune.cli.study_tables import as_document, study_screen
 
-    view = _view(name, storage, optuna)
+    view = view_of(name, storage, optuna)
     console = _console()
     if as_json:
         typer.echo(as_document(view))
@@ -94,7 +94,7 @@ def stop(
     """
     from sentune.cli.study_stop import stop as stopped
 
-    stopped(_view(name, storage, optuna), _console(), now=now)
+    stopped(view_of(name, storage, optuna), _console(), now=now)
 
 
 @app.command()
@@ -115,7 +115,7 @@ def resume(
     """Go on with a study as its own command would; its budget may be another one."""
     from sentune.cli.study_again import changed, start, stored_job
 
-    job = stored_job(_view(name, storage, optuna).place)
+    job = stored_job(view_of(name, storage, optuna).place)
     given = {
         "tracking": tracking,
         "trials": trials,
@@ -145,7 +145,7 @@ def fork(
     from sentune.cli.study_again import changed, start, stored_job, with_settings
 
     _check(new, "NEW")
-    job = stored_job(_view(name, storage, optuna).place)
+    job = stored_job(view_of(name, storage, optuna).place)
     given = {"fork": new, "trials": trials, "seed": seed, "set": with_settings(job, settings or [])}
     start(changed(job, {key: value for key, value in given.items() if value is not None}))
 
@@ -165,7 +165,7 @@ def export(
     """Write every trial with its settings, metrics, readouts and cost to a file."""
     from sentune.cli.study_export import export as exported
 
-    written = exported(_view(name, storage, optuna), out, curves=curves)
+    written = exported(view_of(name, storage, optuna), out, curves=curves)
     _say(_console(), f"{out}: {written:,} trials")
 
 
@@ -190,21 +190,27 @@ def gc(
     if (name is None) is not every:
         raise InvalidValue("STUDY", name or "", "name a study, or give --all")
     if name is not None:
-        views = [_view(name, storage, optuna)]
+        views = [view_of(name, storage, optuna)]
     else:
-        views = [StudyView(place) for place in every_study(_storage(storage), optuna)]
+        views = [StudyView(place) for place in every_study(storage_of(storage), optuna)]
     collect(views, _console(), dry_run=dry_run)
 
 
-def _view(name: str, storage: str | None, optuna: str | None) -> StudyView:
+def view_of(name: str, storage: str | None, optuna: str | None) -> StudyView:
+    """The study that a command line names.
+
+    Raises:
+        InvalidValue: it is no name, or there is no such study.
+    """
     from sentune.search.catalog import find_study
     from sentune.search.overview import StudyView
 
     _check(name, "STUDY")
-    return StudyView(find_study(_storage(storage), name, optuna))
+    return StudyView(find_study(storage_of(storage), name, optuna))
 
 
-def _storage(given: str | None) -> str:
+def storage_of(given: str | None) -> str:
+    """``--storage``, or where the jobs keep studies by default."""
     from sentune.job.options import default_storage
 
     return given or default_storage()

@@ -86,6 +86,9 @@ def start(job: StoredJob) -> None:
 
     errors = Console(stderr=True)
     there = bool(job.folder) and Path(job.folder).is_dir()
+    if job.folder and not there:
+        told = f"{job.folder} is not on this machine; relative paths of corpora count from here"
+        errors.print(f"warning: {told}", markup=False, highlight=False, soft_wrap=True)
     try:
         with contextlib.chdir(job.folder) if there else contextlib.nullcontext():
             tune(job.options, job.space)

@@ -66,7 +66,11 @@ def _csv(rows: list[dict[str, Any]], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, _columns(rows))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: _flat(value) for name, value in row.items()} for row in rows)
+
+
+def _flat(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def _json(rows: list[dict[str, Any]], path: Path) -> None:

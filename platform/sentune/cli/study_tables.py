@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sentune.job.display import MARKS, short
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
-from sentune.report.wording import clock, percent
+from sentune.report.wording import clock, measured, spread
 from sentune.search.overview import Overview, StudyView
 
 COLOURS = {
@@ -44,7 +44,7 @@ def studies_table(studies: Sequence[Overview]) -> Table:
             study.name,
             _coloured(study.state),
             f"{study.ended:,}" + (f" of {study.planned:,}" if study.planned else ""),
-            value(study.objective.metric, study.best[1]) if study.best else "-",
+            measured(study.objective.metric, study.best[1]) if study.best else "-",
             study.objective.metric,
             f"{study.spent.hours:.1f}",
             f"{driver.user}@{driver.host}:{driver.pid}" if driver else "",
@@ -125,7 +125,7 @@ def _figures(
     word, colour = MARKS[trial.state]
     if trial.state is TrialState.RUNNING and not alive:
         word, colour = "unfinished", "yellow"  # the next start goes on with it
-    scores = [value(metric, trial.metrics.get(metric)) for metric in metrics]
+    scores = [measured(metric, trial.metrics.get(metric)) for metric in metrics]
     spent = [f"{trial.examples:,}", clock(trial.seconds)]
     spent += [f"{trial.gpu_seconds / 3600:.2f}"] if gpus else []
     return [str(trial.id), Text(word, colour), *scores, *spent]
@@ -162,11 +162,9 @@ def finalists_table(view: StudyView, finalists: Sequence[FinalistRecord]) -> Tab
     table = _plain("finalist", metric, "seeds", "values")
     for finalist in finalists:
         found = finalist.metrics[metric]
-        mean = percent(found.mean, found.sd) if len(found.values) > 1 else percent(found.mean)
-        shown = ", ".join(value(metric, one) for one in found.values)
-        table.add_row(
-            f"trial {finalist.trial}", mean, str(len(found.values)), Text(shown, overflow="fold")
-        )
+        shown = Text(", ".join(measured(metric, one) for one in found.values), overflow="fold")
+        mean, seeds = spread(metric, found), str(len(found.values))
+        table.add_row(f"trial {finalist.trial}", mean, seeds, shown)
     return table
 
 
@@ -187,13 +185,6 @@ def as_document(view: StudyView) -> str:
         "folder": view.place.folder or None,
     }
     return json.dumps(content, indent=1, ensure_ascii=False)
-
-
-def value(metric: str, score: float | None) -> str:
-    """A share in per cent; what is measured of training (seconds, memory) as a number."""
-    if score is not None and metric.startswith("train/"):
-        return f"{score:.4g}"
-    return percent(score)
 
 
 def _local(moment: str) -> str:
@@ -217,7 +208,7 @@ def _best(overview: Overview) -> str:
     if overview.best is None:
         return ""
     number, score = overview.best
-    return f"{value(overview.objective.metric, score)}, trial {number}"
+    return f"{measured(overview.objective.metric, score)}, trial {number}"
 
 
 def _spent(spent: Spent, options: dict[str, Any]) -> str:

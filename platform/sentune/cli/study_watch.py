@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import termios
@@ -62,7 +63,9 @@ def keys() -> Iterator[Callable[[float], bool]]:
 def _pressed(seconds: float) -> bool:
     try:
         ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return bool(ready) and sys.stdin.read(1) in ("q", "Q", "")
+        # all that was typed, past Python's buffer, in which select would not see the rest
+        typed = os.read(sys.stdin.fileno(), 1024) if ready else b"-"
+        return not typed or b"q" in typed.lower()
     except KeyboardInterrupt:
         return True
 
