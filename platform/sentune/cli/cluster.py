@@ -70,3 +70,33 @@ def plan(
         streams=streams,
     )
     show_cluster_plan(script, context.args, wish, screen())
+
+
+@app.command()
+def check(
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT|http://HOST:PORT",
+            help="The cluster, or its job server (default: $RAY_ADDRESS, or what runs here).",
+            show_default=False,
+        ),
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(metavar="URI", help="As the job's --storage.")
+    ] = None,
+    optuna: Annotated[
+        str | None, typer.Option(metavar="URL", help="As the job's --optuna.")
+    ] = None,
+    tracking: Annotated[
+        str | None, typer.Option(metavar="URI", help="As the job's --tracking.")
+    ] = None,
+) -> None:
+    """Ask every node of a cluster whether it is fit for a study. Exit code 1 if one is not."""
+    from sentune.cli.cluster_check import check_cluster
+    from sentune.job.display import screen
+    from sentune.search.nodes import Places
+
+    places = Places(storage=storage, optuna=optuna, tracking=tracking)
+    if not check_cluster(address, places, screen()):
+        raise typer.Exit(1)

@@ -1,0 +1,162 @@
+"""What the answers of a cluster's nodes mean: a line for each question, and for each cross the fix.
+
+Nothing is asked here; see ``sentune.search.nodes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+CLOCK_LIMIT = 2.0
+"""Seconds between two clocks: leases and MLflow's times are compared across machines."""
+
+SHOWN = 5
+"""Nodes that a line names."""
+
+Say = Callable[["NodeAnswer"], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One line of the table.
+
+    Attributes:
+        subject: what was asked.
+        ok: tick or cross.
+        said: what was found.
+        fix: what to do about it; empty where it is ok.
+    """
+
+    subject: str
+    ok: bool
+    said: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeAnswer:
+    """What a process on a node found there.
+
+    Attributes:
+        node: its address.
+        trouble: why there is no answer; the rest is empty then.
+        ray: version.
+        python: version.
+        code: how its code differs from the driver's; empty where it is the same.
+        auth: ``RAY_AUTH_MODE`` of Ray's own processes there.
+        cpus: that Ray gives away; 0 on a head without trial work.
+        gpus: that Ray gives away.
+        gpus_seen: by torch.
+        reach: what was tried (``storage``, ``Optuna``, ``tracking``) -> trouble, empty for none.
+        clock: the least and the most seconds that its clock may be ahead of the driver's.
+    """
+
+    node: str
+    trouble: str = ""
+    ray: str = ""
+    python: str = ""
+    code: str = ""
+    auth: str = ""
+    cpus: float = 0.0
+    gpus: float = 0.0
+    gpus_seen: int = 0
+    reach: Mapping[str, str] = field(default_factory=dict)
+    clock: tuple[float, float] = (0.0, 0.0)
+
+
+FIXES = {
+    "storage": "name a bucket or a shared folder, and let the nodes' account write there",
+    "Optuna": "open the database's port to the nodes, and let its user create tables",
+    "tracking": "start cluster/mlflow.sh on the head, and put user and password into "
+    "~/.mlflow/credentials",
+}
+
+
+def judge(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[Finding]:
+    """All questions to the nodes, in the order in which they should be mended.
+
+    Args:
+        nodes: one answer each.
+        ray: the driver's version.
+        python: the driver's version.
+    """
+    there = [node for node in nodes if not node.trouble]
+    return [
+        _all("nodes answer", nodes, lambda n: n.trouble, f"{len(nodes)} up",
+             "ray logs raylet.err --node-ip ADDRESS; ray up again replaces the node"),
+        _all("authentication", there, _open_door, "token on every node",
+             "export RAY_AUTH_MODE=token before ray start, on every node"),
+        _all("Ray", there, lambda n: _other(n.ray, ray), ray, _INSTALL),
+        _all("Python", there, lambda n: _other(n.python, python), python, _INSTALL),
+        _all("code", there, lambda n: n.code, "the driver's on every node",
+             "submit it: ray job submit --working-dir . -- python jobs/..."),
+        _all("GPUs", there, _gpus, _sum_of_gpus(there),
+             "mend the driver (nvidia-smi), or start Ray with --num-gpus as torch counts them"),
+        *_reached(there),
+        _all("clocks", there, _clock, _widest(there), "run a time service (chrony) on that node"),
+    ]  # fmt: skip
+
+
+_INSTALL = "install requirements.lock there; ray up --restart-only starts Ray again"
+
+
+def _all(subject: str, nodes: Sequence[NodeAnswer], trouble: Say, fine: str, fix: str) -> Finding:
+    """A tick if no node has trouble; a cross that names those which do."""
+    found = [(node.node, said) for node in nodes if (said := trouble(node))]
+    if not nodes:
+        return Finding(
+            subject=subject, ok=False, said="no node answered", fix="see the lines above"
+        )
+    if not found:
+        return Finding(subject=subject, ok=True, said=fine)
+    shown = "; ".join(f"{node}: {said}" for node, said in found[:SHOWN])
+    more = f"; and {len(found) - SHOWN} nodes more" if len(found) > SHOWN else ""
+    return Finding(subject=subject, ok=False, said=shown + more, fix=fix)
+
+
+def _reached(nodes: Sequence[NodeAnswer]) -> Iterator[Finding]:
+    """A line for each place that was asked about; a place on loopback is asked of one node."""
+    for name, fix in FIXES.items():
+        asked = [node for node in nodes if name in node.reach]
+        if asked:
+            where = "every node" if len(asked) == len(nodes) else ", ".join(n.node for n in asked)
+            fine = "answers, and lets the driver in" if name == "tracking" else "can be written"
+            yield _all(name, asked, _reach(name), f"{fine}, from {where}", fix)
+
+
+def _reach(name: str) -> Say:
+    return lambda node: node.reach[name]
+
+
+def _other(found: str, wanted: str) -> str:
+    return "" if found == wanted else f"{found or 'none'}, the driver has {wanted}"
+
+
+def _open_door(node: NodeAnswer) -> str:
+    return "" if node.auth == "token" else f"RAY_AUTH_MODE={node.auth or 'disabled'}"
+
+
+def _gpus(node: NodeAnswer) -> str:
+    """A head without trial work may keep its GPU to itself."""
+    if node.gpus_seen == node.gpus or (not node.cpus and not node.gpus):
+        return ""
+    return f"Ray has {node.gpus:g}, torch sees {node.gpus_seen}"
+
+
+def _sum_of_gpus(nodes: Sequence[NodeAnswer]) -> str:
+    total = sum(node.gpus for node in nodes)
+    return f"{total:g}, and torch sees them" if total else "none"
+
+
+def _clock(node: NodeAnswer) -> str:
+    """What is surely too far apart: a slow answer alone is no cross."""
+    low, high = node.clock
+    if low > CLOCK_LIMIT:
+        return f"{low:.1f} s ahead of the driver's"
+    return f"{-high:.1f} s behind the driver's" if high < -CLOCK_LIMIT else ""
+
+
+def _widest(nodes: Sequence[NodeAnswer]) -> str:
+    apart = max((max(abs(low), abs(high)) for low, high in (n.clock for n in nodes)), default=0.0)
+    return f"within {max(apart, 0.001):.3g} s of the driver's"

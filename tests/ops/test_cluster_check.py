@@ -1,0 +1,340 @@
+"""``sentune cluster check``: the judgement on made-up answers, and a real small cluster."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray.exceptions import AuthenticationError
+from rich.console import Console
+from typer.testing import CliRunner
+
+from sentune.cli import app, cluster_check
+from sentune.cluster.judging import Finding, NodeAnswer, judge
+from sentune.errors import InvalidValue
+from sentune.search import reach
+from sentune.search.joining import address_of, job_server, joined
+from sentune.search.nodes import Places, ask_nodes, clock_bounds, versions
+from sentune.search.reach import (
+    database_trouble,
+    marked,
+    on_loopback,
+    storage_trouble,
+    tracking_trouble,
+)
+
+GOOD = NodeAnswer(
+    node="10.0.0.2",
+    ray="2.60.0",
+    python="3.11.7",
+    auth="token",
+    cpus=4,
+    gpus=1,
+    gpus_seen=1,
+    reach={"storage": "", "Optuna": "", "tracking": ""},
+    clock=(-0.01, 0.02),
+)
+HEAD = replace(GOOD, node="10.0.0.1", cpus=0, gpus=0, gpus_seen=0)
+
+
+def crosses(*nodes: NodeAnswer) -> list[Finding]:
+    return [found for found in judge(nodes, ray="2.60.0", python="3.11.7") if not found.ok]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def test_a_good_cluster_has_ticks_alone() -> None:
+    found = judge([HEAD, GOOD], ray="2.60.0", python="3.11.7")
+    assert not crosses(HEAD, GOOD)
+    assert not any(finding.fix for finding in found)
+    assert [finding.subject for finding in found] == [
+        *("nodes answer", "authentication", "Ray", "Python", "code", "GPUs"),
+        *("storage", "Optuna", "tracking", "clocks"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject", "said"),
+    [
+        ({"trouble": "no answer within 120 s"}, "nodes answer", "no answer"),
+        ({"auth": ""}, "authentication", "RAY_AUTH_MODE=disabled"),
+        ({"ray": "2.59.0"}, "Ray", "2.59.0, the driver has 2.60.0"),
+        ({"python": "3.12.1"}, "Python", "3.12.1"),
+        ({"code": "they differ in sentune/errors.py"}, "code", "sentune/errors.py"),
+        ({"gpus_seen": 0}, "GPUs", "Ray has 1, torch sees 0"),
+        ({"gpus": 0}, "GPUs", "Ray has 0, torch sees 1"),
+        ({"reach": {"storage": "read-only"}}, "storage", "read-only"),
+        ({"reach": {"Optuna": "no route"}}, "Optuna", "no route"),
+        ({"reach": {"tracking": "401"}}, "tracking", "401"),
+        ({"clock": (2.5, 2.6)}, "clocks", "2.5 s ahead"),
+        ({"clock": (-9.0, -8.0)}, "clocks", "8.0 s behind"),
+    ],
+)
+def test_each_trouble_is_one_cross_that_names_the_node_and_the_fix(
+    changes: dict[str, Any], subject: str, said: str
+) -> None:
+    [cross] = crosses(HEAD, replace(GOOD, **changes))
+    assert cross.subject == subject
+    assert "10.0.0.2" in cross.said
+    assert "10.0.0.1" not in cross.said
+    assert said in cross.said
+    assert cross.fix
+
+
+def test_a_slow_answer_is_no_wrong_clock() -> None:
+    assert not crosses(replace(GOOD, clock=(-30.0, 30.0)))
+
+
+def test_a_head_may_keep_its_gpu_from_trials() -> None:
+    assert not crosses(replace(HEAD, gpus_seen=1), GOOD)
+
+
+def test_many_nodes_with_one_trouble_are_one_line() -> None:
+    nodes = [replace(GOOD, node=f"node-{number}", ray="2.1.0") for number in range(12)]
+    [cross] = crosses(*nodes)
+    assert "node-4:" in cross.said
+    assert "node-5:" not in cross.said
+    assert "7 nodes more" in cross.said
+
+
+def test_without_any_answer_nothing_is_ticked_that_was_not_seen() -> None:
+    found = judge([NodeAnswer(node="n", trouble="dead")], ray="2.60.0", python="3.11.7")
+    assert not any(finding.ok for finding in found)
+
+
+def test_a_clock_is_bounded_by_the_fastest_answer() -> None:
+    true, readings = 5.0, [(0.0, 0.4 + 5.0, 0.9), (1.0, 1.05 + 5.0, 1.1), (2.0, 2.5 + 5.0, 3.0)]
+    low, high = clock_bounds(readings)
+    assert low <= true <= high
+    assert high - low == pytest.approx(0.1)
+
+
+def test_every_node_must_see_what_the_driver_wrote(tmp_path: Path) -> None:
+    shared, other = tmp_path / "shared", tmp_path / "other"
+    with marked(str(shared)) as mark:
+        assert storage_trouble(mark) == ""
+        elsewhere = mark.replace(str(shared), str(other))
+        assert "another folder" in storage_trouble(elsewhere)
+    assert not list(shared.iterdir())
+
+
+def test_a_storage_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "file" in storage_trouble(f"{tmp_path}/file/.mark")
+
+
+def test_a_database_that_cannot_be_opened_is_told_without_its_password(tmp_path: Path) -> None:
+    assert database_trouble(f"sqlite:///{tmp_path}/optuna.db") == ""
+    trouble = database_trouble("postgresql+psycopg2://ann:hidden@127.0.0.1:1/optuna")
+    assert "127.0.0.1:1" in trouble
+    assert "hidden" not in trouble
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [
+        ("sqlite:////home/ubuntu/optuna.db", True),
+        ("postgresql+psycopg2://ann@localhost/optuna", True),
+        ("postgresql+psycopg2:///optuna?host=/var/run/postgresql", True),
+        ("postgresql+psycopg2://ann@10.0.0.9:5432/optuna", False),
+        ("http://127.0.0.1:5000", True),
+        ("http://mlflow.example:5000", False),
+    ],
+)
+def test_what_is_on_loopback_is_another_place_on_each_node(address: str, loopback: bool) -> None:
+    assert on_loopback(address) is loopback
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """Answers 401 to whoever does not say the expected header."""
+
+    wanted: str | None = None
+    version = ray.__version__
+
+    def do_GET(self) -> None:  # http.server's name
+        told = self.headers.get("Authorization")
+        self.send_response(200 if self.wanted in (None, told) else 401)
+        self.end_headers()
+        self.wfile.write(f'{{"ray_version": "{self.version}"}}'.encode())
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing on the test's terminal."""
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[str | None], str]]:
+    servers = []
+
+    def start(wanted: str | None) -> str:
+        handler = type("Handler", (Guarded,), {"wanted": wanted})
+        server = HTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_mlflow_behind_a_password(home: Path, serve: Callable[[str | None], str]) -> None:
+    uri = serve("Basic " + base64.b64encode(b"ann:pass%word").decode())
+    assert "wants a user and a password" in tracking_trouble(uri)
+    (home / ".mlflow").mkdir()
+    file = home / ".mlflow/credentials"
+    file.write_text("[mlflow]\nmlflow_tracking_username = ann\nmlflow_tracking_password = wrong\n")
+    assert "does not take" in tracking_trouble(uri)
+    file.write_text(file.read_text().replace("wrong", "pass%word"))
+    assert tracking_trouble(uri) == ""
+
+
+def test_mlflow_without_a_password(
+    home: Path, serve: Callable[[str | None], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = serve(None)
+    assert tracking_trouble(uri) == ""  # on loopback
+    monkeypatch.setattr(reach, "LOOPBACK", ())
+    assert "lets everyone in" in tracking_trouble(uri)
+    assert "does not answer" in tracking_trouble("http://127.0.0.1:1")
+
+
+def test_a_job_server_is_asked_with_and_without_the_token(
+    home: Path, serve: Callable[[str | None], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = serve("Bearer right")
+    assert [found.ok for found in job_server(uri)] == [True, False]
+    (home / ".ray").mkdir()
+    (home / ".ray/auth_token").write_text("right\n")
+    assert [found.ok for found in job_server(uri)] == [True, True, True]
+    monkeypatch.setattr(ray, "__version__", "2.1.0")
+    assert [found.subject for found in job_server(uri) if not found.ok] == ["Ray"]
+    [open_door] = [found for found in job_server(serve(None)) if not found.ok]
+    assert "without a token" in open_door.said
+    assert not job_server("http://127.0.0.1:1")[0].ok
+
+
+def test_addresses(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert address_of(None) == "auto"
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    assert address_of(None) == "http://127.0.0.1:8265"
+    assert address_of("10.0.0.1:6379") == "10.0.0.1:6379"
+    with pytest.raises(InvalidValue, match="--address"):
+        address_of("ray://10.0.0.1:10001")
+    with pytest.raises(InvalidValue, match="HOST:PORT"):
+        joined("somewhere")
+
+
+@pytest.mark.parametrize(
+    ("error", "subject"),
+    [
+        (ConnectionError("Failed to connect to Ray cluster"), "authentication"),
+        (AuthenticationError("no token"), "authentication"),
+        (RuntimeError("Version mismatch: the cluster was started with Ray 2.1.0"), "Ray"),
+    ],
+)
+def test_what_answers_and_refuses_is_told_from_what_is_not_there(
+    serve: Callable[[str | None], str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    subject: str,
+) -> None:
+    def refuse(**options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ray, "init", refuse)
+    there, refused = joined(serve(None).removeprefix("http://"))
+    assert (there.subject, there.ok) == ("reachable", True)
+    assert (refused.subject, refused.ok) == (subject, False)
+    assert refused.fix
+
+
+def test_no_cluster_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(**options: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr(ray, "init", find)
+    [found] = joined("auto")
+    assert (found.subject, found.ok) == ("reachable", False)
+
+
+@pytest.mark.parametrize(("url", "ok"), [("127.0.0.1:8265", True), ("10.0.0.1:8265", False)])
+def test_a_dashboard_on_an_open_address_is_a_cross(
+    monkeypatch: pytest.MonkeyPatch, url: str, ok: bool
+) -> None:
+    context = SimpleNamespace(address_info={"gcs_address": "10.0.0.1:6379"}, dashboard_url=url)
+    monkeypatch.setattr(ray, "init", lambda **options: context)
+    assert joined("auto")[1].ok is ok
+
+
+def test_a_cluster_that_does_not_answer_is_one_cross_and_exit_code_1() -> None:
+    done = CliRunner().invoke(app, ["cluster", "check", "--address", "127.0.0.1:1"])
+    assert done.exit_code == 1
+    assert "✗  reachable  nothing answers at 127.0.0.1:1" in done.output
+    assert "fix: start it" in done.output
+
+
+def test_a_real_node_answers(cluster: None, tmp_path: Path) -> None:
+    places = Places(storage=str(tmp_path / "studies"), optuna=f"sqlite:///{tmp_path}/optuna.db")
+    [answer] = ask_nodes(places)
+    assert not [found for found in judge([answer], **versions()) if not found.ok], answer
+    assert answer.reach == {"storage": "", "Optuna": ""}
+    assert (answer.cpus, answer.gpus) == (1, answer.gpus_seen)
+    low, high = answer.clock
+    assert low <= 0 <= high  # driver and node share a clock
+    assert not list((tmp_path / "studies").iterdir())
+    one_more = replace(answer, gpus=answer.gpus + 1)
+    assert [f.subject for f in judge([one_more], **versions()) if not f.ok] == ["GPUs"]
+
+
+def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
+    cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command, but for joining: this process has joined already."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(
+        cluster_check, "joined", lambda address: [Finding(subject="reachable", ok=True, said="")]
+    )
+    monkeypatch.setattr(cluster_check, "left", lambda: None)
+    console = Console(record=True, width=300)
+    places = Places(storage=f"{tmp_path}/file")
+    assert not cluster_check.check_cluster("127.0.0.1:1", places, console)
+    printed = console.export_text()
+    assert printed.count("✗") == 1
+    assert "the driver cannot write it" in printed
+
+
+@pytest.mark.slow
+def test_the_command_joins_and_leaves_a_cluster(cluster: None, tmp_path: Path) -> None:
+    address = ray.get_runtime_context().gcs_address
+    places = ["--storage", str(tmp_path), "--optuna", f"sqlite:///{tmp_path}/optuna.db"]
+    command = [sys.executable, "-m", "sentune", "cluster", "check", "--address", address, *places]
+    good = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert good.returncode == 0, good.stdout + good.stderr
+    assert "✗" not in good.stdout
+    assert "✓  authentication  token on every node" in good.stdout
