@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 JOB = [
     sys.executable, "jobs/tune_simcse.py", "--study", "s", "--corpus", "builtin:nli?size=3000",
     "--dev", "builtin:nli?split=dev&size=200", "--trials", "2", "--max-examples", "6000",
-    "--finalists", "1", "--seeds", "2", "--concurrent", "1", "--scheduler", "none",
+    "--finalists", "1", "--seeds", "1", "--concurrent", "1", "--scheduler", "none",
     "--set", "batch_size=32", "--validate-every", "1000",
 ]  # fmt: skip
 SENTUNE = [sys.executable, "-m", "sentune", "study"]

@@ -216,3 +216,21 @@ def test_a_damaged_best_checkpoint_of_the_winner_is_trained_again(scene: Scene) 
     scene.play(finals, source)
     assert finals.lost() is None
     assert finals.best_checkpoint() == found
+
+
+def test_without_finalists_a_best_trial_of_another_study_is_trained_here(scene: Scene) -> None:
+    scene.trial(4, 0.5)
+    scene.trial(3, 0.9)  # written into the store alone, as a trial that was taken over is
+    finals = scene.finals(finalists=0)
+    assert finals.winning_run() == "0001"
+    assert finals.best_checkpoint() is None
+    source = finals.lost()
+    assert source is not None
+    scene.play(finals, source)
+    assert finals.winning_run() == "finalist-0001-seed-0"
+    found = finals.best_checkpoint()
+    assert found is not None
+    assert finals.lost() is None
+    again = scene.finals(finalists=0)
+    assert (again.best_checkpoint(), again.lost()) == (found, None)
+    assert again.records() == [], "it is no finalist"

@@ -145,7 +145,15 @@ class Finals:
             trial = finalists[0].trial
             return run_name(trial, self._best_seed(self._runs(trial)))
         best = self.best_trials()
-        return f"{best[0].id:04d}" if best else None
+        if not best:
+            return None
+        again = self._runs_of_seed(best[0].id, self.config.seed)
+        return run_name(best[0].id, self.config.seed) if again else f"{best[0].id:04d}"
+
+    def _runs_of_seed(self, trial: int, seed: int) -> list[FrozenTrial]:
+        """Complete runs of a trial with a seed."""
+        complete = [t for t in self.ledger.trials() if t.state == Stored.COMPLETE]
+        return [run for run in complete if identity(run) == (trial, seed)]
 
     def best_checkpoint(self) -> str | None:
         """Local folder of the checkpoint to ship."""
@@ -161,21 +169,33 @@ class Finals:
         """The winning run once more, where its best checkpoint is gone; None where all is well.
 
         Once a winner is published the others' checkpoints are dropped, and with further trials or
-        seeds one of them may win after all; or a disk has damaged it. The same seed trains the
+        seeds one of them may win after all; or a disk has damaged it; or, without finalists, it
+        is a trial that was taken over from another study. The same seed trains the
         same model again, from the start: a newer checkpoint would not come past the best one.
         """
-        run, records = self.winning_run(), self.records()
-        if run is None or not records:
+        run = self.winning_run()
+        if run is None:
             return None
         store = CheckpointStore(self.config.directory(run))
         if store.best() is not None and not store.notes:
             return None
-        (trial,) = [t for t in self._chosen() if t.id == records[0].trial]
-        seed = self._best_seed(self._runs(trial.id))
+        trial, seed = self._winner()
         store.drop_all()
-        logger.warning("%s has won and its best checkpoint is gone: it is trained again", run)
+        logger.warning(
+            "%s has won and its best checkpoint is %s: it is trained again",
+            run,
+            f"with {trial.source}" if trial.source else "gone",
+        )
         self.ledger.study.enqueue_trial({}, user_attrs=notes(trial, seed))
         return FinalsSource(self.ledger, [(trial, seed)])
+
+    def _winner(self) -> tuple[TrialRecord, int]:
+        """The trial whose run wins, and the seed of that; without finalists the search's seed."""
+        records, best = self.records(), self.best_trials()
+        if not records:
+            return best[0], self.config.seed
+        (trial,) = [trial for trial in best if trial.id == records[0].trial]
+        return trial, self._best_seed(self._runs(trial.id))
 
     def _replay(self) -> None:
         for trial in self.ledger.trials():
