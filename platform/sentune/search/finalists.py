@@ -22,11 +22,11 @@ from sentune.records import FinalistRecord, Spread, TrialRecord, TrialState
 from sentune.search.audience import Audience
 from sentune.search.comparison import Comparison, compare
 from sentune.search.config import StudyConfig
-from sentune.search.finals_source import TRIAL, FinalsSource, identity, notes, run_name
+from sentune.search.finals_source import FinalsSource, identity, notes, run_name
 from sentune.search.ledger import Ledger
 from sentune.search.retention import ranked
 from sentune.search.source import settle_orphans
-from sentune.search.stored import SEED
+from sentune.search.stored import SEED, TRIAL
 from sentune.training.checkpoints import CheckpointStore, sweeps_in
 from sentune.training.launchers.report import Report
 

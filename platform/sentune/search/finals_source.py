@@ -12,8 +12,6 @@ from sentune.search.ledger import Ledger
 from sentune.search.source import Candidate
 from sentune.search.stored import MICRO_BATCH, REPEATS, SEED, SETTINGS, TRIAL
 
-__all__ = ["TRIAL", "FinalsSource", "identity", "notes", "run_name"]
-
 
 class FinalsSource:
     """Gives each (trial, seed) that the store does not have yet, orphans first."""
