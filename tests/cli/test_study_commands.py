@@ -292,6 +292,20 @@ def test_lists_and_tables_are_json_in_every_cell(tmp_path: Path):
     assert row["settings.by"] == "a"
 
 
+def test_json_has_null_for_what_is_not_a_number(tmp_path: Path):
+    values = {"a": float("nan"), "b": float("inf"), "c": 0.5}
+    record = TrialRecord(id=0, state=TrialState.FAILED, settings={"s": [1.0]}, metrics=values)
+    out = tmp_path / "trials.json"
+    view = SimpleNamespace(trials=lambda: [record])
+    assert export(view, str(out), curves=False) == 1  # type: ignore[arg-type]
+
+    def refuse(constant: str) -> None:
+        pytest.fail(f"{constant} is not JSON")
+
+    (row,) = json.loads(out.read_text(), parse_constant=refuse)
+    assert [row[f"metrics.{name}"] for name in "abc"] == [None, None, 0.5]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

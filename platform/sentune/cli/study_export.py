@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,18 @@ def _flat(value: Any) -> Any:
 
 
 def _json(rows: list[dict[str, Any]], path: Path) -> None:
-    path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    plain = [{name: _finite(value) for name, value in row.items()} for row in rows]
+    text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: null stands for them."""
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _parquet(rows: list[dict[str, Any]], path: Path) -> None:
