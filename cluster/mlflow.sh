@@ -19,6 +19,7 @@ default_permission = NO_PERMISSIONS
 database_uri = $SENTUNE_DATABASE/mlflow_users
 authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 END
+until python databases.py; do sleep 10; done
 exec mlflow server --app-name basic-auth --host 127.0.0.1 --port 5000 --workers 1 \
   --backend-store-uri "$SENTUNE_DATABASE/mlflow" \
   --artifacts-destination "$SENTUNE_STORAGE/mlflow" \

@@ -286,13 +286,18 @@ MLFLOW = """#!/bin/sh
 printf '%s\\n' "$@" > "$OUT"; env >> "$OUT"; cat "$MLFLOW_AUTH_CONFIG_PATH" >> "$OUT"
 """
 
+PYTHON = """#!/bin/sh
+[ "$1" = -c ] && echo key || echo "$@" > "$OUT.databases"
+"""
+
 
 def test_mlflow_wants_a_password_and_takes_it_from_the_users_file(tmp_path: Path) -> None:
     for place in ("venv/bin", ".mlflow"):
         (tmp_path / place).mkdir(parents=True)
-    program = tmp_path / "venv/bin/mlflow"
-    program.write_text(MLFLOW)
-    program.chmod(0o755)
+    for name, text in (("mlflow", MLFLOW), ("python", PYTHON)):
+        program = tmp_path / "venv/bin" / name
+        program.write_text(text)
+        program.chmod(0o755)
     credentials = (
         "[mlflow]\nmlflow_tracking_username = ann\nmlflow_tracking_password = long one=1\n"
     )
@@ -301,6 +306,8 @@ def test_mlflow_wants_a_password_and_takes_it_from_the_users_file(tmp_path: Path
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OUT": str(out)}
     subprocess.run(["bash", str(ROOT / "cluster/mlflow.sh")], env=env, check=True)
     told = out.read_text().splitlines()
+    assert Path(f"{out}.databases").read_text() == "databases.py\n"
+    assert "MLFLOW_FLASK_SERVER_SECRET_KEY=key" in told
     assert told[:5] == ["server", "--app-name", "basic-auth", "--host", "127.0.0.1"]
     assert "MLFLOW_AUTH_ADMIN_USERNAME=ann" in told
     assert "MLFLOW_AUTH_ADMIN_PASSWORD=long one=1" in told

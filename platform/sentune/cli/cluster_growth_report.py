@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.cluster import Cluster
-from sentune.search.estimate import Probe
 from sentune.search.growth import Growth, Stage
 from sentune.search.plan import Plan
 
@@ -20,10 +19,10 @@ def growth_report(
     prices: Mapping[str, float],
     whole: Growth,
     steps: Mapping[int, Growth],
-    probe: Probe | None,
+    basis: str,
 ) -> Group:
-    """All of it, ready to print."""
-    notes = [Text(note) for note in _notes(cluster, whole, probe)]
+    """All of it, ready to print; the basis says what hours are reckoned from, empty without."""
+    notes = [Text(note) for note in _notes(cluster, whole, basis)]
     kinds = _kinds(cluster, prices, whole)
     return Group(_stages(plan, whole), Text(), kinds, Text(), _steps(steps, prices), Text(), *notes)
 
@@ -71,7 +70,7 @@ def _steps(steps: Mapping[int, Growth], prices: Mapping[str, float]) -> Table:
     return table
 
 
-def _notes(cluster: Cluster, whole: Growth, probe: Probe | None) -> Iterator[str]:
+def _notes(cluster: Cluster, whole: Growth, basis: str) -> Iterator[str]:
     idle = cluster.idle_hours * 60
     if idle:
         yield f"Nodes go {idle:g} minutes after their last work; their start is not reckoned."
@@ -82,10 +81,10 @@ def _notes(cluster: Cluster, whole: Growth, probe: Probe | None) -> Iterator[str
         yield f"If it does throughout, that costs ${whole.stand_in_dollars:,.2f} more."
     if whole.unpriced:
         yield f"No --price for {', '.join(whole.unpriced)}: not in the total."
-    if probe is None:
-        yield "Hours need --probe, or --examples-per-second of one worker."
+    if basis:
+        yield f"Reckoned from: {basis}."
     else:
-        yield f"From {probe.basis}."
+        yield "Hours need --probe, or --examples-per-second of one worker."
 
 
 def _nodes(stage: Stage) -> str:

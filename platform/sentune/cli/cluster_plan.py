@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
 
 from sentune.cli.cluster_growth_report import growth_report
 from sentune.cli.cluster_job import options_of, read_job
@@ -18,7 +18,7 @@ from sentune.job.options import ClosedFormOptions, StudyOptions
 from sentune.job.probing import probed
 from sentune.search.capacity import Capacity, machines
 from sentune.search.config import StudyConfig
-from sentune.search.estimate import Probe
+from sentune.search.estimate import Probe, estimate
 from sentune.search.growth import growth, ladder
 from sentune.search.plan import make_plan
 from sentune.search.space import SearchSpace
@@ -71,14 +71,15 @@ def show_cluster_plan(script: Path, arguments: Sequence[str], wish: Wish, consol
 
 def cluster_report(
     config: StudyConfig, space: SearchSpace, wish: Wish, probe: Probe | None
-) -> object:
+) -> Group:
     """The tables of a study on a cluster."""
     start = tuple(kind for kind in wish.cluster.kinds.values() for _ in range(kind.min_nodes))
     up = machines(replace(wish.cluster, kinds={str(n): kind for n, kind in enumerate(start)}))
     plan = make_plan(config, space, Capacity(nodes=up, reachable=machines(wish.cluster)))
     whole = growth(plan, config, wish.cluster, probe, wish.prices)
     steps = ladder(plan, config, wish.cluster, probe, wish.prices)
-    return growth_report(plan, wish.cluster, wish.prices, whole, steps, probe)
+    basis = estimate(plan, config, probe).basis if probe else ""
+    return growth_report(plan, wish.cluster, wish.prices, whole, steps, basis)
 
 
 def parse_prices(texts: Iterable[str]) -> dict[str, float]:

@@ -23,11 +23,14 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sentune.disk import StorageError
 from sentune.errors import PlanError
-from sentune.search.checks import PATIENCE, check_database, check_writable
+from sentune.search.checks import check_database, check_writable
 from sentune.search.config import StudyConfig
 from sentune.tracking.secrets import without_credentials
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+PATIENT = 20.0
+"""Seconds for MLflow: checking a password for the first time took a small server over four."""
+
 _ASKED = "/api/2.0/mlflow/experiments/search?max_results=1"
 
 
@@ -128,7 +131,7 @@ def _status(uri: str, headers: dict[str, str]) -> int | str:
     """The status of an answer, or why there is none."""
     request = urllib.request.Request(uri.rstrip("/") + _ASKED, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENT) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
