@@ -20,6 +20,7 @@ from sentune.search.schedulers import Halving
 from sentune.search.source import Candidate, SearchSource, settle_orphans
 from sentune.search.space import Choice, Integer, SearchSpace
 from sentune.search.store import open_storage, open_study
+from sentune.search.write_through import WriteThrough
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.launchers.follow import guarded
@@ -130,7 +131,7 @@ def open_ledger(
     """The ledger in a folder.
 
     Args:
-        writes: number of writes to the store after which the driver is killed.
+        writes: of the store, after which the driver is killed; a database counts transactions.
     """
     storage = open_storage(f"sqlite:///{folder / 'optuna.db'}")
     if writes is not None:
@@ -158,12 +159,17 @@ def _kill_after(storage: Any, writes: int) -> None:
 
         return call
 
-    for name in (
-        "create_new_trial", "set_trial_param", "set_trial_state_values",
-        "set_trial_intermediate_value", "set_trial_user_attr", "set_trial_system_attr",
-        "set_study_user_attr",
-    ):  # fmt: skip
-        setattr(storage, name, counted(getattr(storage, name)))
+    places = [
+        (storage, ("create_new_trial", "set_trial_param", "set_trial_state_values",
+                   "set_trial_intermediate_value", "set_trial_user_attr", "set_trial_system_attr",
+                   "set_study_user_attr")),
+    ]  # fmt: skip
+    if isinstance(storage, WriteThrough):
+        of_studies = ("create_new_trial", "set_study_user_attr")
+        places = [(storage, ("_transaction",)), (storage._backend, of_studies)]
+    for place, names in places:
+        for name in names:
+            setattr(place, name, counted(getattr(place, name)))
 
 
 def play(

@@ -12,6 +12,7 @@ import ray
 
 from sentune.search.ledger import Ledger
 from sentune.search.limits import Halt, Limits, Why
+from sentune.search.schedulers import Verdict
 from sentune.search.source import Candidate, Source
 from sentune.search.stored import RESTARTS
 from sentune.training.launchers.report import Report, reason
@@ -162,19 +163,12 @@ class Conductor:
         if report is None:  # Tune's own closing entry
             return True
         candidate = self.live[tune_id]
-        self.last[candidate.number] = report
-        self._charge(tune_id, candidate, report, result)
-        self.ledger.noted(candidate.number, report.notes)
-        if report.restarts:  # those that a group's own launcher has forgiven, of this start
-            self.ledger.forgiven(candidate.number, self._forgiven[tune_id] + report.restarts)
-        if not (report.failure or report.left) and (missing := self.ledger.missing(report)):
-            report = replace(report, failure=missing, repeats=True)
-            self.last[candidate.number] = report
-        if report.failure or report.left:
+        with self.ledger.together():
+            report, verdict = self._store(tune_id, candidate, report, result)
+        if verdict is None:
             if report.poisoned:
                 self._retire()
             return self._answer(candidate, report, goes_on=False)
-        verdict = self.ledger.milestone(candidate.number, report)
         self.events.progressed(candidate.number, report)
         if 0 < candidate.stop_at <= report.examples:
             self.last[candidate.number] = replace(report, final=True)
@@ -182,6 +176,21 @@ class Conductor:
         if verdict.stop:
             self.stopped[candidate.number] = verdict.reason
         return self._answer(candidate, report, goes_on=not verdict.stop)
+
+    def _store(
+        self, tune_id: str, candidate: Candidate, report: Report, result: dict[str, Any]
+    ) -> tuple[Report, Verdict | None]:
+        """The report as it counts, and the verdict; None where the run has failed or left."""
+        number = candidate.number
+        self._charge(tune_id, candidate, report, result)
+        self.ledger.noted(number, report.notes)
+        if report.restarts:  # those that a group's own launcher has forgiven, of this start
+            self.ledger.forgiven(number, self._forgiven[tune_id] + report.restarts)
+        over = bool(report.failure) or report.left
+        if not over and (missing := self.ledger.missing(report)):
+            report, over = replace(report, failure=missing, repeats=True), True
+        self.last[number] = report
+        return report, None if over else self.ledger.milestone(number, report)
 
     def _charge(
         self, tune_id: str, candidate: Candidate, report: Report, result: dict[str, Any]

@@ -44,7 +44,8 @@ class StudyConfig:
         workers: of a trial; a range makes the group elastic.
         cpus_per_worker: CPUs of a worker.
         gpus_per_worker: GPUs of a worker, fractions allowed.
-        retire_after: trials after which an inline worker process is replaced.
+        retire_after: trials after which inline worker processes are replaced, which costs ten
+            seconds of imports each; a trial's memory goes back when it ends.
         max_failures: deaths of a trial's processes that are forgiven; preemptions do not count.
         data_cpus: CPUs kept free for Ray Data; 0 where no corpus streams.
         scheduler: which rungs stop trials: ``asha``, ``hyperband``, ``median`` or ``none``.
@@ -77,7 +78,7 @@ class StudyConfig:
     workers: int | tuple[int, int] = 1
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
-    retire_after: int = 25
+    retire_after: int = 500
     max_failures: int = 2
     data_cpus: float = 0.0
     scheduler: str = "asha"

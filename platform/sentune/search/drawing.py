@@ -70,6 +70,7 @@ class WholePoint(BaseSampler):
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
         self.axes = {name: distribution(d) for name, d in space.settings.items()}
+        self._ended: dict[int, str] = {}
 
     @abstractmethod
     def point(self, study: optuna.Study, trial: FrozenTrial) -> Mapping[str, Value]:
@@ -110,12 +111,16 @@ class WholePoint(BaseSampler):
 
     def known(self, study: optuna.Study, trial: FrozenTrial) -> set[str]:
         """Keys of the other trials' settings, but of those that failed by accident."""
-        return {
-            key(other.params)
-            for other in study.get_trials(deepcopy=False)
-            if other.number != trial.number
-            and (other.state != Stored.FAIL or other.user_attrs.get(REPEATS))
-        }
+        running = set()
+        for other in study.get_trials(deepcopy=False):
+            if other.number in self._ended:
+                continue
+            if not other.state.is_finished():
+                running.add(key(other.params) if other.number != trial.number else "")
+                continue
+            failed = other.state == Stored.FAIL and not other.user_attrs.get(REPEATS)
+            self._ended[other.number] = "" if failed else key(other.params)
+        return {*running, *self._ended.values()} - {""}
 
 
 class PerTrial(WholePoint):

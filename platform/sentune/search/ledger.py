@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,7 @@ from sentune.search.stored import (
     milestones,
     record_of,
 )
+from sentune.search.write_through import WriteThrough
 from sentune.training.launchers.report import Report
 
 
@@ -74,6 +76,14 @@ class Ledger:
         """Its direction, ``max`` or ``min``."""
         return self.first.mode
 
+    def together(self) -> AbstractContextManager[None]:
+        """What is written inside is stored in one transaction, or not at all.
+
+        A study in memory (a simulation) ends with its process: nothing of it is ever left half.
+        """
+        storage = self.study._storage
+        return storage.together() if isinstance(storage, WriteThrough) else nullcontext()
+
     def trials(self) -> list[FrozenTrial]:
         """Every trial that was started here and is no copy of another one, by number."""
         return [
@@ -87,16 +97,21 @@ class Ledger:
     def records(self) -> list[TrialRecord]:
         """The trials as the summary shows them, with those taken over from other studies."""
         return [
-            self.record(trial)
+            self._ended.get(trial.number) or self.record(trial)
             for trial in self.study.get_trials(deepcopy=False)
-            if trial.state != Stored.WAITING
-            and SETTINGS in trial.user_attrs
-            and TWIN not in trial.user_attrs
+            if trial.number in self._ended
+            or (
+                trial.state != Stored.WAITING
+                and SETTINGS in trial.user_attrs
+                and TWIN not in trial.user_attrs
+            )
         ]
 
     def get(self, number: int) -> FrozenTrial:
         """One trial as it is stored."""
-        return self.study.get_trials(deepcopy=False)[number]
+        storage = self.study._storage
+        place = storage.get_trial_id_from_study_id_trial_number(self.study._study_id, number)
+        return storage.get_trial(place)
 
     def record(self, trial: FrozenTrial | int) -> TrialRecord:
         """One trial as the summary shows it, from the store alone."""
@@ -164,17 +179,19 @@ class Ledger:
         missing = [o.metric for o in self.objectives if o.metric not in metrics]
         if missing:
             return self.fail(number, f"the trial ended without {', '.join(missing)}", repeats=True)
-        for constraint in self.constraints:
-            self._constrain(stored, str(constraint), constraint.violation(metrics))
-        values = [metrics[objective.metric] for objective in self.objectives]
-        self.study.tell(number, values, state=Stored.COMPLETE)
+        with self.together():
+            for constraint in self.constraints:
+                self._constrain(stored, str(constraint), constraint.violation(metrics))
+            values = [metrics[objective.metric] for objective in self.objectives]
+            self.study.tell(number, values, state=Stored.COMPLETE)
         return self.record(number)
 
     def infeasible(self, number: int, reason: str) -> TrialRecord:
         """The trial found no memory at its smallest micro-batch; the sampler learns that."""
-        self._note(number, {REASON: reason})
-        self._constrain(self.get(number), MEMORY, 1.0)
-        self.study.tell(number, state=Stored.PRUNED)
+        with self.together():
+            self._note(number, {REASON: reason})
+            self._constrain(self.get(number), MEMORY, 1.0)
+            self.study.tell(number, state=Stored.PRUNED)
         return self.record(number)
 
     def _constrain(self, stored: FrozenTrial, name: str, violation: float) -> None:
@@ -222,8 +239,9 @@ class Ledger:
 
     def prune(self, number: int, reason: str) -> TrialRecord:
         """The trial was stopped at a rung; its curve stays."""
-        self._note(number, {REASON: reason})
-        self.study.tell(number, state=Stored.PRUNED)
+        with self.together():
+            self._note(number, {REASON: reason})
+            self.study.tell(number, state=Stored.PRUNED)
         return self.record(number)
 
     def fail(
@@ -237,10 +255,10 @@ class Ledger:
             repeats: the same settings would fail again, so they are not run again.
             traceback: where it failed, for whoever has to look.
         """
-        self._note(number, {REASON: reason, REPEATS: repeats})
-        if traceback:
-            self._note(number, {TRACEBACK: traceback})
-        self.study.tell(number, state=Stored.FAIL)
+        notes: dict[str, Any] = {REASON: reason, REPEATS: repeats}
+        with self.together():
+            self._note(number, {**notes, TRACEBACK: traceback} if traceback else notes)
+            self.study.tell(number, state=Stored.FAIL)
         return self.record(number)
 
     def settle(self, number: int) -> None:

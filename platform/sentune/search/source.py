@@ -135,11 +135,12 @@ class SearchSource:
 
     def _take(self, trial: optuna.Trial, *, resumed: bool) -> Candidate | None:
         """Draws what is not drawn yet; None if the store has the answer already."""
-        params = self._draw(trial)
-        if not resumed and self._answered(trial, params):
-            return None
-        settings = {**self.space.fixed, **params}
-        self.ledger.start(trial, settings, self.seed)
+        with self.ledger.together():
+            params = self._draw(trial)
+            if not resumed and self._answered(trial, params):
+                return None
+            settings = {**self.space.fixed, **params}
+            self.ledger.start(trial, settings, self.seed)
         return Candidate(
             number=trial.number,
             name=f"{trial.number:04d}",

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.errors import InvalidValue, StudyConflict
+from sentune.search.write_through import WriteThrough
 from sentune.tracking.secrets import without_credentials
 
 WORLD = "world"
@@ -41,8 +42,10 @@ def storage_url(folder: str, optuna_url: str | None) -> str:
     return f"sqlite:///{path}"
 
 
-def open_storage(url: str) -> optuna.storages.RDBStorage:
+def open_storage(url: str) -> WriteThrough:
     """Optuna storage in a database; SQLite with a write-ahead log and patience.
+
+    Its trials are for the driver of their study alone; who looks reads the tables.
 
     Raises:
         InvalidValue: the database cannot be reached; credentials are left out of the message.
@@ -58,7 +61,7 @@ def open_storage(url: str) -> optuna.storages.RDBStorage:
         raise InvalidValue("--optuna", without_credentials(url), fix) from None
     if own:
         _write_ahead(storage.engine)
-    return storage
+    return WriteThrough(storage)
 
 
 def _write_ahead(engine: Engine) -> None:

@@ -10,6 +10,7 @@ import functools
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import optuna
@@ -83,8 +84,8 @@ def _trials(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[Frozen
             state=row.state,
             value=None,
             values=_values(values[place]),
-            datetime_start=row.datetime_start,
-            datetime_complete=row.datetime_complete,
+            datetime_start=local(row.datetime_start),
+            datetime_complete=local(row.datetime_complete),
             params={p.param_name: _param(p) for p in drawn},
             distributions={p.param_name: _dist(p) for p in drawn},
             user_attrs={note.key: json.loads(note.value_json) for note in notes[place]},
@@ -92,6 +93,11 @@ def _trials(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[Frozen
             intermediate_values={step.step: _intermediate(step) for step in steps[place]},
             trial_id=place,
         )
+
+
+def local(time: datetime | None) -> datetime | None:
+    """Optuna's tables hold UTC; its trials hold local time. Neither says so."""
+    return time and time.replace(tzinfo=UTC).astimezone().replace(tzinfo=None)
 
 
 def _dist(row: Row[Any]) -> BaseDistribution:
