@@ -11,6 +11,7 @@ import pytest
 from sentune.errors import InvalidValue, PlanError
 from sentune.search.capacity import Capacity, Node, available, grown
 from sentune.search.config import StudyConfig
+from sentune.search.constraints import Constraint
 from sentune.search.estimate import Probe
 from sentune.search.objectives import Objective
 from sentune.search.plan import make_plan
@@ -158,6 +159,15 @@ def test_values_that_contradict_each_other_are_refused(changes, field):
     with pytest.raises(InvalidValue) as refused:
         config(**changes)
     assert refused.value.field == field
+
+
+def test_a_sampler_that_would_ignore_a_constraint_is_refused():
+    bound = Constraint(metric="train/seconds", bound=60.0, at_most=True)
+    asked = config(sampler="cmaes", trials=2, constraints=(bound,))
+    with pytest.raises(InvalidValue, match="constraint") as refused:
+        make_plan(asked, SPACE, LAPTOP)
+    assert refused.value.field == "--sampler"
+    assert make_plan(config(sampler="cmaes", trials=2), SPACE, LAPTOP).trials == 2
 
 
 def test_auto_is_inline_for_one_worker():

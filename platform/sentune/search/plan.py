@@ -88,7 +88,13 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         InvalidValue: a sampler or a grid that does not fit the space.
     """
     space = searched(config, space)
-    make_sampler(config.sampler, space, trials=config.trials, seed=config.seed)
+    make_sampler(
+        config.sampler,
+        space,
+        trials=config.trials,
+        seed=config.seed,
+        constraints=config.constraints,
+    )
     scheduler = config.scheduling(space.mode)
     milestones = config.milestones(space.mode)
     trials = config.trials

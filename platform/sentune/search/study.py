@@ -126,6 +126,7 @@ class Study:
             trials=self.config.trials,
             seed=self.config.seed,
             objectives=len(self.objectives),
+            constraints=self.config.constraints,
         )
         return Ledger(
             study=self._open(self.config.name, sampler),
