@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +163,13 @@ def test_values_that_contradict_each_other_are_refused(changes, field):
 
 
 def test_a_sampler_that_would_ignore_a_constraint_is_refused():
+    numbers = replace(SPACE, settings={"rate": Uniform(1e-5, 1e-3, log=True)}, grids={})
     bound = Constraint(metric="train/seconds", bound=60.0, at_most=True)
     asked = config(sampler="cmaes", trials=2, constraints=(bound,))
     with pytest.raises(InvalidValue, match="constraint") as refused:
-        make_plan(asked, SPACE, LAPTOP)
+        make_plan(asked, numbers, LAPTOP)
     assert refused.value.field == "--sampler"
-    assert make_plan(config(sampler="cmaes", trials=2), SPACE, LAPTOP).trials == 2
+    assert make_plan(config(sampler="cmaes", trials=2), numbers, LAPTOP).trials == 2
 
 
 def test_auto_is_inline_for_one_worker():
