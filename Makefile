@@ -42,7 +42,7 @@ dashboard: $(READY)  ## MLflow on 127.0.0.1 over what 'make tune' left
 	@$(BIN)/sentune dashboard
 
 bench: $(READY)  ## the benchmarks: ratios against a peer, in one run
-	@for file in $(filter-out benchmarks/measure.py,$(wildcard benchmarks/*.py)); do echo; echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $(filter-out benchmarks/measure.py,$(wildcard benchmarks/*.py)); do echo; echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
 lock: ## remake requirements.lock from pyproject.toml with the newest versions
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock
