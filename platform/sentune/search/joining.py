@@ -75,27 +75,31 @@ def job_server(address: str) -> list[Finding]:
     if isinstance(refused, str):
         fix = "open the way: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
         return [Finding(subject="reachable", ok=False, said=refused, fix=fix)]
-    here = Finding(subject="reachable", ok=True, said=address)
-    if refused[0] == 200:
+    told = _version(address, {"Authorization": f"Bearer {token()}"})
+    status, body = (0, "") if isinstance(told, str) else told
+    door = _door(refused[0], status)
+    return [_reached(address), door, *([_same_ray(body)] if door.ok else [])]
+
+
+def _door(without: int, having: int) -> Finding:
+    """Whether the token is wanted, and taken: the statuses without it and with it."""
+    subject = "authentication"
+    if without == 200:
         fix = "export RAY_AUTH_MODE=token before ray start, on every node"
         said = "the job server answers without a token"
-        return [here, Finding(subject="authentication", ok=False, said=said, fix=fix)]
-    told = _version(address, {"Authorization": f"Bearer {token()}"})
-    if isinstance(told, str) or told[0] != 200:
+        return Finding(subject=subject, ok=False, said=said, fix=fix)
+    if having != 200:
         said = "the job server does not take this machine's token"
-        return [here, Finding(subject="authentication", ok=False, said=said, fix=TOKEN_FIX)]
-    found = json.loads(told[1])["ray_version"]
-    same = found == ray.__version__
-    return [
-        here,
-        Finding(subject="authentication", ok=True, said="with the token, and not without"),
-        Finding(
-            subject="Ray",
-            ok=same,
-            said=found if same else f"{found}, here {ray.__version__}",
-            fix="" if same else "install requirements.lock on both sides",
-        ),
-    ]
+        return Finding(subject=subject, ok=False, said=said, fix=TOKEN_FIX)
+    return Finding(subject=subject, ok=True, said="with the token, and not without")
+
+
+def _same_ray(body: str) -> Finding:
+    found = json.loads(body)["ray_version"]
+    if found == ray.__version__:
+        return Finding(subject="Ray", ok=True, said=found)
+    said, fix = f"{found}, here {ray.__version__}", "install requirements.lock on both sides"
+    return Finding(subject="Ray", ok=False, said=said, fix=fix)
 
 
 def token() -> str:

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,24 +81,18 @@ def ask_nodes(places: Places, *, patience: float = PATIENCE) -> list[NodeAnswer]
         patience: seconds to wait for all of them.
     """
     nodes = sorted((n for n in ray.nodes() if n["Alive"]), key=lambda n: not _is_head(n))
-    with ExitStack() as later:
-        mark = None
-        trouble = ""
-        if places.storage is not None:
-            try:
-                mark = later.enter_context(marked(places.storage))
-            except (PlanError, StorageError) as error:
-                trouble = f"the driver cannot write it: {error}"
+    with _mark_in(places.storage) as (mark, trouble):
         scouts = [_scout(node) for node in nodes]
-        asked = [
+        looks = [
             scout.look.remote(places, mark, _is_head(node))
             for scout, node in zip(scouts, nodes, strict=True)
         ]
-        ready, _ = ray.wait(asked, num_returns=len(asked), timeout=patience)
-        done = set(ready)
+        ready, _ = ray.wait(looks, num_returns=len(looks), timeout=patience)
         answers = [
-            _answer(node, scout, look if look in done else None, patience)
-            for node, scout, look in zip(nodes, scouts, asked, strict=True)
+            _answer(node, scout, look)
+            if look in set(ready)
+            else NodeAnswer(node=_name(node), trouble=f"no answer within {patience:g} s")
+            for node, scout, look in zip(nodes, scouts, looks, strict=True)
         ]
         for scout in scouts:
             ray.kill(scout)
@@ -153,21 +147,35 @@ def _is_head(node: Mapping[str, Any]) -> bool:
     return "node:__internal_head__" in node["Resources"]
 
 
-def _answer(node: Mapping[str, Any], scout: Any, look: Any, patience: float) -> NodeAnswer:
-    address = node["NodeManagerAddress"]
-    if look is None:
-        return NodeAnswer(node=address, trouble=f"no answer within {patience:g} s")
+def _name(node: Mapping[str, Any]) -> str:
+    return str(node["NodeManagerAddress"])
+
+
+@contextmanager
+def _mark_in(storage: str | None) -> Iterator[tuple[str | None, str]]:
+    """The driver's file in the storage, if it is asked about; or why there is none."""
+    with ExitStack() as later:
+        mark, trouble = None, ""
+        if storage is not None:
+            try:
+                mark = later.enter_context(marked(storage))
+            except (PlanError, StorageError) as error:
+                trouble = f"the driver cannot write it: {error}"
+        yield mark, trouble
+
+
+def _answer(node: Mapping[str, Any], scout: Any, look: Any) -> NodeAnswer:
     try:
         told = ray.get(look)
         bounds = clock_bounds([_reading(scout) for _ in range(PINGS)])
     except RayError as error:
-        return NodeAnswer(node=address, trouble=str(error).strip().splitlines()[-1])
+        return NodeAnswer(node=_name(node), trouble=str(error).strip().splitlines()[-1])
     return NodeAnswer(
-        node=address,
+        node=_name(node),
         cpus=node["Resources"].get("CPU", 0.0),
         gpus=node["Resources"].get("GPU", 0.0),
         clock=bounds,
-        **{**told, "code": _difference(told["code"], address)},
+        **{**told, "code": _difference(told["code"], _name(node))},
     )
 
 
