@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 import optuna
@@ -68,7 +69,7 @@ def test_what_is_remembered_is_what_optuna_reads_after_every_write(
     for write in writes:
         write()
         # NaN is not equal to itself, so trials are compared as they are printed
-        assert repr(remembered(study)) == repr(stored(storage))
+        assert pformat(remembered(study)) == pformat(stored(storage))
     assert first.params["x"] == 0.25
 
 
