@@ -1,12 +1,20 @@
-"""Errors that say what is wrong and what to do about it."""
+"""Errors that say what is wrong and what to do about it; none tells a credential."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from sentune.credentials import without_credentials
+
 
 class SentuneError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose.
+
+    Its text goes to logs, databases and reports, so credentials in it are left out.
+    """
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(without_credentials(part) for part in parts))
 
 
 class InvalidValue(SentuneError, ValueError):

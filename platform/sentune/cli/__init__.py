@@ -19,6 +19,7 @@ from sentune.cli import (
     train,
 )
 from sentune.errors import SentuneError
+from sentune.terminal import harmless
 
 app = typer.Typer(
     help="Tunes sentence-embedding methods, and uses what was tuned.",
@@ -48,5 +49,5 @@ def main() -> None:
     try:
         app()
     except SentuneError as error:
-        sys.stderr.write("sentune: " + " ".join(str(error).split()) + "\n")
+        sys.stderr.write(harmless("sentune: " + " ".join(str(error).split())) + "\n")
         raise SystemExit(2) from None

@@ -8,6 +8,7 @@ import typer
 
 from sentune.corpora.formats import FORMATS
 from sentune.corpora.schema import Kind
+from sentune.terminal import Terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,8 +52,6 @@ def prepare(
 
     Read it back as parquet:OUT.
     """
-    from rich.console import Console
-
     from sentune.corpora.formats import kinds_of
     from sentune.corpora.prepare import QUARANTINE, prepare
     from sentune.report.wording import counted
@@ -65,7 +64,7 @@ def prepare(
         shard_rows=shard_rows,
         bad_rows=bad_rows,
     )
-    console = Console()
+    console = Terminal()
     shards = counted(len(manifest["shards"]), "shard")
     _say(console, f"{out}: {manifest['kind']} in {shards}")
     _say(console, f"fingerprint {manifest['fingerprint']}")
@@ -82,12 +81,10 @@ def show(
     bad_rows: BadRowsOption = 100,
 ) -> None:
     """Print the first rows of a corpus, its counts and its bad rows."""
-    from rich.console import Console
-
     from sentune.corpora.formats import kinds_of, read
 
     corpus = read(spec, kind or kinds_of(spec)[0], bad_rows=bad_rows)
-    console = Console()
+    console = Terminal()
     _print_rows(console, corpus, rows)
     _say(console, f"{corpus.kind.value}, fingerprint {corpus.fingerprint}")
     _say(console, _counted(corpus.counts))

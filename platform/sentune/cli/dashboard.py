@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from sentune.errors import InvalidValue
+from sentune.terminal import Terminal
 from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import artifact_root_in, calm, tracking_uri_in
 from sentune.tracking.pages import runs_page
@@ -34,7 +34,7 @@ def dashboard(
     uri = tracking_uri_in(str(storage))
     ensure_database(uri)  # before a study and this server both find it empty and make its tables
     page = runs_page(uri)
-    Console().print(
+    Terminal().print(
         f"MLflow over {storage}: http://{HOST}:{port}{page} (Ctrl-C ends it)",
         markup=False,
         highlight=False,

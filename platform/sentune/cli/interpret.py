@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentune.cli.model import Device, Model
+from sentune.terminal import Terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,8 +44,6 @@ def interpret(
     device: Device = None,
 ) -> None:
     """Show the most distinct interpretations of a sentence, by a model of boxes."""
-    from rich.console import Console
-
     from sentune.corpora.formats import read
     from sentune.corpora.schema import Kind
     from sentune.embedder import Embedder
@@ -54,7 +53,7 @@ def interpret(
     if references is not None:
         given = read(references, Kind.SENTENCES).table["text"].to_pylist()
     embedder = Embedder.load(model, device)
-    _show(run(embedder, sentence, k, given, alpha_1, alpha_2), sentence, Console())
+    _show(run(embedder, sentence, k, given, alpha_1, alpha_2), sentence, Terminal())
 
 
 def _show(found: Interpreted, sentence: str, console: Console) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sentune.errors import InvalidValue
+from sentune.terminal import Terminal, say
 
 
 def linear(
@@ -51,8 +52,6 @@ def linear(
     ] = None,
 ) -> None:
     """Train BERT with a linear layer on pairs of sentences (LINEAR in GumbelCSE), and judge it."""
-    from rich.console import Console
-
     from sentune.cli.results import show, write_json
     from sentune.training.linear import LinearSettings
     from sentune.training.linear_stages import LinearRun, run_linear
@@ -74,8 +73,8 @@ def linear(
         max_examples=max_examples,
         settings=settings,
     )
-    result = run_linear(run, typer.echo)
-    show(result, Console())
+    result = run_linear(run, say)
+    show(result, Terminal())
     if json is not None:
         write_json(result, json)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sentune.errors import InvalidValue
+from sentune.terminal import Terminal, say
 
 if TYPE_CHECKING:
     from sentune.corpora.schema import Corpus
@@ -84,8 +85,6 @@ def evaluate(
     device: Device = None,
 ) -> None:
     """Measure a model on tasks, and say which it cannot do and why."""
-    from rich.console import Console
-
     from sentune.cli.results import show, write_json
     from sentune.embedder import Embedder
     from sentune.methods import CLOSED_FORM
@@ -111,7 +110,7 @@ def evaluate(
         readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
     own = _own_options(embedder, component_from)
     result = embedder.evaluate(chosen, readouts, batch_size=batch_size, **own)
-    show(result, Console())
+    show(result, Terminal())
     if json is not None:
         write_json(result, json)
 
@@ -131,7 +130,7 @@ def encode(
         raise InvalidValue("IN.txt", str(source), "name a text file with one sentence a line")
     written, empty = encode_file(Embedder.load(model, device), source, out, batch_size)
     note = f", {empty} empty lines left out" if empty else ""
-    typer.echo(f"{out}: {written} sentences{note}")
+    say(f"{out}: {written} sentences{note}")
 
 
 def _own_options(embedder: Embedder, component_from: str) -> dict[str, str]:

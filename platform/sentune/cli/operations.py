@@ -10,6 +10,7 @@ import typer
 
 from sentune.cli.model import Device, Model
 from sentune.errors import InvalidValue
+from sentune.terminal import say
 
 if TYPE_CHECKING:
     from sentune.encoding import Embeddings
@@ -35,7 +36,7 @@ def fuse(
     for name in names[1:]:
         expression = f"fuse({expression}, {name})"
     values = dict(zip(names, sentences, strict=True))
-    typer.echo(_answer(model, expression, values, beams, max_length, device))
+    say(_answer(model, expression, values, beams, max_length, device))
 
 
 def difference(
@@ -48,7 +49,7 @@ def difference(
 ) -> None:
     """Say what the first sentence says and the second one does not."""
     values = {"A": whole, "B": part}
-    typer.echo(_answer(model, "difference(A, B)", values, beams, max_length, device))
+    say(_answer(model, "difference(A, B)", values, beams, max_length, device))
 
 
 def compress(
@@ -59,7 +60,7 @@ def compress(
     device: Device = None,
 ) -> None:
     """Shorten a sentence."""
-    typer.echo(_answer(model, "compress(A)", {"A": sentence}, beams, max_length, device))
+    say(_answer(model, "compress(A)", {"A": sentence}, beams, max_length, device))
 
 
 def reconstruct(
@@ -70,7 +71,7 @@ def reconstruct(
     device: Device = None,
 ) -> None:
     """Say what is left of a sentence in its embedding."""
-    typer.echo(_answer(model, "A", {"A": sentence}, beams, max_length, device))
+    say(_answer(model, "A", {"A": sentence}, beams, max_length, device))
 
 
 def compose(
@@ -90,7 +91,7 @@ def compose(
     device: Device = None,
 ) -> None:
     """Carry out several operations one after the other, in the space of embeddings."""
-    typer.echo(_answer(model, expression, _named(sentences), beams, max_length, device))
+    say(_answer(model, expression, _named(sentences), beams, max_length, device))
 
 
 def _named(items: Sequence[str]) -> dict[str, str]:

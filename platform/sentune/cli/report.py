@@ -10,6 +10,7 @@ import typer
 
 from sentune.cli.study import NameArgument, OptunaOption, StorageOption, storage_of, view_of
 from sentune.errors import InvalidValue
+from sentune.terminal import say
 
 if TYPE_CHECKING:
     from sentune.search.overview import StudyView
@@ -35,7 +36,7 @@ def report(
     exhibits = None if is_database(where) else exhibits_folder(where, name)
     made = build(summary_of(view), view.trials(), exhibits)
     for path in write(made, out if out is not None else _own_folder(view)):
-        typer.echo(path)
+        say(path)
 
 
 def summary_of(view: StudyView) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from sentune.errors import InvalidValue
 from sentune.job.ending import INTERRUPTED, Ended
 from sentune.job.options import (
@@ -23,6 +21,7 @@ from sentune.job.options import (
 )
 from sentune.search.catalog import DESCRIPTION, StudyPlace
 from sentune.search.space import SearchSpace
+from sentune.terminal import Terminal
 
 KINDS: dict[str, type[StudyOptions]] = {
     kind.__name__: kind for kind in (ClosedFormOptions, JobOptions, OperationOptions, WordOptions)
@@ -84,7 +83,7 @@ def start(job: StoredJob) -> None:
     """Runs the job as its own command would, and ends as that one does."""
     from sentune.job.flow import tune
 
-    errors = Console(stderr=True)
+    errors = Terminal(stderr=True)
     there = bool(job.folder) and Path(job.folder).is_dir()
     if job.folder and not there:
         told = f"{job.folder} is not on this machine; relative paths of corpora count from here"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from sentune.records import TrialRecord
 from sentune.search.overview import StudyView
 
 FORMATS = (".csv", ".json", ".parquet")
+
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+"""What a spreadsheet may take for a formula: its signs, also their wide forms and behind blanks."""
 
 
 def export(view: StudyView, out: str, *, curves: bool) -> int:
@@ -65,13 +69,21 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 
 def _csv(rows: list[dict[str, Any]], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, _columns(rows))
-        writer.writeheader()
-        writer.writerows({name: _flat(value) for name, value in row.items()} for row in rows)
+        writer = csv.writer(file)
+        columns = _columns(rows)
+        writer.writerow(map(_cell, columns))
+        writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
 
 
-def _flat(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | dict) else value
+def _cell(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula; JSON and Parquet have it as it is.
+
+    Such a text gets an apostrophe before it, which spreadsheets take for "this is text" (OWASP,
+    CSV injection). Numbers stay numbers, those below 0 too.
+    """
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def _json(rows: list[dict[str, Any]], path: Path) -> None:

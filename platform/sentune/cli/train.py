@@ -9,6 +9,7 @@ import typer
 
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
+from sentune.terminal import say
 
 BUILTIN = {
     Kind.TRIPLETS: ("builtin:nli", ("builtin:nli",)),
@@ -113,8 +114,8 @@ def train(
         vectors=vectors,
         frequencies=frequencies,
     )
-    folder = run_locally(run, out, workers=workers, say=typer.echo)
-    typer.echo(f"model: {folder}")
+    folder = run_locally(run, out, workers=workers, say=say)
+    say(f"model: {folder}")
 
 
 def _pairs(items: list[str]) -> dict[str, str]:

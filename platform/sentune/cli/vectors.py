@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 from rich.progress import Progress
 
 from sentune.embedder import Embedder
 from sentune.errors import CorpusError
+from sentune.terminal import Terminal
 
 ROWS = 4096  # of a row group; 4,096 embeddings of 768 numbers are 12.6 MB
 
@@ -46,7 +46,7 @@ def _encode_into(
 ) -> tuple[int, int]:
     width = writer.schema.field("embedding").type.list_size
     written = lines = 0
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("Encoding", total=source.stat().st_size)
         for block, size in _blocks(source):

@@ -44,7 +44,7 @@ class Encoder:
     def __init__(self, path: str, max_length: int) -> None:
         from transformers import AutoTokenizer  # only here: it takes seconds to import
 
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(path)
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         special = self._tokenizer.num_special_tokens_to_add()
         if max_length <= special:
             raise InvalidValue("max_length", max_length, f"use at least {special + 1}")

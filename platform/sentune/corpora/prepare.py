@@ -17,6 +17,7 @@ from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import Rows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST
 from sentune.corpora.schema import Kind
+from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
 
 SHARD_ROWS = 65_536
@@ -95,7 +96,7 @@ def _write(rows: Rows, system: Any, folder: str, shard_rows: int) -> dict[str, A
         "version": _VERSION,
         "kind": rows.kind.value,
         "fingerprint": state.hexdigest(),
-        "spec": rows.spec.text,
+        "spec": without_credentials(rows.spec.text),
         "counts": {**rows.log.counts, "rows": sum(sizes)},
         "quarantine": {"rows": len(rows.log.bad), "reasons": dict(reasons.most_common(20))},
         "shards": sizes,

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from sentune.corpora.prepare import prepare
 from sentune.corpora.schema import SCHEMAS, Kind
+from sentune.credentials import without_credentials
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,5 +85,8 @@ def prepared(spec: str, kind: Kind, cache: Path, *, limit: int | None = None) ->
         shutil.rmtree(draft)
     shards = sorted(place.glob("*.parquet"))
     return Prepared(
-        spec=spec, kind=kind, manifest=manifest, paths=tuple(str(path) for path in shards)
+        spec=without_credentials(spec),
+        kind=kind,
+        manifest=manifest,
+        paths=tuple(str(path) for path in shards),
     )

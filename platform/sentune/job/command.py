@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
-from rich.console import Console
 
 from sentune.errors import SentuneError
 from sentune.job.ending import INTERRUPTED, WRONG, Ended
 from sentune.job.options import StudyOptions, option_name, parse
+from sentune.terminal import Terminal
 
 if TYPE_CHECKING:
     from sentune.search.space import SearchSpace
@@ -88,7 +88,7 @@ def _command(
     space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
 ) -> Callable[..., None]:
     def main(**given: Any) -> None:
-        errors = Console(stderr=True)
+        errors = Terminal(stderr=True)
         try:
             usual = {**defaults.model_dump(), **(quick or {})} if given.pop("quick", None) else {}
             base = type(defaults).model_validate(usual) if usual else defaults

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.report.wording import clock, measured
+from sentune.terminal import Terminal
 
 MARKS = {
     TrialState.RUNNING: ("running", "cyan"),
@@ -29,8 +30,8 @@ MARKS = {
 
 def screen() -> Console:
     """The terminal; where there is none (a job's log), tables are 120 characters wide."""
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
+    console = Terminal()
+    return console if console.is_terminal else Terminal(width=120)
 
 
 def short(settings: dict[str, Any]) -> str:

@@ -105,7 +105,7 @@ def _trials(summary: StudySummary, varied: tuple[str, ...]) -> Table:
         settings = {name: trial.settings[name] for name in varied if name in trial.settings}
         table.add_row(
             str(trial.id),
-            f"[{colour}]{word}[/]",
+            Text(word, colour),
             measured(summary.objective, trial.metrics.get(summary.objective)),
             f"{trial.examples:,}",
             clock(trial.seconds),
@@ -127,7 +127,7 @@ def _finalists(summary: StudySummary) -> Table:
     for index, finalist in enumerate(summary.finalists):
         over = finalist.metrics.get(summary.objective)
         table.add_row(
-            "[green]winner[/]" if index == summary.winner else "",
+            Text("winner" if index == summary.winner else "", "green"),
             str(finalist.trial),
             spread(summary.objective, over) if over else "-",
             ", ".join(measured(summary.objective, v) for v in over.values) if over else "",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentune.encoders.words import WordTable
-from sentune.encoders.words.whole import save_whole
+from sentune.encoders.words.whole import load_whole, save_whole
 from sentune.errors import InvalidValue
 from sentune.methods.closed_form import ClosedForm
 from sentune.training.card import render_card
@@ -83,5 +83,5 @@ def load_closed_form(folder: Path) -> LoadedClosedForm:
     if missing:
         raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
     readouts = json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8"))
-    method = load_fit(folder, WordTable.load(str(folder / WORDS)))
+    method = load_fit(folder, load_whole(folder / WORDS))
     return LoadedClosedForm(method, int(readouts[method.axis.name]), settings, readouts)

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 import fsspec
@@ -142,7 +142,10 @@ class ObjectPlace:
         if name not in self._downloads:
             self._downloads[name] = tempfile.TemporaryDirectory(prefix="sentune-checkpoint-")
             for path in self.files.find(f"{self.root}/{name}"):
-                target = Path(self._downloads[name].name, path.split(f"/{name}/", 1)[1])
+                within = path.split(f"/{name}/", 1)[1]
+                if ".." in PurePosixPath(within).parts or within.startswith("/"):
+                    continue  # no file of a checkpoint; written there it would leave the folder
+                target = Path(self._downloads[name].name, within)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # dropped meanwhile: what is missing is noticed
                     self.files.get_file(path, str(target))

@@ -62,5 +62,7 @@ def _texts(record: str) -> tuple[object, object]:
         return fields["graph"]["sentence"], fields["compression"]["text"]
     except json.JSONDecodeError as error:
         raise BadFieldError(f"no JSON: {error.msg} at line {error.lineno} of the record") from None
+    except (ValueError, RecursionError) as error:
+        raise BadFieldError(f"no usable JSON: {error}") from None
     except (KeyError, TypeError):
         raise BadFieldError("the keys graph.sentence or compression.text are missing") from None

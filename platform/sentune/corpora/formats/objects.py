@@ -29,6 +29,8 @@ def _object(text: str, needed: tuple[str, ...]) -> dict[str, Any]:
         fields = json.loads(text)
     except json.JSONDecodeError as error:
         raise BadFieldError(f"no JSON: {error.msg} at column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 100,000 brackets
+        raise BadFieldError(f"no usable JSON: {error}") from None
     if not isinstance(fields, dict):
         raise BadFieldError("no JSON object")
     for key in needed:

@@ -14,6 +14,7 @@ from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.registry import COMMON, FORMATS, Readers
 from sentune.corpora.formats.spec import Spec, check_options, parse
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
 
 BATCH_ROWS = 16_384
@@ -92,7 +93,7 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
     if not table.num_rows:
         raise CorpusError(rows.spec.path, f"no {kind.value} are left: {dict(rows.log.counts)}")
     return Corpus(
-        spec=spec,
+        spec=without_credentials(spec),
         kind=kind,
         table=table,
         fingerprint=state.hexdigest(),

@@ -6,8 +6,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 
-import fsspec
-
+from sentune.bounded import bounded_lines
 from sentune.errors import CorpusError
 
 
@@ -17,13 +16,13 @@ def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
     Lines end at a newline only, and keep it.
 
     Raises:
-        CorpusError: when the file is missing, cannot be read or is cut short.
+        CorpusError: when the file is missing, cannot be read, is cut short, or breaks a limit of
+            ``sentune.bounded``.
     """
     number = 0
     try:
-        with fsspec.open(path, "rb", compression="infer") as stream:
-            for number, raw in enumerate(stream, start=1):
-                yield number, raw
+        for number, raw in enumerate(bounded_lines(path), start=1):
+            yield number, raw
     except FileNotFoundError as error:
         raise CorpusError(path, "there is no such file") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from sentune.corpora.formats.raw import raw_lines
 from sentune.corpora.schema import LABELS, BadRow
+from sentune.credentials import without_credentials
 from sentune.errors import CorpusError
 
 Row = tuple[Any, ...]
 """One row, in the order of its kind's schema."""
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class BadFieldError(ValueError):
@@ -37,7 +42,7 @@ class Log:
         Raises:
             CorpusError: when there are more bad rows than allowed.
         """
-        self.bad.append(BadRow(path=path, line=line, reason=reason))
+        self.bad.append(BadRow(path=without_credentials(path), line=line, reason=reason))
         self.counts["bad"] += 1
         if len(self.bad) > self.limit:
             first = self.bad[0]
@@ -75,6 +80,8 @@ def sentence(value: object, name: str) -> str:
     text = value.strip()
     if not text:
         raise BadFieldError(f"{name} is empty")
+    if not text.isascii() and _SURROGATES.search(text):  # JSON may escape half a sign
+        raise BadFieldError(f"{name} has half of a surrogate pair")
     return text
 
 
@@ -89,7 +96,7 @@ def number(value: object, name: str) -> float:
     """A finite number; refuses anything else."""
     try:
         result = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadFieldError(f"{name} is no number: {value!r}") from None
     if not math.isfinite(result):
         raise BadFieldError(f"{name} is not finite: {value!r}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-import fsspec
-
+from sentune.bounded import bounded_lines
 from sentune.errors import CorpusError
 
 BLOCK = 1 << 24
@@ -52,18 +51,31 @@ def blocks(quarantine: Quarantine) -> Iterator[tuple[int, list[bytes]]]:
     """(number of the first line, lines) of each block; lines end at a newline only.
 
     Raises:
-        CorpusError: the file is missing, cannot be read or is cut short.
+        CorpusError: the file is missing, cannot be read, is cut short, or breaks a limit of
+            ``sentune.bounded``.
     """
     path, number = quarantine.path, 1
     try:
-        with fsspec.open(path, "rb", compression="infer") as stream:
-            while lines := stream.readlines(BLOCK):
-                quarantine.counts["read"] += len(lines)
-                yield number, lines
-                number += len(lines)
+        for lines in _grouped(bounded_lines(path)):
+            quarantine.counts["read"] += len(lines)
+            yield number, lines
+            number += len(lines)
     except FileNotFoundError as error:
         raise CorpusError(path, "there is no such file") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorpusError(path, f"the compressed file is damaged: {error}", line=number) from error
     except OSError as error:
         raise CorpusError(path, f"cannot be read: {error}", line=number) from error
+
+
+def _grouped(source: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The lines in lists of about ``BLOCK`` bytes."""
+    held, size = list[bytes](), 0
+    for line in source:
+        held.append(line)
+        size += len(line)
+        if size >= BLOCK:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held

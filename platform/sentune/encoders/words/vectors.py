@@ -25,6 +25,9 @@ from sentune.errors import CorpusError, InvalidValue
 FORMATS = ("glove", "fasttext")
 Block = tuple[list[str], NDArray[np.float32]]
 
+WIDEST = 65_536
+"""Most numbers of a vector; a header could promise so many that their names fill the memory."""
+
 
 @dataclass(frozen=True)
 class VectorFile:
@@ -57,6 +60,7 @@ class VectorFile:
         for number, lines in blocks(quarantine):
             if number == 1:
                 width, expected = self._first_line(lines[0])
+                self._check(width)
                 skipped = int(expected is not None)
                 lines, number = lines[skipped:], number + skipped
                 quarantine.counts["read"] -= skipped
@@ -67,6 +71,11 @@ class VectorFile:
         if expected is not None and found != expected:
             reason = f"the first line promises {expected} words, the file has {found}"
             raise CorpusError(self.path, reason)
+
+    def _check(self, width: int) -> None:
+        if width > WIDEST:
+            reason = f"vectors of {width:,} numbers; at most {WIDEST:,} are read"
+            raise CorpusError(self.path, reason, line=1)
 
     def _first_line(self, line: bytes) -> tuple[int, int | None]:
         """Width of the vectors, and how many there are where the file says so."""

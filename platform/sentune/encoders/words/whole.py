@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sentune.encoders.words.table import META, VERSION, WordTable
+from sentune.errors import InvalidValue
 
 
 def save_whole(table: WordTable, folder: Path) -> None:
@@ -33,6 +34,22 @@ def save_whole(table: WordTable, folder: Path) -> None:
         "counts": dict(table.counts),
     }
     (folder / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
+
+
+def load_whole(folder: Path) -> WordTable:
+    """The table of a folder that ``save_whole`` wrote.
+
+    Raises:
+        InvalidValue: there is no table, or it names a place outside of its folder: in a model that
+            somebody passed on, that would be a file of this machine.
+    """
+    meta = folder / META
+    if meta.is_file():
+        named = json.loads(meta.read_text(encoding="utf-8")).get("vectors")
+        if named != ".":
+            fix = f"{META} must name its own folder (vectors: '.'), not {named!r}"
+            raise InvalidValue("word vectors", str(folder), fix)
+    return WordTable.load(str(folder))
 
 
 def _cached_vectors(table: WordTable) -> Path | None:

@@ -11,7 +11,7 @@ from sentune.corpora.encode_words import WordEncoder
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.unigrams import read_counts
-from sentune.encoders.words.whole import save_whole
+from sentune.encoders.words.whole import load_whole, save_whole
 from sentune.errors import InvalidValue
 from sentune.methods.invertible import Invertible, InvertibleSettings
 from sentune.training.group import Group
@@ -77,7 +77,7 @@ class InvertibleRecipe:
         weights = folder / WEIGHTS_FILE
         if not weights.is_file():
             raise InvalidValue("model", str(folder), f"it is no model, without {WEIGHTS_FILE}")
-        method = self.build(kind, settings, training, str(folder / WORDS))
+        method = kind(FixedVectors(load_whole(folder / WORDS)), settings)
         found, wanted = load_file(weights), method.state_dict()
         if found.keys() != wanted.keys() or any(found[k].shape != wanted[k].shape for k in wanted):
             raise InvalidValue("model", str(folder), f"{WEIGHTS_FILE} does not fit its method")

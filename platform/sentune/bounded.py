@@ -1,0 +1,75 @@
+"""Lines of a file that somebody else wrote, in bounded memory, whatever is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+from fsspec.utils import infer_compression
+
+from sentune.errors import CorpusError
+
+LINE_BYTES = 1 << 24
+"""Of the longest line that is read. A whole book on one line has about 3 MB (War and Peace)."""
+
+EXPANSION = 200
+"""Times that a compressed file may grow. Natural text grows 3 to 10 times, gzip's most is 1,032."""
+
+FREE_BYTES = 1 << 28
+"""Up to here any growth is allowed: a small file of repeated sentences is no bomb."""
+
+_BLOCK = 1 << 16
+
+
+def bounded_lines(path: str) -> Iterator[bytes]:
+    """Lines of a local or fsspec file, plain or compressed; they end at a newline and keep it.
+
+    Raises:
+        CorpusError: a line is longer than ``LINE_BYTES``, or a compressed file grows more than
+            ``EXPANSION`` times.
+        OSError, EOFError, zlib.error: as opening and reading raise them.
+    """
+    number, size, held = 1, 0, list[bytes]()
+    for block in _blocks(path):
+        *whole, rest = block.split(b"\n")
+        for line in whole:
+            yield b"".join((*held, line, b"\n"))
+            number, size, held = number + 1, 0, []
+        if rest:
+            held.append(rest)
+            size += len(rest)
+        if size > LINE_BYTES:
+            reason = f"the line has more than {LINE_BYTES:,} bytes, the most that is read"
+            raise CorpusError(path, f"{reason}; break it into lines", line=number)
+    if held:
+        yield b"".join(held)
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    """The file, decompressed as far as is allowed, at most a block at a time."""
+    most, seen = _most_bytes(path), 0
+    with fsspec.open(path, "rb", compression="infer") as stream:
+        while block := _some(stream):
+            seen += len(block)
+            if most is not None and seen > most:
+                reason = (
+                    f"it grows to more than {most:,} bytes when decompressed, over {EXPANSION} "
+                    "times its size; if it is meant to, decompress it first"
+                )
+                raise CorpusError(path, reason)
+            yield block
+
+
+def _some(stream: Any) -> bytes:
+    """At most a block, without waiting for all of it: of a damaged file what comes before."""
+    return bytes(getattr(stream, "read1", stream.read)(_BLOCK))
+
+
+def _most_bytes(path: str) -> int | None:
+    """Decompressed bytes that are read; None: no limit, it is not compressed."""
+    if infer_compression(path) is None:
+        return None
+    files, inner = fsspec.url_to_fs(path)
+    size = files.size(inner)  # None where a server does not say
+    return max(FREE_BYTES, EXPANSION * size) if size is not None else FREE_BYTES

@@ -1,0 +1,44 @@
+"""What goes to a terminal: no text in it is taken for a command of the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
+_TURNS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
+_LEFT_OUT = {code: None for code in (*_CONTROLS, *_TURNS) if chr(code) not in "\n\t"}
+"""C0 and C1 controls, escape among them, and the signs that turn the order of letters around."""
+
+
+def harmless(text: str) -> str:
+    """The text without control characters; line breaks and tabs stay.
+
+    A sentence, a setting or a reason may come from a file or a database that others write, and a
+    terminal obeys what begins with an escape.
+    """
+    return text.translate(_LEFT_OUT)
+
+
+class Terminal(Console):
+    """A console whose texts are ``harmless``, and have no markup; only its own styles escape."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"markup": False, **options})
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """As ``rich`` renders it; what a text holds has no width there, so columns stay."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else harmless(segment.text)
+            yield Segment(text, segment.style, segment.control)
+
+
+def say(text: object) -> None:
+    """One harmless line on the standard output."""
+    typer.echo(harmless(str(text)))
