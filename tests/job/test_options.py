@@ -73,6 +73,18 @@ def test_storage_leaves_an_uploaded_copy(tmp_path, monkeypatch) -> None:
     assert default_storage(uploaded) == "s3://bucket/studies"
 
 
+def test_a_cluster_says_where_trials_and_runs_are_kept(monkeypatch) -> None:
+    places = {"SENTUNE_OPTUNA": "postgresql://db/s", "SENTUNE_TRACKING": "http://127.0.0.1:5000"}
+    for name, place in places.items():
+        monkeypatch.setenv(name, place)
+    options = JobOptions()
+    assert (options.optuna, options.tracking) == (*places.values(),)
+    assert JobOptions(optuna="sqlite:///x.db").optuna == "sqlite:///x.db"
+    for name in places:
+        monkeypatch.setenv(name, "")
+    assert (JobOptions().optuna, JobOptions().tracking) == (None, None)
+
+
 def test_quick_sets_several_options_and_what_is_given_beside_it_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -31,7 +31,12 @@ StorageOption = Annotated[
 ]
 OptunaOption = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Their Optuna storage, where the job had --optuna."),
+    typer.Option(
+        metavar="URL",
+        envvar="SENTUNE_OPTUNA",
+        show_envvar=False,
+        help="Their Optuna storage, where the job had --optuna (default: $SENTUNE_OPTUNA).",
+    ),
 ]
 
 

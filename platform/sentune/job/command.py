@@ -152,6 +152,8 @@ def _listed(options: Mapping[str, Any]) -> str:
 def _shown(name: str, value: object) -> str:
     if name == "concurrent" and value is None:
         return "auto"
+    if name in ("optuna", "tracking"):  # where they come from stands in their description
+        return ""
     if value is None or value == () or value is False or (name in OFF_AT_ZERO and value == 0):
         return ""
     if isinstance(value, tuple):

@@ -125,9 +125,14 @@ class StudyOptions(BaseModel):
     )
     storage: str = Field("studies", description="folder or fsspec URI of all studies")
     optuna: str | None = Field(
-        None, description="Optuna storage URL (default: SQLite in the study's folder)"
+        default_factory=lambda: _named("SENTUNE_OPTUNA"),
+        description="Optuna storage URL (default: $SENTUNE_OPTUNA, else SQLite in the study's "
+        "folder)",
     )
-    tracking: str | None = Field(None, description="MLflow URI (default: SQLite in the storage)")
+    tracking: str | None = Field(
+        default_factory=lambda: _named("SENTUNE_TRACKING"),
+        description="MLflow URI (default: $SENTUNE_TRACKING, else SQLite in the storage)",
+    )
     share_mb: Annotated[int, Field(ge=0)] = Field(
         1024, description="MB of a corpus up to which it is shared in memory, else it streams"
     )
@@ -329,6 +334,11 @@ def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
         message = first["msg"].removeprefix("Value error, ")
         message = message[:1].lower() + message[1:]
         raise InvalidValue(option_name(field), given.get(field), message) from None
+
+
+def _named(variable: str) -> str | None:
+    """A place that the environment names, as that of a cluster does."""
+    return os.environ.get(variable) or None
 
 
 def default_storage(folder: Path | None = None) -> str:
