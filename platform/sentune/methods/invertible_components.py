@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 
 from sentune.errors import TrialFailed
@@ -95,6 +94,8 @@ def top_component(vectors: Tensor) -> Tensor:
     Raises:
         TrialFailed: the vectors are all zero, or one is not finite.
     """
+    from scipy.sparse.linalg import LinearOperator, eigsh  # half a second that others do without
+
     matrix = vectors.double().cpu().numpy()
     if not matrix.any() or not np.isfinite(matrix).all():
         raise TrialFailed("no component can be found: the vectors are all zero or not finite")

@@ -7,10 +7,8 @@ from typing import Any
 
 from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError
 
-from sentune.methods import REGISTRY
 from sentune.training.launchers.blame import epitaph, killed_for_memory
 from sentune.training.launchers.report import Report
-from sentune.training.settings import TrainingSettings
 from sentune.training.trial import TrialSpec
 
 
@@ -96,8 +94,12 @@ def _smaller(attempt: Attempt, workers: int | tuple[int, int]) -> Attempt | Repo
 
 def halved(spec: TrialSpec, workers: int | tuple[int, int] = 1) -> int:
     """Half of what a worker now holds at a time; 0 where that is one example."""
+    # every worker of a group has this module, and only its end needs the methods
+    from sentune.methods import GENERATIVE, REGISTRY
+    from sentune.training.settings import TrainingSettings
+
     fewest = workers if isinstance(workers, int) else workers[0]
-    method = REGISTRY.get(spec.method)
+    method = REGISTRY.get(spec.method) or GENERATIVE.get(spec.method)
     values = {**getattr(method, "training_defaults", {}), **spec.settings}
     batch = int(values.get("batch_size") or TrainingSettings.model_fields["batch_size"].default)
     micro = values.get("micro_batch")
