@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from sentune.errors import StudyConflict
-from sentune.search.trial_rows import NOTES, PARAMS, STEPS, SYSTEM, TRIALS, VALUES, local
+from sentune.search.trial_rows import NOTES, PARAMS, STEPS, SYSTEM, TRIALS, VALUES
 
 Statement = tuple[Executable, dict[str, Any]]
 """Made once, with its values apart: building one takes as long as running it."""
@@ -103,42 +103,81 @@ def step(trial: FrozenTrial, at: int, value: float) -> Change:
 
 def state(trial: FrozenTrial, new: Stored, values: Sequence[float] | None) -> Change:
     """How it stands from here on, with its values where it has some."""
-    now, place = datetime.now(UTC).replace(tzinfo=None), trial._trial_id
+    now = datetime.now()
     times = {"datetime_start": now} if new == Stored.RUNNING else {}
     times |= {"datetime_complete": now} if new.is_finished() else {}
-    moved = {"of_trial_id": place, "of_state": trial.state, "state": new, **times}
-    statements: list[Statement] = [(MOVE, moved)]
-    for objective, value in enumerate(values or ()):
-        stored, kind = models.TrialValueModel.value_to_stored_repr(value)
-        row = {"trial_id": place, "objective": objective, "value": stored, "value_type": kind}
-        statements.append((ADD[VALUES], row))
-    shown = {name: local(time) for name, time in times.items()}
-    found = list(values) if values is not None else None
-    return _changed(trial, statements, state=new, values=found, **shown)
+    moved = {"of_trial_id": trial._trial_id, "of_state": trial.state, "state": new}
+    move = MOVE, {**moved, **{name: _utc(time) for name, time in times.items()}}
+    valued = _valued(trial, values)
+    return _changed(trial, [move, *valued.statements], state=new, values=values, **times)
 
 
-def new_trial(connection: Connection, study_id: int, number: int) -> FrozenTrial:
-    """A trial that runs.
+def new_trial(
+    connection: Connection, study_id: int, number: int, template: FrozenTrial | None = None
+) -> FrozenTrial:
+    """A trial that runs from now on, or one like a template.
 
     Args:
         connection: in a transaction.
         study_id: Optuna's number of the study.
         number: of the trial; the study has as many.
+        template: what it holds.
 
     Raises:
         StudyConflict: the study has more trials than this driver has started.
     """
-    now = datetime.now(UTC).replace(tzinfo=None)
-    row = {"study_id": study_id, "number": number, "state": Stored.RUNNING}
-    made = connection.execute(ADD[TRIALS], {**row, "datetime_start": now})
+    trial = _empty(number) if template is None else template
+    row = {
+        "study_id": study_id,
+        "number": number,
+        "state": trial.state,
+        "datetime_start": _utc(trial.datetime_start),
+        "datetime_complete": _utc(trial.datetime_complete),
+    }
+    made = connection.execute(ADD[TRIALS], row)
     place = int(made.inserted_primary_key[0])  # type: ignore[index]  # it is None in bulk alone
     if connection.execute(BEFORE, {"study": study_id, "place": place}).scalar() != number - 1:
         raise StudyConflict(f"another driver has started trial {number} of this study")
+    now = {"_trial_id": place, "state": trial.state, "datetime_start": trial.datetime_start}
+    new = _changed(_empty(number), [], **now, datetime_complete=trial.datetime_complete).after
+    return _filled(connection, new, trial)
+
+
+def _filled(connection: Connection, new: FrozenTrial, template: FrozenTrial) -> FrozenTrial:
+    def add(change: Change) -> FrozenTrial:
+        for statement, values in change.statements:
+            connection.execute(statement, values)
+        return change.after
+
+    for name, axis in template.distributions.items():
+        new = add(parameter(new, name, axis.to_internal_repr(template.params[name]), axis))
+    for field in TABLES:
+        for name, value in getattr(template, field).items():
+            new = add(attribute(new, field, name, value))
+    for at, value in template.intermediate_values.items():
+        new = add(step(new, at, value))
+    return add(_valued(new, template.values))
+
+
+def _valued(trial: FrozenTrial, values: Sequence[float] | None) -> Change:
+    statements: list[Statement] = []
+    for objective, value in enumerate(values or ()):
+        stored, kind = models.TrialValueModel.value_to_stored_repr(value)
+        row = {"objective": objective, "value": stored, "value_type": kind}
+        statements.append((ADD[VALUES], {"trial_id": trial._trial_id, **row}))
+    return _changed(trial, statements, values=None if values is None else list(values))
+
+
+def _empty(number: int) -> FrozenTrial:
     return FrozenTrial(
-        number=number, state=Stored.RUNNING, value=None, datetime_start=local(now),
+        number=number, state=Stored.RUNNING, value=None, datetime_start=datetime.now(),
         datetime_complete=None, params={}, distributions={}, user_attrs={}, system_attrs={},
-        intermediate_values={}, trial_id=place,
+        intermediate_values={}, trial_id=-1,
     )  # fmt: skip
+
+
+def _utc(time: datetime | None) -> datetime | None:
+    return time and time.astimezone(UTC).replace(tzinfo=None)
 
 
 def write(connection: Connection, changes: Sequence[Change]) -> None:

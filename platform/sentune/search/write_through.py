@@ -70,12 +70,8 @@ class WriteThrough(BaseStorage):
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """A trial that runs, or a copy of a template."""
         known = self._of(study_id)
-        if template_trial is not None:
-            place = self._backend.create_new_trial(study_id, template_trial)
-            self._remember(study_id, self._backend.get_trial(place))
-            return place
         with self._transaction() as connection:
-            trial = trial_changes.new_trial(connection, study_id, len(known))
+            trial = trial_changes.new_trial(connection, study_id, len(known), template_trial)
         self._remember(study_id, trial)
         return trial._trial_id
 
