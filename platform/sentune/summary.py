@@ -11,6 +11,7 @@ from typing import Any
 import fsspec
 import jsonschema
 
+from sentune.credentials import without_credentials
 from sentune.disk import write_document
 from sentune.records import StudySummary
 
@@ -35,7 +36,7 @@ def write_summary(summary: StudySummary, folder: str) -> str:
         StorageError: the disk is full, read-only or at fault; the old summary is as it was.
         jsonschema.ValidationError: the summary does not satisfy the schema.
     """
-    content = _finite(summary.to_dict())
+    content = without_credentials(_finite(summary.to_dict()))
     jsonschema.validate(content, schema())
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     return write_document(folder, NAME, text + "\n")

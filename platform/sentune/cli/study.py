@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def list_studies(storage: StorageOption = None, optuna: OptunaOption = None) -> 
     if found:
         console.print(studies_table(found))
     else:
-        _say(console, f"no study in {place}")
+        _say(console, f"no study in {without_credentials(place)}")
 
 
 @app.command()

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from sentune.credentials import without_credentials
 from sentune.job.display import MARKS, short
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
 from sentune.report.wording import clock, measured, spread
@@ -87,7 +88,7 @@ def header(view: StudyView, overview: Overview) -> Table:
         "spent": _spent(overview.spent, view.place.description.get("options", {})),
         "started": _local(view.place.description.get("started", "")),
         "verdict": view.place.summary().get("verdict", ""),
-        "folder": view.place.folder,
+        "folder": without_credentials(view.place.folder),
     }
     for name, shown in rows.items():
         if shown:
@@ -184,7 +185,7 @@ def as_document(view: StudyView) -> str:
         "finalists": [asdict(finalist) for finalist in view.finalists()],
         "folder": view.place.folder or None,
     }
-    return json.dumps(content, indent=1, ensure_ascii=False)
+    return json.dumps(without_credentials(content), indent=1, ensure_ascii=False)
 
 
 def _local(moment: str) -> str:

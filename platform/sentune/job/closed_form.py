@@ -17,6 +17,7 @@ from sentune.corpora.formats import read_pairs
 from sentune.corpora.prepared import prepared
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import share
+from sentune.credentials import without_credentials
 from sentune.encoders.words import WordTable, open_words
 from sentune.job.data import describe, numbered
 from sentune.job.kinds import Publishes
@@ -50,16 +51,22 @@ class ClosedFormJob:
 
     def _narrowed(self, space: SearchSpace) -> SearchSpace:
         """With the word vectors among the settings: searched where several are given."""
-        if len(self.options.vectors) > 1:
-            sources = {VECTORS: Choice(*self.options.vectors), **space.settings}
-            published = {VECTORS: self.options.vectors[0], **space.published}
+        first, *more = self._sources
+        if more:
+            sources = {VECTORS: Choice(first, *more), **space.settings}
+            published = {VECTORS: first, **space.published}
             space = replace(space, settings=sources, published=published)
         else:
-            space = replace(space, fixed={VECTORS: self.options.vectors[0], **space.fixed})
+            space = replace(space, fixed={VECTORS: first, **space.fixed})
         others = self.method.settings_type.model_fields
         left = space.narrow(self.options.narrowing, others, (self.method.axis,))
         closed_form_settings(space.method, left.fixed)
         return with_readouts(left, self.options, (self.method.axis,))
+
+    @property
+    def _sources(self) -> dict[str, str]:
+        """Word vectors as settings name them, which are stored and shown -> as they are read."""
+        return {without_credentials(source): source for source in self.options.vectors}
 
     def _config(self, rows: int) -> StudyConfig:
         """One milestone: the whole corpus; nothing to compare before it, nothing to seed."""
@@ -82,8 +89,8 @@ class ClosedFormJob:
         if self._streams:
             self.config = replace(self.config, data_cpus=1.0)
         self.words = {
-            source: open_words(source, self.options.frequencies, cache)
-            for source in self.options.vectors
+            name: open_words(source, self.options.frequencies, cache)
+            for name, source in self._sources.items()
         }
         judged = [text for corpus in self.dev for text in corpus.table["sentence1"].to_pylist()]
         for source, table in self.words.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from sentune.credentials import without_credentials
 from sentune.job.closed_form import ClosedFormJob
 from sentune.job.display import Display, screen
 from sentune.job.driving import Turn, describe, origin
@@ -154,7 +155,8 @@ def made_from(options: StudyOptions) -> str:
     """The encoder, or the word vectors, that the method starts from."""
     named = options.model_dump()
     vectors = named.get("vectors", ())
-    return str(named.get("encoder") or (vectors if isinstance(vectors, str) else " ".join(vectors)))
+    given = named.get("encoder") or (vectors if isinstance(vectors, str) else " ".join(vectors))
+    return str(without_credentials(given))
 
 
 def planned(plan: Plan, config: StudyConfig) -> dict[str, Any]:
@@ -192,6 +194,10 @@ def next_commands(
 
 
 def from_here(path: str) -> str:
-    """A path relative to the working folder where it lies below it, else as it is."""
+    """A path relative to the working folder where it lies below it; a URI without credentials."""
     here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+    return (
+        str(Path(path).relative_to(here))
+        if Path(path).is_relative_to(here)
+        else str(without_credentials(path))
+    )

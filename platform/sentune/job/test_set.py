@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from sentune.credentials import without_credentials
 from sentune.disk import read_document, write_document
 from sentune.errors import StudyConflict
 from sentune.records import StudySummary
@@ -78,10 +79,11 @@ class TestReads:
             StudyConflict: they were read before for another winner, or others were read.
         """
         self._force, now = force, ""
+        specs = without_credentials(list(specs))  # they are written down here
         if counted := self._counted():
             if counted[0]["run"] != winner.run:
                 now = f"now {winner.run} has won"
-            elif [corpus["spec"] for corpus in counted[0]["test"]] != list(specs):
+            elif [corpus["spec"] for corpus in counted[0]["test"]] != specs:
                 now = f"now it is {', '.join(specs)}"
         if now and not force:
             raise StudyConflict(_refusal(self._storage, counted[0], now))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from html import escape as escape_html
 
+from sentune.credentials import without_credentials
 from sentune.report.document import (
     Block,
     Cell,
@@ -22,6 +23,11 @@ from sentune.report.look import SCRIPT, STYLE
 from sentune.report.walk import written
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
+def escape(text: str) -> str:
+    """Text in which nothing is markup and nothing a credential."""
+    return escape_html(without_credentials(text))
 
 
 def to_html(report: Report) -> str:

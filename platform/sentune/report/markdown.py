@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
+from sentune.credentials import without_credentials
 from sentune.report.document import (
     Cell,
     Code,
@@ -19,6 +20,9 @@ from sentune.report.document import (
     Text,
 )
 from sentune.report.walk import written
+
+_APART = "<!-- -->"
+"""Ends a list: what is indented behind one would be text of its last item, and its HTML HTML."""
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
@@ -37,8 +41,9 @@ def _section(section: Section) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """One line in which nothing is markup."""
-    return _SPECIAL.sub(r"\\\1", escape(" ".join(text.split()), quote=False))
+    """One line in which nothing is markup and nothing a credential."""
+    line = " ".join(without_credentials(text).split())
+    return _SPECIAL.sub(r"\\\1", escape(line, quote=False))
 
 
 class _Markdown:
@@ -51,7 +56,8 @@ class _Markdown:
         return "\n".join(f"- {_plain(name)}: {_plain(value)}" for name, value in block.facts)
 
     def code(self, block: Code) -> str:
-        return "\n".join("    " + line for line in block.text.splitlines())
+        text = without_credentials(block.text)
+        return "\n".join([_APART, "", *("    " + line for line in text.splitlines())])
 
     def folded(self, block: Folded, inner: Sequence[str]) -> str:
         return "\n\n".join([f"### {_plain(block.title)}", *inner])

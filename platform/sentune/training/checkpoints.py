@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sentune.credentials import without_credentials
 from sentune.readouts.sweep import sweeps_among
 from sentune.training.checksums import checksums, damage, document_checksum
 from sentune.training.places import DAMAGED, PARTIAL, PROGRESS_FILE, place_of
@@ -188,7 +189,7 @@ class CheckpointStore:
             if self._place.set_aside(name):
                 self._sound.discard(name)
                 self.notes.append(f"checkpoint {name} was damaged ({what}); {then}")
-                logger.warning("%s: %s", self.directory, self.notes[-1])
+                logger.warning("%s: %s", without_credentials(self.directory), self.notes[-1])
 
     def _drop_all_but(self, kept: set[str | None]) -> None:
         for name in self._place.entries():

@@ -12,6 +12,7 @@ from sentune.corpora.encode_words import WordEncoder, unigram_counts
 from sentune.corpora.prepared import Prepared, prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
+from sentune.credentials import without_credentials
 from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
 from sentune.encoders.words import WordTable, open_words
@@ -92,11 +93,12 @@ def word_inputs(
     tokens = tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
     counts = unigram_counts(tokens, "following", len(words.words))
     known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))
+    shown = without_credentials(vectors)
     return Inputs(
         folder=training_folder(words, counts, cache),
         tokens=(tokens,),
         corpora=(corpus,),
-        note=f"vectors {vectors}: {len(words.words):,} words, {known:.1%} of the corpus's",
+        note=f"vectors {shown}: {len(words.words):,} words, {known:.1%} of the corpus's",
     )
 
 

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import fsspec
 import numpy as np
 
+from sentune.credentials import without_credentials
 from sentune.encoders.words.folders import written
 from sentune.encoders.words.frequencies import PACKAGE, package_version, probabilities
 from sentune.encoders.words.lines import Quarantine
@@ -124,8 +125,8 @@ def _write_table(source: VectorFile, frequencies: str | None, read: Path, draft:
     _write_quarantine(draft, quarantine)
     meta = {
         "version": VERSION,
-        "spec": source.spec,
-        "frequencies": frequencies,
+        "spec": without_credentials(source.spec),
+        "frequencies": without_credentials(frequencies),
         "vectors": f"../{read.name}",
         "fingerprint": sha256(
             known["fingerprint"].encode() + found.tobytes() + every.tobytes()
