@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ class StudyConfig:
             return self.launcher
         return "inline" if self.worker_range == (1, 1) else "train"
 
-    @property
+    @cached_property
     def folder(self) -> str:
         """The study's own folder, absolute because trials run elsewhere, or URI."""
         base = self.storage if "://" in self.storage else str(Path(self.storage).resolve())
@@ -146,7 +147,12 @@ class StudyConfig:
 
     def directory(self, run: str) -> str:
         """Folder or URI of a run's checkpoints."""
-        return f"{self.folder}/trials/{run}"
+        return f"{self.runs_folder}/{run}"
+
+    @property
+    def runs_folder(self) -> str:
+        """Folder or URI of the runs' folders."""
+        return f"{self.folder}/trials"
 
     def milestones(self, mode: str) -> tuple[int, ...]:
         """Examples after which a trial validates: every so often, at the rungs and at the end.

@@ -10,6 +10,7 @@ from sentune.search.config import StudyConfig
 from sentune.search.ledger import Ledger
 from sentune.training.checkpoints import sweeps_in
 from sentune.training.launchers.report import Report
+from sentune.training.places import place_of
 
 
 class TrialEvents:
@@ -33,13 +34,16 @@ class TrialEvents:
 
     def replay(self) -> None:
         """Tells what earlier starts have finished; whoever missed it has it now."""
+        there = set(place_of(self.config.runs_folder).entries())  # most runs have left nothing
         for record in self.ledger.records():
             if record.state == "running":
                 continue
             self.audience.trial_started(record)
             for examples, metrics in record.curve.items():
                 self.audience.trial_progressed(record, examples, metrics)
-            self._ended(record)
+            self.audience.trial_ended(record)
+            if f"{record.id:04d}" in there:
+                self._swept(record)
         self._tidy()
 
     def started(self, number: int) -> None:
@@ -53,11 +57,12 @@ class TrialEvents:
 
     def ended(self, number: int) -> None:
         """A trial is over."""
-        self._ended(self.ledger.record(number))
+        record = self.ledger.record(number)
+        self.audience.trial_ended(record)
+        self._swept(record)
         self._tidy()
 
-    def _ended(self, record: TrialRecord) -> None:
-        self.audience.trial_ended(record)
+    def _swept(self, record: TrialRecord) -> None:
         tables = sweeps_in(self.config.directory(f"{record.id:04d}"))
         if tables:
             self.audience.run_tables(record.id, None, tables)

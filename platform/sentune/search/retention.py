@@ -17,10 +17,14 @@ from sentune.records import TrialRecord, TrialState
 from sentune.search.config import StudyConfig
 from sentune.search.objectives import Objective, feasible, pareto_front
 from sentune.training.checkpoints import CheckpointStore
+from sentune.training.places import place_of
 
 logger = logging.getLogger(__name__)
 
 PUBLISHED = "published.json"
+MANY = 20
+"""Runs that are due at once, from which on their folders are listed first."""
+
 PER_RUN = 5
 """Checkpoints of a run at work: best, newest, newest of a milestone, a damaged one, and the one
 that is being written."""
@@ -108,9 +112,17 @@ class Retention:
         """
         if everything:
             self._applied.clear()
-        for name, stays in self.rule().items():
-            if stays is not Stays.ALL and self._applied.get(name) is not stays:
-                self._tidy(name, stays)
+        due = {
+            name: stays
+            for name, stays in self.rule().items()
+            if stays is not Stays.ALL and self._applied.get(name) is not stays
+        }
+        if len(due) > MANY:  # a start of a long study, most of whose runs have left nothing
+            there = set(place_of(self.config.runs_folder).entries())
+            self._applied |= {name: stays for name, stays in due.items() if name not in there}
+            due = {name: stays for name, stays in due.items() if name in there}
+        for name, stays in due.items():
+            self._tidy(name, stays)
 
     def rule(self) -> dict[str, Stays]:
         """Run -> what stays of it. A run that is not named is not touched."""
