@@ -18,7 +18,7 @@ from sentune.search.lease import Lease
 from sentune.search.lease_table import LeaseTable
 from sentune.search.overview import StudyView
 from sentune.search.store import open_storage
-from sentune.search.stored import record_of
+from sentune.search.stored import MEMORY, record_of
 
 FINALS = ((2, 1, 0.31), (2, 2, 0.35), (0, 1, 0.5))
 TOLD: dict[str, Any] = {"options": {"trials": 30}, "space": SPACE.to_dict(), "started": ""}
@@ -57,6 +57,16 @@ def test_an_overview_counts_what_the_study_ran_itself(tmp_path: Path):
     assert found.spent.examples == examples
     assert found.spent.gpu_hours == pytest.approx(examples / 10 * 2 / 3600)
     assert found.spent.trials == 5
+
+
+def test_a_trial_that_found_no_memory_was_not_stopped_early(tmp_path: Path):
+    early = trial_of(0.1, state=TrialState.PRUNED, examples=100)
+    without = trial_of(0.2, state=TrialState.PRUNED, examples=100)
+    without.system_attrs = {f"constraints:{MEMORY}": 1.0}
+    make_study(tmp_path, trials=(trial_of(0.5), early, without), told=TOLD)
+    seen = view(tmp_path)
+    assert seen.overview().counts == {"COMPLETE": 1, "PRUNED": 1, "INFEASIBLE": 1}
+    assert [t.state.value for t in seen.trials()] == ["complete", "pruned", "infeasible"]
 
 
 def test_the_totals_are_those_of_the_records(tmp_path: Path):

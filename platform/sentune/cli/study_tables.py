@@ -27,7 +27,13 @@ COLOURS = {
     "failed": "red",
     "new": "dim",
 }
-WORDS = {"COMPLETE": "complete", "PRUNED": "stopped early", "FAIL": "failed", "RUNNING": "running"}
+WORDS = {
+    "COMPLETE": "complete",
+    "PRUNED": "stopped early",
+    "INFEASIBLE": "no memory",
+    "FAIL": "failed",
+    "RUNNING": "running",
+}
 WIDE = 110
 """Columns from which a trial's reason stands beside its settings, not below the table."""
 

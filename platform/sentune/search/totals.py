@@ -10,10 +10,12 @@ from sqlalchemy import ColumnElement, and_, func, select
 
 from sentune.records import Spent
 from sentune.search.lease_table import engine_of
-from sentune.search.stored import COST, MILESTONE, SETTINGS, TWIN, WARM_FROM
-from sentune.search.trial_rows import NOTES, TRIALS, VALUES
+from sentune.search.stored import COST, MEMORY, MILESTONE, SETTINGS, TWIN, WARM_FROM
+from sentune.search.trial_rows import NOTES, SYSTEM, TRIALS, VALUES
 
-RUNNING, WAITING = "RUNNING", "WAITING"
+RUNNING, WAITING, PRUNED = "RUNNING", "WAITING", "PRUNED"
+NO_MEMORY = f"constraints:{MEMORY}"
+"""Optuna's name of the note; it is made for trials alone that found none."""
 
 
 class Totals:
@@ -30,9 +32,17 @@ class Totals:
         self._engine, self._study = engine_of(storage), study_id
 
     def counts(self) -> dict[str, int]:
-        """Optuna's state (``COMPLETE``) -> number of trials."""
+        """Optuna's state (``COMPLETE``) -> number of trials; ``INFEASIBLE`` found no memory."""
         chosen = select(TRIALS.c.state, func.count()).where(self._own()).group_by(TRIALS.c.state)
-        return {state.name: number for state, number in self._rows(chosen)}
+        found = {state.name: number for state, number in self._rows(chosen)}
+        system = SYSTEM.alias()
+        mine = (system.c.trial_id == TRIALS.c.trial_id) & (system.c.key == NO_MEMORY)
+        without = select(func.count()).where(
+            self._own(), TRIALS.c.state == PRUNED, select(system.c.trial_id).where(mine).exists()
+        )
+        if number := int(self._rows(without)[0][0]):
+            found |= {PRUNED: found[PRUNED] - number, "INFEASIBLE": number}
+        return found
 
     def taken_over(self) -> int:
         """Number of trials that other studies ran."""
