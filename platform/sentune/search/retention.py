@@ -103,6 +103,7 @@ class Retention:
         self.config, self.search, self.needed = config, search, needed
         self.finals: FinalRuns | None = None
         self._applied: dict[str, Stays] = {}
+        self._dropped: set[int] = set()
 
     def apply(self, *, everything: bool = False) -> None:
         """Drops what the rule does not keep.
@@ -112,9 +113,11 @@ class Retention:
         """
         if everything:
             self._applied.clear()
+            self._dropped.clear()
+        rule = self.rule()
         due = {
             name: stays
-            for name, stays in self.rule().items()
+            for name, stays in rule.items()
             if stays is not Stays.ALL and self._applied.get(name) is not stays
         }
         if len(due) > MANY:  # a start of a long study, most of whose runs have left nothing
@@ -123,10 +126,15 @@ class Retention:
             due = {name: stays for name, stays in due.items() if name in there}
         for name, stays in due.items():
             self._tidy(name, stays)
+        dropped = (name for name in rule if self._applied.get(name) is Stays.NOTHING)
+        self._dropped |= {int(name) for name in dropped if name.isdecimal()}  # no finalists
 
     def rule(self) -> dict[str, Stays]:
-        """Run -> what stays of it. A run that is not named is not touched."""
-        trials = self.search.records()
+        """Run -> what stays of it. A run that is not named is not touched.
+
+        Trials whose checkpoints were dropped are left out: those that were better then still are.
+        """
+        trials = [t for t in self.search.records() if t.id not in self._dropped]
         best = {t.id for t in ranked(trials, self.search.objectives)[: self.config.keep]}
         rule = {f"{t.id:04d}": _of_trial(t, best) for t in trials}
         rule |= self._of_finals() | self._shipped()
