@@ -16,7 +16,7 @@ LINE_BYTES = 1 << 24
 EXPANSION = 200
 """Times that a compressed file may grow. Natural text grows 3 to 10 times, gzip's most is 1,032."""
 
-FREE_BYTES = 1 << 28
+FREE_BYTES = 1 << 26
 """Up to here any growth is allowed: a small file of repeated sentences is no bomb."""
 
 _BLOCK = 1 << 16

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from sentune.errors import InvalidValue
 
 FIELD = "corpus"
+_DIGITS = 18  # of an integer option; Python refuses to read 5,000 of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Spec:
         """The value of an integer option; refuses what is no integer or below ``minimum``."""
         text = self.options.get(option, str(default))
         digits = text[1:] if text[:1] == "-" else text
-        if not digits.isdecimal() or int(text) < minimum:
+        if not digits.isdecimal() or len(digits) > _DIGITS or int(text) < minimum:
             fix = f"use an integer of at least {minimum}"
             raise InvalidValue(f"{FIELD} option {option}", text, fix)
         return int(text)
