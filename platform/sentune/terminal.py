@@ -9,6 +9,8 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from sentune.credentials import without_credentials
+
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
 _TURNS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
 _LEFT_OUT = {code: None for code in (*_CONTROLS, *_TURNS) if chr(code) not in "\n\t"}
@@ -24,8 +26,17 @@ def harmless(text: str) -> str:
     return text.translate(_LEFT_OUT)
 
 
+def shown(text: str) -> str:
+    """The text as it may be printed: harmless, and without the credentials of a URI."""
+    return harmless(str(without_credentials(text)))
+
+
 class Terminal(Console):
-    """A console whose texts are ``harmless``, and have no markup; only its own styles escape."""
+    """A console whose texts are ``shown``, and have no markup; only its own styles escape.
+
+    What a table breaks over two lines is looked at line by line: whoever puts an error's words
+    into one takes the credentials out first.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, **options})
@@ -35,10 +46,10 @@ class Terminal(Console):
     ) -> Iterable[Segment]:
         """As ``rich`` renders it; what a text holds has no width there, so columns stay."""
         for segment in super().render(renderable, options):
-            text = segment.text if segment.control else harmless(segment.text)
+            text = segment.text if segment.control else shown(segment.text)
             yield Segment(text, segment.style, segment.control)
 
 
 def say(text: object) -> None:
     """One harmless line on the standard output."""
-    typer.echo(harmless(str(text)))
+    typer.echo(shown(str(text)))

@@ -170,7 +170,10 @@ def test_no_error_tells_it(uri: str) -> None:
 @pytest.mark.parametrize("uri", [uri for uri in URIS if uri.startswith(("postgresql", "mysql"))])
 def test_a_database_that_is_not_there_is_named_without_it(uri: str) -> None:
     config = StudyConfig(
-        name="x", storage="/tmp/x", max_examples=9, optuna_url=uri.replace("db", "127.0.0.1:1")
+        name="x",
+        storage="/tmp/x",
+        max_examples=9,
+        optuna_url=uri.replace("db:5432", "db").replace("db", "127.0.0.1:1", 1),
     )
     with pytest.raises(SentuneError) as refused:
         check_database(config)

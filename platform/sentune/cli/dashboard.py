@@ -71,6 +71,7 @@ def server_command(storage: Path, port: int) -> list[str]:
         *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port)),
         *("--backend-store-uri", tracking_uri_in(str(storage))),
         *("--default-artifact-root", artifact_root_in(str(storage))),
+        "--no-serve-artifacts",  # else anybody here may upload files into its working folder
         *("--allowed-hosts", ",".join(f"{name}:*" for name in names)),
         *("--cors-allowed-origins", ",".join(f"http://{name}:{port}" for name in names)),
         *("--x-frame-options", "DENY", "--workers", "1", "--uvicorn-opts", "--log-level warning"),

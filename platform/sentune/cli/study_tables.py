@@ -82,7 +82,7 @@ def header(view: StudyView, overview: Overview) -> Table:
     table.add_column(overflow="fold")
     state = _coloured(overview.state)
     if overview.reason:
-        state.append(f": {overview.reason}", "default")
+        state.append(f": {without_credentials(overview.reason)}", "default")
     rows: dict[str, RenderableType] = {
         "study": Text(overview.name, "bold"),
         "state": state,
@@ -147,7 +147,7 @@ def _settings(view: StudyView, trial: TrialRecord, room: int, *, wide: bool) -> 
 
 def _reason(trial: TrialRecord) -> Text:
     said = [*([f"from {trial.source}"] if trial.source else []), trial.reason]
-    shown = "; ".join(part for part in said if part)
+    shown = without_credentials("; ".join(part for part in said if part))
     return Text(shown, "default" if trial.state is TrialState.FAILED else "dim")
 
 
@@ -156,7 +156,7 @@ def reasons(trials: Sequence[TrialRecord]) -> list[Text]:
     found: dict[str, list[str]] = {}
     for trial in trials:
         if trial.reason and trial.state is not TrialState.PRUNED:
-            found.setdefault(trial.reason, []).append(str(trial.id))
+            found.setdefault(without_credentials(trial.reason), []).append(str(trial.id))
     return [
         Text(f"trial{'s' if len(ids) > 1 else ''} {', '.join(ids)}: {reason}", "red")
         for reason, ids in found.items()

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sentune.credentials import without_credentials
 from sentune.job.display import MARKS, short
 from sentune.job.test_set import Winner
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
@@ -117,7 +118,8 @@ def _trials(summary: StudySummary, varied: tuple[str, ...]) -> Table:
 def _settings(trial: TrialRecord, shown: Mapping[str, Any]) -> Text:
     """Of a trial that failed, below them why; its words are no markup."""
     why = trial.reason if trial.state in (TrialState.FAILED, TrialState.INFEASIBLE) else ""
-    return Text("\n".join(part for part in (short(dict(shown)), why) if part))
+    parts = without_credentials([short(dict(shown)), why])
+    return Text("\n".join(part for part in parts if part))
 
 
 def _finalists(summary: StudySummary) -> Table:
