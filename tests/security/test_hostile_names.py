@@ -34,23 +34,18 @@ def test_a_name_is_a_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    "command", [("show",), ("stop",), ("resume",), ("export", "--out", "t.csv"), ("gc",), ("fork",)]
-)
+@pytest.mark.parametrize("command", [("show",), ("resume",), ("gc",)])
 def test_the_command_line_refuses_it(command: tuple[str, ...], name: str, tmp_path: Path) -> None:
     (tmp_path / "studies").mkdir()
     (tmp_path / "x").mkdir()
     (tmp_path / "x/study.json").write_text("{}")
-    rest = ("new",) if command[0] == "fork" else ()
-    arguments = [
-        *("study", *command, "--storage", str(tmp_path / "studies"), "--", name, *rest),
-    ]
+    arguments = ["study", *command, "--storage", str(tmp_path / "studies"), "--", name]
     done = CliRunner().invoke(app, arguments)
     assert isinstance(done.exception, InvalidValue), done.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["studies", "x"]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name])
+@pytest.mark.parametrize("name", ["../../x", "..", "a\x00b", "x" * 65])
 def test_a_fork_refuses_it_before_anything_else(name: str, tmp_path: Path) -> None:
     arguments = ["study", "fork", "--storage", str(tmp_path), "--", "old", name]
     done = CliRunner().invoke(app, arguments)
