@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from sentune.training.group import Group
 from sentune.training.launchers.follow import follow, guarded
 from sentune.training.launchers.report import Report
 from sentune.training.loop import train
-from sentune.training.memory import DEVICE, HOST, OutOfMemory, short_of_memory
+from sentune.training.memory import DEVICE, HOST, OutOfMemory, free, settle, short_of_memory
 from sentune.training.recipes.sentences import SentenceBackward
 from sentune.training.steps import Steps
 from sentune.training.trial import TrialSpec
@@ -197,3 +198,14 @@ def test_the_real_allocator_of_the_cpu_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert short_of_memory(caught.value) == HOST
+
+
+def test_what_was_imported_is_looked_at_once() -> None:
+    settle()
+    held = gc.get_freeze_count()
+    assert held > 100_000
+    kept = [[number] for number in range(100_000)]
+    settle()
+    assert gc.get_freeze_count() <= held, "what came later is the collector's"
+    free()
+    assert len(kept) == 100_000

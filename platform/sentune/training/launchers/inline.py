@@ -20,7 +20,7 @@ from sentune.training.group import Group
 from sentune.training.launchers.follow import guarded
 from sentune.training.launchers.sealed import Sealed
 from sentune.training.launchers.wish import Listener
-from sentune.training.memory import free
+from sentune.training.memory import free, settle
 from sentune.training.trial import Program, TrialSpec
 
 UNWIND_SECONDS = "600"
@@ -46,6 +46,7 @@ def inline_trainable(
     def trial(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
         torch.set_num_threads(max(1, int(cpus)))
+        settle()
         sealed: Sealed[TrialSpec] = config["spec"]
         try:
             # closed here, so that a trial that Tune stops has let go of its model before ``free``

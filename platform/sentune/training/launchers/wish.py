@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
-import ray.train
 
-from sentune.training.group import Group
+if TYPE_CHECKING:
+    from sentune.training.group import Group
 
 logger = logging.getLogger(__name__)
 
@@ -105,8 +105,11 @@ class GroupListener:
             return Wish.LEAVE
         if said == self._PREEMPTED:
             return Wish.PREEMPTED
-        if said == self._LOOK and ray.train.get_preemption_info() is not None:
-            return Wish.PREEMPTED
+        if said == self._LOOK:
+            from ray import train  # with torch, which the desk's process does without
+
+            if train.get_preemption_info() is not None:
+                return Wish.PREEMPTED
         return Wish.NONE
 
     def _own(self) -> int:
