@@ -106,6 +106,7 @@ def test_a_disk_that_cannot_hold_the_checkpoints(
         ("sqlite:///{folder}/missing/own.db", "there is no folder"),
         ("sqlite:///{folder}/garbage.db", "file is not a database"),
         ("nothing at all", "sqlite:////PATH"),
+        ("postgresql://ann:hush@127.0.0.1:first/studies", "sqlite:////PATH"),
         ("oddbase://127.0.0.1/studies", "driver"),
     ],
 )

@@ -53,6 +53,16 @@ def test_a_trial_that_cannot_go_on_fails_with_a_reason(tmp_path: Path, x: int, r
     assert (record.state, record.reason, record.metrics) == (TrialState.FAILED, reason, {})
 
 
+def test_a_reason_names_a_place_without_its_password(tmp_path: Path):
+    ledger = open_ledger(tmp_path)
+    trial = ledger.study.ask()
+    ledger.start(trial, {"x": 1, "y": 0}, seed=0)
+    told = "OSError: s3://ann:hush@bucket/corpus is not there"
+    record = ledger.fail(trial.number, told, traceback=f"Traceback ...\n{told}")
+    assert record.reason == "OSError: s3://bucket/corpus is not there"
+    assert "hush" not in str(ledger.get(trial.number).user_attrs)
+
+
 @pytest.mark.parametrize("writes", [4, 5, 7, 11, 23])
 def test_kills_between_any_two_writes_change_nothing(tmp_path: Path, whole, writes: int):
     starts = 0

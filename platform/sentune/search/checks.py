@@ -103,7 +103,7 @@ def check_database(config: StudyConfig) -> None:
     shown = without_credentials(config.optuna_url)
     try:
         url = make_url(config.optuna_url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the latter for a port that is no number
         fix = "write sqlite:////PATH or postgresql+psycopg2://USER@HOST/DATABASE"
         raise PlanError("--optuna", shown, fix) from None
     _check_host(url, shown)

@@ -79,7 +79,7 @@ class StudyConfig:
     workers: int | tuple[int, int] = 1
     cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
-    retire_after: int = 500
+    retire_after: int = 1000
     max_failures: int = 2
     data_cpus: float = 0.0
     scheduler: str = "asha"

@@ -15,6 +15,7 @@ import optuna
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
+from sentune.credentials import without_credentials
 from sentune.records import TrialRecord
 from sentune.search.constraints import Constraint
 from sentune.search.objectives import Objective
@@ -298,5 +299,7 @@ class Ledger:
         stored = self.get(number)
         trial = optuna.Trial(self.study, stored._trial_id)
         for name, value in notes.items():
+            if name in (REASON, TRACEBACK):  # a library's words, which may name a place
+                value = without_credentials(value)
             if stored.user_attrs.get(name) != value:
                 trial.set_user_attr(name, value)
