@@ -1,7 +1,7 @@
 """A thousand empty trials on the inline launcher against the least that Ray Tune takes for them.
 
 The peer is a plain Tune function whose actors are used again: no store, no checkpoints, no rungs.
-A retirement of our actors (every 1,000 trials by default) is part of ours. The cluster is up already.
+Ours replaces its actors after 1,000 trials. The cluster is up already.
 """
 
 from __future__ import annotations
