@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentune.tracking.secrets import without_credentials
+from sentune.credentials import without_credentials
 
 
 @pytest.mark.parametrize(

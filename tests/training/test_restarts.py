@@ -148,6 +148,8 @@ def test_no_memory_on_the_host_starts_all_again_with_half() -> None:
         ({"settings": {"batch_size": 48, "micro_batch": "none"}}, 1, 24),
         ({"micro_batch": 6, "settings": {"batch_size": 48, "micro_batch": 10}}, 1, 3),
         ({"settings": {}}, 1, 32),
+        ({"settings": {}, "method": "intersent"}, 1, 128),
+        ({"settings": {}, "method": "invertible"}, 2, 128),
         ({"micro_batch": 1}, 1, 0),
     ],
 )

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from sentune.credentials import without_credentials
 from sentune.disk import write_document
 from sentune.search.catalog import DESCRIPTION, StudyPlace, read_json
 from sentune.search.lease import Lease
 from sentune.search.store import open_storage, storage_url
-from sentune.tracking.secrets import without_credentials
 
 if TYPE_CHECKING:
     from sentune.job.options import StudyOptions

@@ -18,13 +18,13 @@ import sqlalchemy
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from sentune.credentials import without_credentials
 from sentune.disk import StorageError, check_storage
 from sentune.errors import PlanError
 from sentune.search.config import StudyConfig
 from sentune.search.estimate import disk_bound
 from sentune.search.plan import Plan
 from sentune.search.sizes import size_of
-from sentune.tracking.secrets import without_credentials
 
 PATIENCE = 4.0
 """Seconds that the outside world has to answer."""

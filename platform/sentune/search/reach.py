@@ -21,11 +21,11 @@ import sqlalchemy
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from sentune.credentials import without_credentials
 from sentune.disk import StorageError
 from sentune.errors import PlanError
 from sentune.search.checks import check_database, check_writable
 from sentune.search.config import StudyConfig
-from sentune.tracking.secrets import without_credentials
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 PATIENT = 20.0

@@ -13,9 +13,9 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.search.write_through import WriteThrough
-from sentune.tracking.secrets import without_credentials
 
 WORLD = "world"
 DIRECTIONS = {

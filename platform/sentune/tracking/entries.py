@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sentune.credentials import without_credentials
 from sentune.tracking.journal import Entry
-from sentune.tracking.secrets import without_credentials
 
 MOST_NAME, MOST_PARAM, MOST_TAG = 250, 6000, 8000
 """Characters that MLflow takes in a name, a param and a tag."""

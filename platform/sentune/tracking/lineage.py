@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import sentune
-from sentune.tracking.secrets import without_credentials
+from sentune.credentials import without_credentials
 
 PACKAGES = (
     "sentune",

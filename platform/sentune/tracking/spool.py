@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sentune.credentials import without_credentials
 from sentune.errors import SentuneError
 from sentune.tracking.journal import Entry, Journal
-from sentune.tracking.secrets import without_credentials
 
 log = logging.getLogger(__name__)
 
