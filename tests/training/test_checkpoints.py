@@ -311,3 +311,16 @@ def test_one_of_an_older_version_has_no_checksums_and_is_taken(tmp_path: Path) -
     said = {"examples": 100, "metrics": {}, "readouts": {}, "tables": {}, "final": False}
     (folder / PROGRESS_FILE).write_text(json.dumps({**said, "score": 0.5}))
     assert CheckpointStore(str(tmp_path)).last() == folder
+
+
+def test_a_process_that_was_cut_off_drops_nothing_of_the_one_that_went_on(directory: str) -> None:
+    cut_off = CheckpointStore(directory)
+    cut_off.save(progress(100), 0.1)
+    went_on = CheckpointStore(directory)
+    for examples in (200, 300):
+        went_on.save(progress(examples), examples / 1000)
+    cut_off.save(progress(200), 0.2)  # it has not heard of anything
+    assert content(CheckpointStore(directory).last()) == "300"
+    went_on.save(progress(400), 0.1)
+    assert content(CheckpointStore(directory).last()) == "400"
+    assert content(CheckpointStore(directory).best()) == "300"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import pickle
+import subprocess
+import sys
+import types
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -48,11 +51,12 @@ def small_device(
     """A device on which more than so many examples at a time do not fit; what was tried on it."""
     embed, tried = SentenceBackward._embed, []
 
-    def embed_what_fits(self: SentenceBackward, chunk: Any) -> torch.Tensor:
-        tried.append(len(chunk.input_ids))
-        if len(chunk.input_ids) > examples * SENTENCES:
+    def embed_what_fits(self: SentenceBackward, part: Any) -> torch.Tensor:
+        sentences = len(part.chunk.input_ids)
+        tried.append(sentences)
+        if sentences > examples * SENTENCES:
             raise error("CUDA out of memory. Tried to allocate 2.00 GiB\nand more")
-        return embed(self, chunk)
+        return embed(self, part)
 
     monkeypatch.setattr(SentenceBackward, "_embed", embed_what_fits)
     return tried
@@ -209,3 +213,27 @@ def test_what_was_imported_is_looked_at_once() -> None:
     assert gc.get_freeze_count() <= held, "what came later is the collector's"
     free()
     assert len(kept) == 100_000
+
+
+def test_what_a_trial_has_imported_is_looked_at_no_more_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Torch comes with the first trial that needs it."""
+    settle()
+    held = gc.get_freeze_count()
+    module = types.ModuleType("imported_by_a_trial")
+    module.content = [[number] for number in range(100_000)]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    settle()
+    assert gc.get_freeze_count() >= held + 100_000
+
+
+def test_torch_computes_with_the_threads_of_its_trial() -> None:
+    """Imported before it is told, or afterwards."""
+    for first, then in (("torch", "use_threads(1)"), ("sys", "use_threads(1); import torch")):
+        code = f"import {first}\nfrom sentune.training.memory import use_threads\n{then}\n"
+        said = subprocess.run(
+            [sys.executable, "-c", f"{code}print(torch.get_num_threads())"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert said.stdout.split() == ["1"]

@@ -49,8 +49,8 @@ def then(
     """What follows where rank 0, 1, ... met these; two deaths are forgiven."""
     error = WorkerGroupError("two of them", dict(enumerate(failures)))
     said = word.to_result() if word is not None else None
-    attempt = Attempt(spec=spec(**changes), deaths=deaths, notes=("before",))
-    return after_failure(error, said, attempt, 3, 2, "traceback")
+    attempt = Attempt(spec=spec(**changes), workers=3, deaths=deaths, notes=("before",))
+    return after_failure(error, said, attempt, 2, "traceback")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_no_memory_on_the_host_starts_all_again_with_half() -> None:
     ("changes", "workers", "half"),
     [
         ({}, 1, 24),
-        ({}, (2, 4), 12),
+        ({}, 2, 12),
         ({"settings": {"batch_size": 48, "micro_batch": 10}}, 1, 5),
         ({"settings": {"batch_size": 48, "micro_batch": "none"}}, 1, 24),
         ({"micro_batch": 6, "settings": {"batch_size": 48, "micro_batch": 10}}, 1, 3),
@@ -153,24 +153,41 @@ def test_no_memory_on_the_host_starts_all_again_with_half() -> None:
         ({"micro_batch": 1}, 1, 0),
     ],
 )
-def test_half_of_what_a_worker_holds(
-    changes: dict[str, Any], workers: int | tuple[int, int], half: int
-) -> None:
+def test_half_of_what_a_worker_holds(changes: dict[str, Any], workers: int, half: int) -> None:
     assert halved(spec(**changes), workers) == half
 
 
 def test_a_group_that_cannot_be_started_is_given_up() -> None:
     error = ControllerError(WorkerGroupStartupTimeoutError(3))
-    end = after_failure(error, None, Attempt(spec=spec()), 3, 2, "traceback")
+    end = after_failure(error, None, Attempt(spec=spec(), workers=3), 2, "traceback")
     assert isinstance(end, Report)
     assert end.failure.startswith("WorkerGroupStartupTimeoutError: ")
+
+
+def test_an_elastic_group_that_found_no_room_tries_again_with_another_size() -> None:
+    error = ControllerError(WorkerGroupStartupTimeoutError(3))
+    attempt = Attempt(spec=spec()).sized(3, fewest=2)
+    again = after_failure(error, None, attempt, 0, "traceback")
+    assert again == attempt.noted("there was no room for 3 workers after all")
+    assert isinstance(after_failure(error, None, again.sized(2, fewest=2), 0, ""), Report)
+
+
+def test_an_attempt_notes_another_size_than_the_last_one_had() -> None:
+    first = Attempt(spec=spec()).sized(1, fewest=1)
+    assert (first.workers, first.may_shrink, first.notes) == (1, False, ())
+    assert first.sized(1, fewest=1) == first
+    grown = first.noted("left at 16 examples").sized(4, fewest=1)
+    assert (grown.workers, grown.may_shrink) == (4, True)
+    assert grown.notes == ("left at 16 examples; 4 instead of 1 workers from there on",)
 
 
 def test_a_machine_that_is_taken_back_counts_for_nothing() -> None:
     attempt = Attempt(spec=spec(), deaths=1)
     assert after_return(None, attempt) is None
-    again = after_return(1600, attempt)
+    again = after_return((1600, True), attempt)
     assert again == attempt.noted(
         "its machine was taken back; it went on elsewhere from 1,600 examples"
     )
     assert again.deaths == 1
+    grows = after_return((1600, False), attempt)
+    assert grows == attempt.noted("left at 1,600 examples: there was room for more workers")

@@ -77,6 +77,7 @@ class CheckpointStore:
         self.notes: list[str] = []
         self._place = place_of(directory)
         self._sound: set[str] = set()
+        self._written: dict[str, SavedProgress] | None = None
 
     def save(self, progress: Progress, score: float | None) -> None:
         """Write a checkpoint whole or not at all, then drop those that nothing needs any more.
@@ -89,18 +90,28 @@ class CheckpointStore:
             StorageError: the disk is full, read-only or at fault; the older ones are untouched.
         """
         name = f"{_PREFIX}{progress.examples:09d}"
-        stored = self._readable()
+        entries = self._tidied()
+        lie_here = {name for name in entries if name.startswith(_PREFIX)}  # some in part
+        # read once, as a store takes its time; and again where somebody else has written, such as
+        # the process on a machine that was cut off and whose trial went on elsewhere
+        if self._written is None or lie_here != set(self._written):
+            self._written = self._readable() if entries else {}
+        stored = self._written
         milestone = progress.milestone
         if name not in stored or (milestone and not stored[name].milestone):
-            self._drop_partial()
             needed = max((said.bytes for said in stored.values()), default=0)
-            with self._place.writing(name, needed) as folder:
+            anew = name not in entries
+            with self._place.writing(name, needed, anew=anew) as folder:
                 progress.save(folder)
                 said = _said(progress, score if milestone else None, checksums(folder))
                 (folder / PROGRESS_FILE).write_text(_to_json(said), encoding="utf-8")
             stored[name] = said
             self._sound.add(name)
-        self._drop_all_but({_newest(stored), _best(stored), _newest_milestone(stored)})
+        kept = {_newest(stored), _best(stored), _newest_milestone(stored)}
+        for dropped in sorted((lie_here | set(stored)) - kept):
+            said_there = stored.pop(dropped, None)
+            known = said_there.files if said_there is not None else {}
+            self._place.drop(dropped, known or None)
 
     def last(self) -> Path | None:
         """Local folder of the newest checkpoint that is as it was written."""
@@ -112,8 +123,7 @@ class CheckpointStore:
 
     def last_progress(self) -> SavedProgress | None:
         """What was said with the newest checkpoint that is as it was written."""
-        self.last()
-        return self._pick(_newest)
+        return self._pick(_newest) if self.last() is not None else None
 
     def last_milestone(self) -> SavedProgress | None:
         """What was said with the newest checkpoint of a milestone; its state is not checked."""
@@ -129,21 +139,19 @@ class CheckpointStore:
 
     def drop_all(self) -> None:
         """Drops every checkpoint, damaged ones too. Other files stay."""
-        self._drop_partial()
-        self._drop_all_but(set())
-        self._drop_damaged()
+        self._written = None
+        self._place.sweep(_is_checkpoint)
         self._place.leave()
 
     def keep_best_only(self) -> None:
         """Drops all but the best; where none was ever scored, all but the newest."""
+        self._written = None
         stored = self._readable()
-        self._drop_partial()
-        self._drop_all_but({_best(stored) or _newest(stored)})
-        self._drop_damaged()
+        kept = _best(stored) or _newest(stored)
+        self._place.sweep(lambda name: name != kept and _is_checkpoint(name))
 
     def _names(self) -> list[str]:
-        found = (name for name in self._place.entries() if name.startswith(_PREFIX))
-        return sorted(name for name in found if self._place.has(name))
+        return sorted(name for name in self._place.whole() if name.startswith(_PREFIX))
 
     def _examined(self) -> Iterator[tuple[str, SavedProgress | str]]:
         """Name -> what was said, or what is wrong with the document; oldest first."""
@@ -186,26 +194,29 @@ class CheckpointStore:
         """Keeps the newest damaged one for whoever wants to look at it."""
         for name, what in sorted(wrong.items()):
             self._drop_damaged()
+            self._written = None
             if self._place.set_aside(name):
                 self._sound.discard(name)
                 self.notes.append(f"checkpoint {name} was damaged ({what}); {then}")
                 logger.warning("%s: %s", without_credentials(self.directory), self.notes[-1])
 
-    def _drop_all_but(self, kept: set[str | None]) -> None:
-        for name in self._place.entries():
-            if name.startswith(_PREFIX) and name not in kept:
-                self._place.drop(name)
-
-    def _drop_partial(self) -> None:
-        """What a killed process left."""
-        for name in self._place.entries():
+    def _tidied(self) -> list[str]:
+        """Drops what a killed process left; names of the rest."""
+        entries = self._place.entries()
+        for name in entries:
             if name.startswith(PARTIAL):
                 self._place.drop(name)
+        return [name for name in entries if not name.startswith(PARTIAL)]
 
     def _drop_damaged(self) -> None:
         for name in self._place.entries():
             if name.startswith(DAMAGED + _PREFIX):
                 self._place.drop(name)
+
+
+def _is_checkpoint(name: str) -> bool:
+    """Whole, half or damaged; other files in a trial's folder are not ours to drop."""
+    return name.startswith((_PREFIX, PARTIAL, DAMAGED + _PREFIX))
 
 
 _Pick = Callable[[Mapping[str, SavedProgress]], str | None]

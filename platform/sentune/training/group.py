@@ -5,15 +5,40 @@ A group of one needs no ``torch.distributed``; the loop is the same code for one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
 
-import torch
-from torch import Tensor
-from torch import distributed as dist
-from torch.autograd.function import once_differentiable
+import numpy as np
+
+from sentune.later import Later
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch import distributed as dist
+else:
+    torch, dist = Later("torch"), Later("torch.distributed")
 
 T = TypeVar("T")
+
+
+class Streams:
+    """The random numbers of a step: streams of their own, told apart by a number."""
+
+    def __init__(self) -> None:
+        self._step: tuple[int, ...] = ()
+
+    def start(self, *step: int) -> None:
+        """A step begins, which these numbers tell from any other."""
+        self._step = step
+
+    def use(self, stream: int) -> None:
+        """Sets torch's generators to the beginning of a stream of this step."""
+        entropy = [number % 2**64 for number in (*self._step, stream)]
+        state = np.random.SeedSequence(entropy).generate_state(1, np.uint64)  # unrelated ones
+        torch.manual_seed(int(state[0] >> 1))
 
 
 @dataclass(frozen=True)
@@ -23,27 +48,39 @@ class Group:
     Attributes:
         rank: of this worker, from 0.
         world_size: number of workers.
-        device: on which this worker's tensors live.
+        place: device on which this worker's tensors live; None: the accelerator if there is one.
+        shards: into which a batch is cut, each with random numbers of its own; 0: one a worker. An
+            elastic group has as many as it may have workers, so that dropout draws the same masks
+            however many it has.
+        streams: the shards' random numbers.
     """
 
     rank: int
     world_size: int
-    device: torch.device
+    place: torch.device | str | None = None
+    shards: int = 0
+    streams: Streams = field(default_factory=Streams, compare=False)
 
     @classmethod
-    def single(cls, device: torch.device | str | None = None) -> Group:
+    def single(cls, device: torch.device | str | None = None, shards: int = 0) -> Group:
         """A group of one, on the accelerator if there is one."""
-        if device is None:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(0, 1, torch.device(device))
+        return cls(0, 1, device, shards)
 
     @classmethod
-    def from_torch_distributed(cls, device: torch.device | str | None = None) -> Group:
+    def from_torch_distributed(
+        cls, device: torch.device | str | None = None, shards: int = 0
+    ) -> Group:
         """The default process group, which must have been initialised."""
         if device is None:
             nccl = dist.get_backend() == "nccl"
             device = f"cuda:{torch.cuda.current_device()}" if nccl else "cpu"
-        return cls(dist.get_rank(), dist.get_world_size(), torch.device(device))
+        return cls(dist.get_rank(), dist.get_world_size(), device, shards)
+
+    @cached_property
+    def device(self) -> torch.device:
+        """On which this worker's tensors live."""
+        usual = "cuda" if self.place is None and torch.cuda.is_available() else "cpu"
+        return torch.device(self.place or usual)
 
     @property
     def is_first(self) -> bool:
@@ -51,9 +88,20 @@ class Group:
         return self.rank == 0
 
     def sizes(self, rows: int) -> list[int]:
-        """Rows of each worker's slice; the first ones take the remainder."""
-        share, rest = divmod(rows, self.world_size)
-        return [share + (rank < rest) for rank in range(self.world_size)]
+        """Rows of each worker's slice: whole shards, of which the first ones are larger."""
+        shards = self._shards(rows)
+        return [sum(shards[own]) for own in _cut(len(shards), self.world_size)]
+
+    def own_shards(self, rows: int) -> list[tuple[int, int]]:
+        """Number and rows of each shard of this worker's slice."""
+        shards = self._shards(rows)
+        own = _cut(len(shards), self.world_size)[self.rank]
+        return list(enumerate(shards))[own]
+
+    def _shards(self, rows: int) -> list[int]:
+        """Rows of every shard; none is empty unless workers are."""
+        count = max(self.world_size, min(self.shards, rows))
+        return [part.stop - part.start for part in _cut(rows, count)]
 
     def slice(self, rows: int) -> slice:
         """This worker's part of a global batch of ``rows``."""
@@ -84,7 +132,9 @@ class Group:
                 f"{len(local)} local rows, but {sizes[self.rank]} of {rows} belong to this worker"
             )
             raise ValueError(message)
-        return _Gather.apply(local, sizes, self.rank)
+        from sentune.training.gathering import Gather  # needs torch to be defined
+
+        return Gather.apply(local, sizes, self.rank)
 
     def _exchange_sizes(self, rows: int) -> list[int]:
         sizes = torch.zeros(self.world_size, dtype=torch.int64, device=self.device)
@@ -129,21 +179,9 @@ class Group:
         return box[0]
 
 
-class _Gather(torch.autograd.Function):
-    """all_gather of unequal slices, padded to the longest; backward sums and takes the own part."""
-
-    @staticmethod
-    def forward(ctx: Any, local: Tensor, sizes: list[int], rank: int) -> Tensor:
-        ctx.start, ctx.rows = sum(sizes[:rank]), sizes[rank]
-        padded = local.new_zeros(max(sizes), *local.shape[1:])
-        padded[: len(local)] = local
-        parts = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(parts, padded)
-        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        total = gradient.contiguous().clone()
-        dist.all_reduce(total)
-        return total[ctx.start : ctx.start + ctx.rows], None, None
+def _cut(rows: int, parts: int) -> list[slice]:
+    """Consecutive parts as equal as they can be; the first ones take the remainder."""
+    share, rest = divmod(rows, parts)
+    sizes = [share + (part < rest) for part in range(parts)]
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [slice(start, stop) for start, stop in pairwise(ends)]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
-
-import torch
+import os
+import sys
+from typing import TYPE_CHECKING
 
 from sentune.errors import TrialFailed
+from sentune.later import Later
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = Later("torch")
 
 DEVICE, HOST = "the device", "the host"
 
@@ -55,14 +61,26 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
 
 
-@functools.cache
+_settled_modules = 0
+
+
 def settle() -> None:
-    """Takes what this process has imported out of the collector's sight, once.
+    """Takes what this process has imported out of the collector's sight, whenever it has grown.
 
     ``free`` after each trial would look at all of it again: 250 ms of an empty trial's 290.
     """
-    gc.collect()
-    gc.freeze()
+    global _settled_modules
+    if len(sys.modules) != _settled_modules:
+        gc.collect()
+        gc.freeze()
+        _settled_modules = len(sys.modules)
+
+
+def use_threads(count: int) -> None:
+    """So many threads for torch, whether this process has imported it or will."""
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    if "torch" in sys.modules:
+        torch.set_num_threads(count)
 
 
 def free() -> None:
@@ -76,6 +94,8 @@ def free() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
     if trim is not None:
         trim(0)
+    if "torch" not in sys.modules:
+        return
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
     if torch.backends.mps.is_available():

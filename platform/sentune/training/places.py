@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import fsspec
-from fsspec.implementations.local import LocalFileSystem
 
 from sentune.disk import check_space, sync, sync_tree, writing
+from sentune.object_store import asked, files_at, has_folders, is_local
 
 PROGRESS_FILE = "progress.json"
 PARTIAL, DAMAGED = ".partial-", "damaged-"
+
+T = TypeVar("T")
 
 
 class Place(Protocol):
@@ -23,6 +26,9 @@ class Place(Protocol):
 
     def entries(self) -> list[str]:
         """Names of all that lies here."""
+
+    def whole(self) -> list[str]:
+        """Names of the folders that ``has`` is true of."""
 
     def has(self, name: str) -> bool:
         """Whether a folder is complete: its ``progress.json``, written last, is there."""
@@ -33,11 +39,25 @@ class Place(Protocol):
     def fetch(self, name: str) -> Path:
         """A folder as one of this machine's."""
 
-    def writing(self, name: str, needed: int) -> Any:
-        """Context of an empty local folder that appears here, whole, when it is left."""
+    def writing(self, name: str, needed: int, *, anew: bool = False) -> Any:
+        """Context of an empty local folder that appears here, whole, when it is left.
 
-    def drop(self, name: str) -> None:
-        """Takes a folder away; whoever reads it meanwhile sees it whole or not at all."""
+        Args:
+            name: of the folder; one of that name goes.
+            needed: bytes that must be free, as far as that is known.
+            anew: nothing of that name can be here, so that nobody need look.
+        """
+
+    def drop(self, name: str, files: Collection[str] | None = None) -> None:
+        """Takes a folder away; whoever reads it meanwhile sees it whole or not at all.
+
+        Args:
+            name: of the folder.
+            files: all that lies in it beside its ``progress.json``; None: not known.
+        """
+
+    def sweep(self, goes: Callable[[str], bool]) -> None:
+        """Takes away all whose names go."""
 
     def set_aside(self, name: str) -> bool:
         """Renames a folder to ``damaged-...``; False if it is no longer there."""
@@ -48,10 +68,10 @@ class Place(Protocol):
 
 def place_of(directory: str) -> Place:
     """The place of a path or fsspec URI; nothing is made yet."""
-    files, root = fsspec.url_to_fs(directory)
-    if isinstance(files, LocalFileSystem):
+    files, root = files_at(directory)
+    if is_local(files):
         return LocalPlace(Path(root))
-    return ObjectPlace(files, root)
+    return ObjectPlace(files, root, directory)
 
 
 class LocalPlace:
@@ -63,6 +83,10 @@ class LocalPlace:
     def entries(self) -> list[str]:
         """Names of all that lies here."""
         return [path.name for path in self.root.iterdir()] if self.root.is_dir() else []
+
+    def whole(self) -> list[str]:
+        """Names of all folders; see ``has``."""
+        return [name for name in self.entries() if self.has(name)]
 
     def has(self, name: str) -> bool:
         """Also without its ``progress.json``: no kill takes that away, a damaged disk does."""
@@ -77,8 +101,9 @@ class LocalPlace:
         return self.root / name
 
     @contextmanager
-    def writing(self, name: str, needed: int) -> Iterator[Path]:
+    def writing(self, name: str, needed: int, *, anew: bool = False) -> Iterator[Path]:
         """Written beside, synchronised to the disk, then renamed."""
+        del anew  # a disk is asked in no time
         with writing(self.root / name, needed):
             self.root.mkdir(parents=True, exist_ok=True)
             check_space(self.root / name, needed)
@@ -92,13 +117,19 @@ class LocalPlace:
                 folder.rename(self.root / name)
                 sync(self.root)
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, files: Collection[str] | None = None) -> None:
         """Renamed first: a folder that loses its files one by one would look damaged."""
+        del files  # a disk is asked in no time
         going = name if name.startswith(PARTIAL) else f"{PARTIAL}{name}"
         if going != name:
             shutil.rmtree(self.root / going, ignore_errors=True)
             (self.root / name).rename(self.root / going)
         shutil.rmtree(self.root / going)
+
+    def sweep(self, goes: Callable[[str], bool]) -> None:
+        """Takes away all whose names go."""
+        for name in filter(goes, self.entries()):
+            self.drop(name)
 
     def set_aside(self, name: str) -> bool:
         """Renames a folder to ``damaged-...``; False if it is no longer there."""
@@ -117,42 +148,54 @@ class LocalPlace:
 class ObjectPlace:
     """See ``Place``. An upload ends with ``progress.json``: without it there is no folder yet."""
 
-    def __init__(self, files: fsspec.AbstractFileSystem, root: str) -> None:
-        self.files, self.root = files, root
+    def __init__(self, files: fsspec.AbstractFileSystem, root: str, uri: str) -> None:
+        self.files, self.root, self.uri = files, root, uri
+        self._folders = has_folders(files)
         self._downloads: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
     def entries(self) -> list[str]:
         """Names of all that lies here."""
-        self.files.invalidate_cache(self.root)
-        if not self.files.isdir(self.root):
+        try:
+            paths = self._asked(lambda: self.files.ls(self.root, detail=False))
+        except FileNotFoundError:
             return []
-        paths = self.files.ls(self.root, detail=False)
         return [path.rstrip("/").rsplit("/", 1)[-1] for path in paths]
+
+    def whole(self) -> list[str]:
+        """Names of the folders whose upload came to its end; most trials begin with none."""
+        if not self.entries():  # one request, of which the listing of what is not there takes three
+            return []
+        found = (within.partition("/") for within in self._within(""))
+        return [name for name, _, rest in found if rest == PROGRESS_FILE]
 
     def has(self, name: str) -> bool:
         """Whether the upload came to its end."""
-        return bool(self.files.exists(f"{self.root}/{name}/{PROGRESS_FILE}"))
+        try:
+            self._asked(lambda: self.files.info(f"{self.root}/{name}/{PROGRESS_FILE}"))
+        except FileNotFoundError:
+            return False
+        return True
 
     def read(self, name: str) -> bytes:
         """The content of a folder's ``progress.json``."""
-        return bytes(self.files.cat_file(f"{self.root}/{name}/{PROGRESS_FILE}"))
+        file = f"{self.root}/{name}/{PROGRESS_FILE}"
+        return bytes(self._asked(lambda: self.files.cat_file(file)))
 
     def fetch(self, name: str) -> Path:
         """A copy, which goes with this object."""
         if name not in self._downloads:
             self._downloads[name] = tempfile.TemporaryDirectory(prefix="sentune-checkpoint-")
-            for path in self.files.find(f"{self.root}/{name}"):
-                within = path.split(f"/{name}/", 1)[1]
+            for within in self._within(f"/{name}"):
                 if ".." in PurePosixPath(within).parts or within.startswith("/"):
                     continue  # no file of a checkpoint; written there it would leave the folder
                 target = Path(self._downloads[name].name, within)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # dropped meanwhile: what is missing is noticed
-                    self.files.get_file(path, str(target))
+                    self._get(f"{self.root}/{name}/{within}", target)
         return Path(self._downloads[name].name)
 
     @contextmanager
-    def writing(self, name: str, needed: int) -> Iterator[Path]:
+    def writing(self, name: str, needed: int, *, anew: bool = False) -> Iterator[Path]:
         """Written on this machine, then uploaded, ``progress.json`` last."""
         with (
             writing(tempfile.gettempdir(), needed, "TMPDIR"),
@@ -160,30 +203,67 @@ class ObjectPlace:
         ):
             check_space(Path(scratch), needed)
             yield Path(scratch)
-            if name in self.entries():
+            if not anew:
                 self.drop(name)
             found = sorted(file for file in Path(scratch).rglob("*") if file.is_file())
             for file in sorted(found, key=lambda f: f.name == PROGRESS_FILE):
-                target = f"{self.root}/{name}/{file.relative_to(scratch)}"
-                self.files.put_file(str(file), target)
+                self._put(file, f"{self.root}/{name}/{file.relative_to(scratch).as_posix()}")
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, files: Collection[str] | None = None) -> None:
         """``progress.json`` first: what is left of it is then no folder any more."""
-        if self.has(name):
-            self.files.rm_file(f"{self.root}/{name}/{PROGRESS_FILE}")
-        if name in self.entries():
-            self.files.rm(f"{self.root}/{name}", recursive=True)
+        self._remove([f"{self.root}/{name}/{PROGRESS_FILE}"])
+        if files is None or self._folders:
+            self._remove([f"{self.root}/{name}"], recursive=True)
+        else:
+            self._remove([f"{self.root}/{name}/{file}" for file in files])
         self._downloads.pop(name, None)
+
+    def sweep(self, goes: Callable[[str], bool]) -> None:
+        """Takes away all whose names go: in a few requests, however many they are."""
+        going = [within for within in self._within("") if goes(within.partition("/")[0])]
+        first = [within for within in going if within.partition("/")[2] == PROGRESS_FILE]
+        self._remove([f"{self.root}/{within}" for within in first])
+        names = {within.partition("/")[0] for within in going}
+        if self._folders:
+            self._remove([f"{self.root}/{name}" for name in sorted(names)], recursive=True)
+        else:
+            self._remove([f"{self.root}/{within}" for within in going if within not in first])
+        for name in names:
+            self._downloads.pop(name, None)
 
     def set_aside(self, name: str) -> bool:
         """Copied, then dropped; False if it is no longer there."""
         if not self.has(name):
             return False
-        aside = f"{self.root}/{DAMAGED}{name}"
-        for path in self.files.find(f"{self.root}/{name}"):
-            self.files.cp_file(path, f"{aside}/{path.split(f'/{name}/', 1)[1]}")
+        for within in self._within(f"/{name}"):
+            was = f"{self.root}/{name}/{within}"
+            now = f"{self.root}/{DAMAGED}{name}/{within}"
+            self._asked(partial(self.files.cp_file, was, now))
         self.drop(name)
         return True
 
     def leave(self) -> None:
         """An object store has no empty folders."""
+
+    def _within(self, folder: str) -> list[str]:
+        """Objects below a folder of this place, as paths within it."""
+        above = f"{self.root}{folder}/"
+        try:
+            paths = self._asked(lambda: self.files.find(above.rstrip("/")))
+        except FileNotFoundError:  # not even the bucket, which writing will say
+            return []
+        return [path.removeprefix(above) for path in paths if path.startswith(above)]
+
+    def _asked(self, action: Callable[[], T]) -> T:
+        return asked(self.uri, action)
+
+    def _put(self, file: Path, target: str) -> None:
+        asked(self.uri, lambda: self.files.put_file(str(file), target), makes=True)
+
+    def _get(self, path: str, target: Path) -> None:
+        self._asked(lambda: self.files.get_file(path, str(target)))
+
+    def _remove(self, paths: list[str], *, recursive: bool = False) -> None:
+        with suppress(FileNotFoundError):  # gone already: what is silent is asked twice
+            if paths:
+                self._asked(lambda: self.files.rm(paths, recursive=recursive))

@@ -75,7 +75,10 @@ class Stepper:
                 it is raised as torch says it; the weights are as they were, and the same step can
                 be taken again.
         """
-        torch.manual_seed(_mix([*seed, self._group.rank]))
+        streams = self._group.streams
+        streams.start(*seed)
+        # the first shard of this worker; recipes that know shards go on with the others
+        streams.use(self._group.own_shards(len(next(iter(columns.values()))))[0][0])
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._backward(columns)
         norm = self._clip().item()
@@ -103,9 +106,3 @@ class Stepper:
         """Norm of the whole gradient before clipping."""
         limit = self._settings.clip_norm or float("inf")
         return nn.utils.clip_grad_norm_(self.method.parameters(), limit)
-
-
-def _mix(numbers: Sequence[int]) -> int:
-    """One 63-bit seed out of several numbers, unrelated for neighbours."""
-    entropy = [number % 2**64 for number in numbers]
-    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)

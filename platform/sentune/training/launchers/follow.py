@@ -5,17 +5,24 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sentune.code import require_code
 from sentune.errors import TrialFailed
+from sentune.later import Later
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.launchers.report import Report, failed, left, said
 from sentune.training.launchers.wish import Ask, Wish, nothing
 from sentune.training.trial import Program, Progress, TrialSpec
+
+if TYPE_CHECKING:
+    from torch import distributed
+else:
+    distributed = Later("torch.distributed")
 
 SECONDS = "train/seconds"
 """Metric in which a program that counts its own time over restarts says it."""
@@ -42,12 +49,13 @@ def follow(
 
     Raises:
         TrialFailed: the objective was not measured or is not finite.
+        RuntimeError: another worker of the group is lost.
     """
     keeper = _Keeper(spec) if spec.directory and group.is_first else None
     told = [*notes] + (keeper.notes if keeper is not None else [])
     started = time.monotonic()
     spec = replace(spec, every_step=True)
-    with closing(program(spec, group)) as progresses:  # type: ignore[type-var]
+    with _peers_lost(group), closing(program(spec, group)) as progresses:  # type: ignore[type-var]
         for progress in progresses:
             score = _score(progress, spec, group)
             wish = Wish.NONE if progress.final else ask()
@@ -55,10 +63,27 @@ def follow(
                 keeper.keep(progress, score, at_once=wish is not Wish.NONE)
             notes = [*told, *progress.notes]
             if wish is not Wish.NONE:
-                yield replace(left(progress, preempted=wish is Wish.PREEMPTED), notes=notes)
+                preempted, resizes = wish is Wish.PREEMPTED, wish is Wish.RESIZE
+                yield replace(left(progress, preempted=preempted, resizes=resizes), notes=notes)
                 return
             if progress.milestone:
                 yield replace(said(progress, _seconds(progress, started)), notes=notes)
+
+
+@contextmanager
+def _peers_lost(group: Group) -> Iterator[None]:
+    """Says so where the group has been taken down under its workers.
+
+    Ray Train does that when one of them is lost. The others then hear from torch that there never
+    was a group, a ValueError that looks like the trial's own.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if group.world_size == 1 or distributed.is_initialized():
+            raise
+        message = f"the process group was taken down, another worker is lost ({error})"
+        raise RuntimeError(message) from error
 
 
 def guarded(

@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import torch
 from ray import tune
 from ray.tune import PlacementGroupFactory
 
@@ -20,7 +19,7 @@ from sentune.training.group import Group
 from sentune.training.launchers.follow import guarded
 from sentune.training.launchers.sealed import Sealed
 from sentune.training.launchers.wish import Listener
-from sentune.training.memory import free, settle
+from sentune.training.memory import free, settle, use_threads
 from sentune.training.trial import Program, TrialSpec
 
 UNWIND_SECONDS = "600"
@@ -45,7 +44,7 @@ def inline_trainable(
 
     def trial(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
-        torch.set_num_threads(max(1, int(cpus)))
+        use_threads(max(1, int(cpus)))
         settle()
         sealed: Sealed[TrialSpec] = config["spec"]
         try:

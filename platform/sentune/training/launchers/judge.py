@@ -27,7 +27,9 @@ class JudgeActor:
     def __init__(self) -> None:
         self._verdicts: dict[tuple[str, int], asyncio.Future[bool]] = {}
         self._obituaries: dict[str, dict[str, Any]] = {}
-        self._departures: dict[str, int] = {}
+        self._departures: dict[str, tuple[int, bool]] = {}
+        self._running: set[str] = set()
+        self._resized: set[str] = set()
         self._leave = False
         self._draining: frozenset[str] = frozenset()
         self._looked = -LOOK_SECONDS
@@ -56,26 +58,42 @@ class JudgeActor:
         """The error that a worker of this trial has met, as a result; it is then forgotten."""
         return self._obituaries.pop(trial, None)
 
-    async def depart(self, trial: str, examples: int) -> None:
-        """A group has left a machine that is being taken back, with a checkpoint."""
-        self._departures[trial] = examples
+    async def start(self, trial: str) -> None:
+        """A group is about to start: it does not run yet, and nobody has asked it to grow."""
+        self._running.discard(trial)
+        self._resized.discard(trial)
 
-    async def departure(self, trial: str) -> int | None:
-        """Where a group has left, in examples; it is then forgotten."""
+    async def running(self, trial: str) -> bool:
+        """Whether a trial's group has been heard since its last start."""
+        return trial in self._running
+
+    async def resize(self, trial: str) -> None:
+        """From now on a trial's group is told to leave for a larger one."""
+        self._resized.add(trial)
+
+    async def depart(self, trial: str, examples: int, preempted: bool) -> None:
+        """A group has left with a checkpoint: a machine that is being taken back, or to grow."""
+        self._departures[trial] = examples, preempted
+
+    async def departure(self, trial: str) -> tuple[int, bool] | None:
+        """Where a group has left, in examples, and whether for a machine; it is then forgotten."""
         return self._departures.pop(trial, None)
 
     async def ask_to_leave(self) -> None:
         """From now on every trial is told to write a checkpoint and leave."""
         self._leave = True
 
-    async def wish(self, node: str) -> Wish:
-        """What a trial on this machine is to do."""
+    async def wish(self, node: str, trial: str = "") -> Wish:
+        """What a trial on this machine is to do; without a name it is never asked to grow."""
+        self._running.add(trial)
         if self._leave:
             return Wish.LEAVE
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._looked = time.monotonic()
             self._draining = await asyncio.to_thread(draining_nodes)
-        return Wish.PREEMPTED if node in self._draining else Wish.NONE
+        if node in self._draining:
+            return Wish.PREEMPTED
+        return Wish.RESIZE if trial in self._resized else Wish.NONE
 
 
 def draining_nodes() -> frozenset[str]:

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sentune.training.launchers.inline import inline_trainable
 from sentune.training.launchers.judge import RemoteJudge
-from sentune.training.launchers.train import Team, train_trainable
 from sentune.training.trial import Program
 
 
@@ -53,6 +51,8 @@ class Launch:
     def trainable(self) -> Callable[[dict[str, Any]], None]:
         """The Tune function."""
         if self.judge is None:
+            from sentune.training.launchers.inline import inline_trainable  # loads Ray Tune
+
             return inline_trainable(
                 self.program,
                 cpus=self.cpus,
@@ -60,6 +60,8 @@ class Launch:
                 code=self.code,
                 desk=self.desk.actor,
             )
+        from sentune.training.launchers.train import Team, train_trainable  # loads Ray Train
+
         return train_trainable(
             Team(
                 program=self.program,

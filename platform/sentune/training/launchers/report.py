@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from sentune.code import CodeMismatch
 from sentune.disk import StorageError
 from sentune.errors import SentuneError
+from sentune.later import Later
+from sentune.readouts.sweep import sweeps_among
 from sentune.training.memory import OutOfMemory, first_line, short_of_memory
 from sentune.training.trial import Progress
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = Later("torch")
 
 PAYLOAD = "said"
 """The one key under which a report travels through Tune's and Train's result dictionaries."""
@@ -36,10 +41,12 @@ class Report:
         traceback: where it failed.
         left: it wrote a checkpoint and ended because it was asked to; it can go on.
         preempted: it left because its machine is being taken back.
+        resizes: it left because there is room for more workers.
         out_of_memory: it failed for lack of memory.
         micro_batch: with which a new start may fit in memory; 0 where none may.
         notes: what happened to it beside its curve, a sentence each.
         gpus: of all workers of the group.
+        swept: the milestone's checkpoint has tables of a sweep.
         restarts: deaths of the group's processes that its own launcher forgave in this start.
     """
 
@@ -55,10 +62,12 @@ class Report:
     storage: bool = False
     left: bool = False
     preempted: bool = False
+    resizes: bool = False
     out_of_memory: bool = False
     micro_batch: int = 0
     notes: list[str] = field(default_factory=list)
     gpus: float = 0.0
+    swept: bool = False
     restarts: int = 0
 
     def to_result(self) -> dict[str, Any]:
@@ -79,10 +88,11 @@ def said(progress: Progress, seconds: float) -> Report:
         metrics={name: float(value) for name, value in progress.metrics.items()},
         readouts=progress.readouts,
         seconds=seconds,
+        swept=bool(sweeps_among(progress.tables)),
     )
 
 
-def left(progress: Progress, *, preempted: bool) -> Report:
+def left(progress: Progress, *, preempted: bool, resizes: bool = False) -> Report:
     """The report of a trial that leaves with a checkpoint of this progress.
 
     A milestone that it has just reached is said again, and then counted, when it goes on.
@@ -92,6 +102,7 @@ def left(progress: Progress, *, preempted: bool) -> Report:
         metrics={name: float(value) for name, value in progress.metrics.items()},
         left=True,
         preempted=preempted,
+        resizes=resizes,
         poisoned=preempted,
     )
 

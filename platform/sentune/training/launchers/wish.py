@@ -30,6 +30,7 @@ class Wish(StrEnum):
     NONE = ""
     LEAVE = "leave"
     PREEMPTED = "preempted"
+    RESIZE = "resize"
 
 
 Ask = Callable[[], Wish]
@@ -46,10 +47,11 @@ class Listener:
 
     Args:
         desk: the actor.
+        trial: whose group this is, where it may be asked to become larger.
     """
 
-    def __init__(self, desk: Any) -> None:
-        self.wish = Wish.NONE
+    def __init__(self, desk: Any, trial: str = "") -> None:
+        self.wish, self._trial = Wish.NONE, trial
         self._desk, self._node = desk, ray.get_runtime_context().get_node_id()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="wishes", daemon=True)
@@ -73,7 +75,8 @@ class Listener:
     def _listen(self) -> None:
         while not self._over.wait(POLL_SECONDS):
             try:
-                self.wish = ray.get(self._desk.wish.remote(self._node), timeout=ANSWER_SECONDS)
+                answer = self._desk.wish.remote(self._node, self._trial)
+                self.wish = ray.get(answer, timeout=ANSWER_SECONDS)
             except ray.exceptions.GetTimeoutError:
                 continue  # a busy machine
             except ray.exceptions.RayError as error:
@@ -92,7 +95,8 @@ class GroupListener:
         listener: of the first worker; on the others it is never asked.
     """
 
-    _GO_ON, _LOOK, _LEAVE, _PREEMPTED = range(4)
+    _WISHES = tuple(Wish)
+    _LOOK = len(_WISHES)
 
     def __init__(self, group: Group, listener: Listener | None) -> None:
         self._group, self._listener = group, listener
@@ -100,24 +104,19 @@ class GroupListener:
 
     def __call__(self) -> Wish:
         """What the group is to do, the same on every worker."""
-        said = self._group.agree(self._own() if self._group.is_first else self._GO_ON)
-        if said == self._LEAVE:
-            return Wish.LEAVE
-        if said == self._PREEMPTED:
-            return Wish.PREEMPTED
-        if said == self._LOOK:
-            from ray import train  # with torch, which the desk's process does without
+        own = self._own() if self._group.is_first else self._WISHES.index(Wish.NONE)
+        said = self._group.agree(own)
+        if said != self._LOOK:
+            return self._WISHES[said]
 
-            if train.get_preemption_info() is not None:
-                return Wish.PREEMPTED
-        return Wish.NONE
+        from ray import train  # with torch, which the desk's process does without
+
+        return Wish.NONE if train.get_preemption_info() is None else Wish.PREEMPTED
 
     def _own(self) -> int:
         """What the first worker says, from what it has heard and the time."""
         wish = self._listener() if self._listener is not None else Wish.NONE
-        if wish is not Wish.NONE:
-            return self._LEAVE if wish is Wish.LEAVE else self._PREEMPTED
-        if time.monotonic() - self._looked < POLL_SECONDS:
-            return self._GO_ON
-        self._looked = time.monotonic()
-        return self._LOOK
+        if wish is Wish.NONE and time.monotonic() - self._looked >= POLL_SECONDS:
+            self._looked = time.monotonic()
+            return self._LOOK
+        return self._WISHES.index(wish)

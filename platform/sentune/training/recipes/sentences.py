@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -124,6 +125,13 @@ def load_head(
     method.load_state_dict(found, strict=False)
 
 
+class _Part(NamedTuple):
+    """Sentences that are embedded together; the first ones of a shard name it."""
+
+    chunk: Chunk
+    shard: int | None
+
+
 class SentenceBackward:
     """See ``sentune.training.step.Backward``.
 
@@ -141,29 +149,47 @@ class SentenceBackward:
 
     def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
         total = len(next(iter(columns.values())))
-        local = self._group.slice(total)
-        roles = self.method.roles
-        rows = [row for column in roles.values() for row in columns[column][local]]
-        count = len(rows) // len(roles)
-        micro = self._settings.micro_batch
-        cached = micro is not None and micro < count
-        size = micro * len(roles) if cached and micro else sentences_at_a_time(self._group.device)
-        chunks, restore = length_sorted_chunks(rows, size, self._pad_id)
+        parts, restore = self._parts(columns, total)
         loss = partial(self._loss, restore=restore.to(self._group.device), total=total)
-        if cached:
-            return self._cached(chunks, loss)
-        value = loss(torch.cat([self._embed(chunk) for chunk in chunks]))
+        micro = self._settings.micro_batch
+        if micro is not None and micro < self._group.sizes(total)[self._group.rank]:
+            return self._cached(parts, loss)
+        value = loss(torch.cat([self._embed(part) for part in parts]))
         value.backward()
         return value.detach()
 
-    def _cached(self, chunks: Sequence[Chunk], loss: Callable[[Tensor], Tensor]) -> Tensor:
+    def _parts(self, columns: Mapping[str, Rows], total: int) -> tuple[list[_Part], Tensor]:
+        """What is embedded at a time, shard by shard, and the way back to role by role.
+
+        A shard is cut in the same way whichever worker has it, or dropout would draw other masks.
+        """
+        roles, micro = self.method.roles, self._settings.micro_batch
+        parts: list[_Part] = []
+        order, start = [], self._group.offset(total)
+        first, local = start, self._group.sizes(total)[self._group.rank]
+        for shard, count in self._group.own_shards(total):
+            rows = [r for name in roles.values() for r in columns[name][start : start + count]]
+            size = sentences_at_a_time(self._group.device)
+            if micro is not None and micro < count:
+                size = micro * len(roles)
+            chunks, restore = length_sorted_chunks(rows, size, self._pad_id)
+            parts += [_Part(chunk, None if at else shard) for at, chunk in enumerate(chunks)]
+            places = torch.arange(count) + (start - first)
+            every = torch.cat([places + role * local for role in range(len(roles))])
+            order.append(every[torch.argsort(restore)])
+            start += count
+        return parts, torch.argsort(torch.cat(order))
+
+    def _cached(self, chunks: Sequence[_Part], loss: Callable[[Tensor], Tensor]) -> Tensor:
         parallel = self._parallel
         no_sync = parallel.no_sync if isinstance(parallel, DistributedDataParallel) else nullcontext
         return cached_backward(self._embed, chunks, loss, no_sync=no_sync)
 
-    def _embed(self, chunk: Chunk) -> Tensor:
+    def _embed(self, part: _Part) -> Tensor:
+        if part.shard is not None:
+            self._group.streams.use(part.shard)
         with autocast(self._settings.precision, self._group.device):
-            return self._parallel(*chunk.to(self._group.device))
+            return self._parallel(*part.chunk.to(self._group.device))
 
     def _loss(self, embeddings: Tensor, *, restore: Tensor, total: int) -> Tensor:
         """Local part of the mean loss, times the world size that averaging gradients divides by."""

@@ -1,0 +1,84 @@
+"""Dropout draws the same masks in groups of any size that cut the batch into as many shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import distributed as dist
+from torch import multiprocessing
+
+from sentune.corpora import Kind, read
+from sentune.corpora.batches import SharedSource
+from sentune.corpora.encode import Encoder
+from sentune.corpora.tokens import tokenise
+from sentune.encoders import prepare
+from sentune.methods import find
+from sentune.training.build import build_method
+from sentune.training.group import Group
+from sentune.training.recipes import recipe_of
+from sentune.training.settings import split
+from sentune.training.step import Stepper, make_optimizer
+
+SHARDS = 4
+CASES = [(16, None), (13, None), (16, 3), (3, None)]
+"""Rows of a batch and the micro-batch."""
+
+
+def gradient(folder: str, rows: int, micro: int | None, group: Group) -> torch.Tensor:
+    """[P] of a step on a tiny encoder with dropout."""
+    corpus = read("builtin:nli?size=24", Kind.TRIPLETS)
+    texts = [text for column in corpus.table.itercolumns() for text in column.to_pylist()]
+    tiny = "builtin:tiny?layers=1&width=16&heads=2&inner=32&dropout=0.3"
+    encoder = prepare(tiny, texts, Path(folder, "encoders"))
+    kind = find("gumbel")
+    given = {
+        "dimension": 4,
+        "precision": "float64",
+        "batch_size": rows,
+        "micro_batch": micro or "none",
+    }
+    own, settings = split(given, kind)
+    method = build_method(kind, own, settings, encoder, 1).train()
+    backward = recipe_of(kind).backward(method, settings, group, encoder)
+    stepper = Stepper(method, make_optimizer(method, settings), settings, group, backward)
+    source = SharedSource(tokenise(corpus, Encoder(encoder, 32), None))
+    columns = next(source.batches(rows, 0, 0)).columns
+    stepper.step(columns, factor=1.0, seed=(5, 7))
+    return torch.cat([p.grad.flatten() for p in method.parameters() if p.grad is not None])
+
+
+def work(rank: int, workers: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    address = f"file://{folder}/meeting-point"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=workers)
+    group = Group.from_torch_distributed("cpu", SHARDS)
+    found = [gradient(f"{folder}/{rank}", *case, group) for case in CASES]
+    torch.save(found, Path(folder, f"{rank}.pt"))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_step_with_dropout_is_the_same_on_any_number_of_workers(
+    workers: int, tmp_path: Path
+) -> None:
+    multiprocessing.spawn(work, (workers, str(tmp_path)), nprocs=workers)
+    for place, case in enumerate(CASES):
+        expected = gradient(str(tmp_path / "own"), *case, Group.single("cpu", SHARDS))
+        other = gradient(str(tmp_path / "own"), *case, Group.single("cpu"))
+        assert (other - expected).abs().max() > 1e-3 * expected.abs().max(), "there is dropout"
+        for rank in range(workers):
+            found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)[place]
+            assert (found - expected).abs().max() < 1e-10 * expected.abs().max()
+
+
+@pytest.mark.parametrize(("rows", "workers"), [(16, 3), (5, 2), (3, 3), (64, 4), (9, 1)])
+def test_shards_are_cut_alike_whoever_has_them(rows: int, workers: int) -> None:
+    groups = [Group(rank, workers, torch.device("cpu"), SHARDS) for rank in range(workers)]
+    whole = Group(0, 1, torch.device("cpu"), SHARDS)
+    assert [one for group in groups for one in group.own_shards(rows)] == whole.own_shards(rows)
+    for group in groups:
+        assert group.sizes(rows) == [g.sizes(rows)[g.rank] for g in groups]
+        cut = group.slice(rows)
+        assert cut.stop - cut.start == sum(count for _, count in group.own_shards(rows)) > 0
