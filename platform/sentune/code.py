@@ -133,18 +133,29 @@ def assert_same_code(*, timeout_s: float = 120.0) -> None:
         return loaded_code()
 
     task = ray.remote(num_cpus=0)(worker_code)
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    answers = ray.get(
-        [
-            task.options(
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ).remote()
-            for node in nodes
-        ],
-        timeout=timeout_s,
-    )
-    for node, answer in zip(nodes, answers, strict=True):
-        compare(loaded_code(), answer, where=node["NodeManagerAddress"])
+    asked = {
+        task.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote(): node
+        for node in ray.nodes()
+        if node["Alive"]
+    }
+    ray.wait(list(asked), num_returns=len(asked), timeout=timeout_s)
+    for answer, node in asked.items():
+        try:
+            said = ray.get(answer, timeout=0)
+        except ray.exceptions.RayError:
+            if _alive(node["NodeID"]):
+                raise
+            continue  # it went while it was asked: no trial will run there
+        compare(loaded_code(), said, where=node["NodeManagerAddress"])
+
+
+def _alive(node: str) -> bool:
+    """Whether Ray still counts a node in."""
+    import ray
+
+    return any(one["Alive"] for one in ray.nodes() if one["NodeID"] == node)
 
 
 def compare(driver: Code, worker: Code | str, *, where: str) -> None:

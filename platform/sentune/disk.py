@@ -16,10 +16,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import fsspec
-from fsspec.implementations.local import LocalFileSystem
+from sentune.object_store import StorageError, asked, files_at, is_local, puts_at_once
 
-from sentune.errors import SentuneError
+__all__ = [
+    "FAULTS",
+    "StorageError",
+    "check_space",
+    "check_storage",
+    "read_document",
+    "sync",
+    "sync_tree",
+    "write_document",
+    "writing",
+]
 
 FAULTS = {
     errno.ENOSPC: ("the disk is full", "free some space"),
@@ -32,29 +41,6 @@ FAULTS = {
     errno.EIO: ("the disk reports a fault", "have it checked"),
 }
 _TORCH_WRITER = "inline_container.cc"
-
-
-class StorageError(SentuneError, OSError):
-    """A place that cannot be written. What was written there before is untouched.
-
-    An ``OSError``: it says nothing about a trial's settings, which may be tried again.
-
-    Args:
-        path: what could not be written.
-        why: what is wrong with it.
-        fix: what to do, in "... FIX and run the same command again".
-        option: what may name another place instead.
-    """
-
-    def __init__(self, path: str | Path, why: str, fix: str, option: str = "--storage") -> None:
-        super().__init__(
-            f"{path}: {why}; what was written before is untouched. "
-            f"{fix[0].upper()}{fix[1:]} and run the same command again, or give another {option}"
-        )
-        self.path, self.why, self.fix, self.option = str(path), why, fix, option
-
-    def __reduce__(self) -> tuple[type[StorageError], tuple[str, str, str, str]]:
-        return type(self), (self.path, self.why, self.fix, self.option)
 
 
 @contextmanager
@@ -92,11 +78,13 @@ def check_storage(folder: str, needed: int = 0) -> None:
         StorageError: names the folder and the fix.
     """
     probe = f".write-test-{uuid.uuid4().hex}"
-    write_document(folder, probe, "")
-    files, root = fsspec.url_to_fs(folder)
-    files.rm_file(f"{root}/{probe}")
-    if isinstance(files, LocalFileSystem):
+    files, root = files_at(folder)
+    there = write_document(folder, probe, "")
+    if is_local(files):
+        Path(root, probe).unlink()
         check_space(Path(root), needed)
+    else:
+        asked(there, lambda: files.rm_file(f"{root}/{probe}"))
 
 
 def write_document(folder: str, name: str, text: str) -> str:
@@ -106,27 +94,35 @@ def write_document(folder: str, name: str, text: str) -> str:
         Where it stands.
 
     Raises:
-        StorageError: the disk is full, read-only or at fault; the old file is as it was.
+        StorageError: the disk is full, read-only or at fault, or the store does not take it; the
+            old file is as it was.
     """
-    files, root = fsspec.url_to_fs(folder)
-    if isinstance(files, LocalFileSystem):
+    files, root = files_at(folder)
+    there = f"{folder.rstrip('/')}/{name}"
+    if is_local(files):
         _write_locally(Path(root, name), text)
+    elif puts_at_once(files):
+        asked(there, lambda: files.pipe_file(f"{root}/{name}", text.encode()), makes=True)
     else:
-        files.makedirs(root, exist_ok=True)
         partial = f"{root}/.{name}.partial"
+        files.makedirs(root, exist_ok=True)
         files.pipe_file(partial, text.encode())
         files.mv(partial, f"{root}/{name}")
-    return f"{folder.rstrip('/')}/{name}"
+    return there
 
 
 def read_document(folder: str, name: str) -> str | None:
-    """A text file in a folder or URI; None where there is none."""
-    files, root = fsspec.url_to_fs(folder)
-    if isinstance(files, LocalFileSystem):
+    """A text file in a folder or URI; None where there is none.
+
+    Raises:
+        StorageError: an object store refuses, or does not answer.
+    """
+    files, root = files_at(folder)
+    if is_local(files):
         file = Path(root, name)  # fsspec takes brackets in a path for a pattern
         return file.read_text(encoding="utf-8") if file.is_file() else None
     try:
-        return bytes(files.cat_file(f"{root}/{name}")).decode()
+        return bytes(asked(folder, lambda: files.cat_file(f"{root}/{name}"))).decode()
     except FileNotFoundError:
         return None
 

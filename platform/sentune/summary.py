@@ -8,11 +8,10 @@ import math
 from importlib import resources
 from typing import Any
 
-import fsspec
 import jsonschema
 
 from sentune.credentials import without_credentials
-from sentune.disk import write_document
+from sentune.disk import read_document, write_document
 from sentune.records import StudySummary
 
 NAME = "summary.json"
@@ -49,9 +48,10 @@ def read_summary(folder: str) -> dict[str, Any]:
         FileNotFoundError: the study has not written one yet.
         jsonschema.ValidationError: written by another version, or damaged.
     """
-    filesystem, path = fsspec.core.url_to_fs(folder)
-    with filesystem.open(f"{path}/{NAME}", encoding="utf-8") as file:
-        content: dict[str, Any] = json.load(file)
+    text = read_document(folder, NAME)
+    if text is None:
+        raise FileNotFoundError(f"{folder}/{NAME}")
+    content: dict[str, Any] = json.loads(text)
     jsonschema.validate(content, schema())
     return content
 

@@ -50,6 +50,12 @@ class Terminal(Console):
             yield Segment(text, segment.style, segment.control)
 
 
+def screen() -> Terminal:
+    """The terminal; where there is none (a job's log), tables are 120 characters wide."""
+    console = Terminal()
+    return console if console.is_terminal else Terminal(width=120)
+
+
 def say(text: object) -> None:
     """One harmless line on the standard output."""
     typer.echo(shown(str(text)))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from ray._private.runtime_env.packaging import create_package
 from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
 
@@ -86,6 +87,24 @@ def test_an_actor_checks_what_it_runs() -> None:
     code.require_code(code.code_fingerprint())
     with pytest.raises(code.CodeMismatch, match="0123"):
         code.require_code("0123")
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["it-has-gone", "it-does-not-answer"])
+def test_a_node_that_goes_while_it_is_asked(gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the autoscaler takes one back, or a spot machine is lost: it is no reason to refuse."""
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        there = ray.nodes()
+        lost = {**there[0], "NodeID": "ab" * 28}
+        answers = iter([[*there, lost], there if gone else [*there, lost]])
+        monkeypatch.setattr(ray, "nodes", lambda: next(answers))
+        if gone:
+            code.assert_same_code()
+        else:
+            with pytest.raises(ray.exceptions.RayError):
+                code.assert_same_code()
+    finally:
+        ray.shutdown()
 
 
 def test_bootstrap_puts_the_project_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from sentune.report.rungs import survival
 from sentune.report.trials import notes
 from sentune.report.trials import trials as trials_section
 from sentune.report.view import View, view
-from sentune.report.wording import clock, hours, measured, percent
+from sentune.wording import clock, hours, measured, percent
 from tests.report.studies import FULL, OBJECTIVE, finished, study, trial, trials
 
 ENDED = st.sampled_from(list(TrialState))

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,48 +11,18 @@ import pytest
 
 from sentune.tracking.mlflow_view import MlflowListener
 from sentune.tracking.registry import resolve_model
+from tests.servers import free_port, mlflow_server
 from tests.tracking.story import MILESTONES, Story
 
 PATIENCE = 400.0
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def server(storage: Path, port: int, *, workers: int = 1) -> Iterator[None]:
-    """An MLflow server in a process group of its own, up while the block runs."""
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"]
-    command += ["--workers", str(workers), "--port", str(port)]
-    command += ["--backend-store-uri", f"sqlite:///{storage}/mlflow.db"]
-    command += ["--artifacts-destination", str(storage / "served")]
-    calm = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    with (storage / "server.log").open("a") as log:
-        process = subprocess.Popen(
-            command, env={**os.environ, **calm}, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        answers(f"http://127.0.0.1:{port}/health", process)
+    """MLflow's server over SQLite and a folder, up while the block runs."""
+    database, artifacts = f"sqlite:///{storage}/mlflow.db", str(storage / "served")
+    with mlflow_server(storage, port, backend=database, artifacts=artifacts, workers=workers):
         yield
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def answers(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the server ended"
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError(f"{url} did not answer")
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from sentune.corpora.formats.arrow import MANIFEST
 from sentune.corpora.schema import Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
+from sentune.object_store import puts_at_once
 
 SHARD_ROWS = 65_536
 QUARANTINE = "quarantine.jsonl"
@@ -53,7 +54,7 @@ def prepare(
     """
     if shard_rows < 1:
         raise InvalidValue("--shard-rows", shard_rows, "use at least 1")
-    system, root = fsspec.core.url_to_fs(out)
+    system, root = fsspec.core.url_to_fs(out, use_listings_cache=False)
     root = root.rstrip("/")
     place = PurePosixPath(root)
     draft = str(place.with_name(f".{place.name}-{uuid4().hex}"))
@@ -111,9 +112,7 @@ def _write(rows: Rows, system: Any, folder: str, shard_rows: int) -> dict[str, A
 def _settle(system: Any, draft: str, root: str, out: str, manifest: dict[str, Any]) -> None:
     """Moves the draft to its place, unless the same content is there already."""
     if not system.exists(root) or not system.ls(root, detail=False):
-        if system.exists(root):
-            system.rm(root, recursive=True)
-        system.mv(draft, root, recursive=True)
+        _move(system, draft, root)
         return
     there = _manifest(system, root)
     if there is None:
@@ -126,6 +125,18 @@ def _settle(system: Any, draft: str, root: str, out: str, manifest: dict[str, An
             f"fingerprint {manifest['fingerprint']}); choose another folder or delete it"
         )
         raise CorpusError(out, reason)
+
+
+def _move(system: Any, draft: str, root: str) -> None:
+    """The draft in its place; in an object store one by one, the manifest last."""
+    if not puts_at_once(system):
+        if system.exists(root):
+            system.rm(root, recursive=True)
+        system.mv(draft, root, recursive=True)
+        return
+    names = [path.rsplit("/", 1)[-1] for path in system.ls(draft, detail=False)]
+    for name in sorted(names, key=lambda name: name == MANIFEST):
+        system.pipe_file(f"{root}/{name}", system.cat_file(f"{draft}/{name}"))
 
 
 def _shards(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[pa.Table]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sentune.records import TrialState
 from sentune.report.drawing import INK, MARKERS, plain
 from sentune.report.view import View
-from sentune.report.wording import STATES, measured
+from sentune.wording import STATES, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

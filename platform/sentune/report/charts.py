@@ -11,7 +11,7 @@ from sentune.report.axes import legend, metric_axis, scatter, trial_axis
 from sentune.report.document import Cell, Column, Picture, Table
 from sentune.report.drawing import BEST, INK, MARKERS, MUTED, figure, to_svg
 from sentune.report.view import View
-from sentune.report.wording import counted, measured
+from sentune.wording import counted, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

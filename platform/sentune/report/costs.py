@@ -10,7 +10,7 @@ from sentune.report.axes import legend, trial_axis
 from sentune.report.document import Block, Cell, Picture, Section, Table, Text, columns
 from sentune.report.drawing import ACCENT, BEST, MUTED, figure, to_svg
 from sentune.report.view import View
-from sentune.report.wording import clock, counted, hours
+from sentune.wording import clock, counted, hours
 
 
 def costs(view: View) -> Section | None:

@@ -10,7 +10,7 @@ from sentune.report.axes import legend, metric_axis
 from sentune.report.document import Block, Cell, Picture, Section, Table, columns
 from sentune.report.drawing import ACCENT, BEST, LINE, MUTED, figure, to_svg
 from sentune.report.view import View
-from sentune.report.wording import counted, measured, setting, spread
+from sentune.wording import counted, measured, setting, spread
 
 
 def finals(view: View) -> Section | None:

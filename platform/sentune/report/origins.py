@@ -9,7 +9,7 @@ from typing import Any
 from sentune.records import StudySummary
 from sentune.report.document import Block, Code, Folded, Section, Table, Text, columns, row
 from sentune.report.view import View
-from sentune.report.wording import setting
+from sentune.wording import setting
 
 
 def lineage(view: View) -> Section:

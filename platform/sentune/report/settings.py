@@ -10,9 +10,9 @@ from sentune.records import TrialRecord, TrialState
 from sentune.report.document import Block, Picture, Section, Table, Text, columns, row
 from sentune.report.drawing import ACCENT, BEST, INK, MUTED, figure, plain, to_svg
 from sentune.report.view import View
-from sentune.report.wording import measured
 from sentune.tracking.axes import Axis, axes_of
 from sentune.tracking.importance import FEWEST, Importance, importance
+from sentune.wording import measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentune.records import TrialRecord, TrialState
 from sentune.report.document import Block, Cell, Column, Section, Table, Text, columns
 from sentune.report.view import WITHOUT_RESULT, View
-from sentune.report.wording import SIGNS, STATES, clock, counted, measured, setting
+from sentune.wording import SIGNS, STATES, clock, counted, measured, setting
 
 
 def trials(view: View) -> Section:

@@ -1,4 +1,4 @@
-"""An MLflow database in a file, made whole or not at all."""
+"""An MLflow database in a file or on a PostgreSQL server, made whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentune.database_lock import alone_in
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 def ensure_database(tracking_uri: str) -> None:
-    """Makes the tables of an SQLite database that is not there yet; other addresses are left alone.
+    """Makes the tables of a database that has none yet; a server's address is left alone.
 
     MLflow makes them in dozens of steps, seconds in all. A process killed among them, or two that
     start together, leave a database that no MLflow opens again (eight studies in a fresh folder:
     none got through). So they are made in a draft, by one process at a time, and renamed.
     """
+    with alone_in(tracking_uri) as connection:
+        if connection is not None and not _has_tables(connection):
+            _store(tracking_uri)
     path = _file_of(tracking_uri)
     if path is None or _filled(path):
         return
@@ -43,11 +52,22 @@ def _filled(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
+def _has_tables(connection: Connection) -> bool:
+    """Whether MLflow has made all of them: it notes the version of its tables at the end."""
+    from sqlalchemy import inspect
+
+    return inspect(connection).has_table("alembic_version")
+
+
 def _make_tables(path: Path) -> None:
+    _store(f"sqlite:///{path}")
+
+
+def _store(tracking_uri: str) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    store = SqlAlchemyStore(f"sqlite:///{path}", "./mlruns")  # MLflow's own default for artifacts
-    store.engine.dispose()  # no connection may know the file by its draft's name
+    store = SqlAlchemyStore(tracking_uri, "./mlruns")  # MLflow's own default for artifacts
+    store.engine.dispose()  # no connection may know a file by its draft's name
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from pathlib import Path
@@ -61,8 +62,28 @@ def tracking_uri_in(storage: str) -> str:
 
 
 def artifact_root_in(storage: str) -> str:
-    """Where those studies keep artifacts."""
+    """Where studies of a storage folder or URI keep artifacts where no server does it."""
+    if is_remote(storage):
+        return f"{storage.rstrip('/')}/{_ARTIFACTS}"
     return (_local(storage) / _ARTIFACTS).as_uri()
+
+
+def is_remote(storage: str) -> bool:
+    """Whether a storage lies on no disk of this machine."""
+    return "://" in storage.removeprefix("file://")
+
+
+def spool_in(storage: str, study: str) -> Path:
+    """A local folder of the study's own, for what is on its way to MLflow.
+
+    For a storage that is remote it lies in the home folder; studies of one name in two storages
+    have one each.
+    """
+    if not is_remote(storage):
+        return _local(storage) / study / "tracking"
+    which = hashlib.blake2b(storage.rstrip("/").encode(), digest_size=6).hexdigest()
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "sentune" / f"{study}-{which}"
 
 
 def default_tracking_uri() -> str:

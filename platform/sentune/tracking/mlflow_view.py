@@ -9,10 +9,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from sentune.disk import read_document, write_document
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.tracking import entries, study_run
 from sentune.tracking.entries import RunKey
-from sentune.tracking.environment import artifact_root_in, calm, hasty, tracking_uri_in
+from sentune.tracking.environment import (
+    artifact_root_in,
+    calm,
+    hasty,
+    is_remote,
+    spool_in,
+    tracking_uri_in,
+)
 from sentune.tracking.sender import MlflowSender
 from sentune.tracking.spool import Spool
 from sentune.tracking.sweeps import write_sweeps
@@ -21,6 +29,9 @@ from sentune.tracking.trial_run import figures_of, tags_of
 log = logging.getLogger(__name__)
 
 EXPERIMENT = "sentune"
+IDENTITY = "identity"
+"""File that tells studies of one name apart."""
+
 STATUS = {
     TrialState.COMPLETE: "FINISHED",
     TrialState.PRUNED: "KILLED",
@@ -110,13 +121,14 @@ class MlflowListener:
             InvalidValue: the storage is no local folder and no ``tracking_uri`` was given.
         """
         uri = tracking_uri or tracking_uri_in(storage)
-        if "://" in storage and not storage.startswith("file://"):
-            spool = Path.home() / ".local" / "state" / "sentune" / study
-            return cls(study, uri, spool, **options)
         if not uri.startswith(("http://", "https://", "databricks")):
             options.setdefault("artifact_root", artifact_root_in(storage))
-        folder = Path(storage.removeprefix("file://")).expanduser().resolve()
-        return cls(study, uri, folder / study / "tracking", **options)
+        spool = spool_in(storage, study)
+        if is_remote(storage):  # a resume may come from another machine, whose spool is empty
+            options.setdefault(
+                "identity", _shared_identity(f"{storage.rstrip('/')}/{study}", spool)
+            )
+        return cls(study, uri, spool, **options)
 
     def close(self, timeout: float = 60.0) -> bool:
         """Sends what is left, at most ``timeout`` seconds long.
@@ -242,9 +254,18 @@ class MlflowListener:
             self._put(entries.metrics(key, examples, metrics))
 
 
+def _shared_identity(folder: str, spool: Path) -> str:
+    """The identity that a study's first start has left in its folder of a remote storage."""
+    known = read_document(folder, IDENTITY)
+    if known is None:
+        known = _identity(spool)
+        write_document(folder, IDENTITY, known)
+    return known
+
+
 def _identity(folder: Path) -> str:
     """Made at a study's first start and kept beside what is on its way."""
-    file = folder / "identity"
+    file = folder / IDENTITY
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(uuid.uuid4().hex, encoding="utf-8")

@@ -8,6 +8,15 @@ from typing import Any
 
 from sentune.records import Spread, TrialState
 
+MARKS = {
+    TrialState.RUNNING: ("running", "cyan"),
+    TrialState.COMPLETE: ("complete", "green"),
+    TrialState.PRUNED: ("stopped early", "yellow"),
+    TrialState.FAILED: ("failed", "red"),
+    TrialState.INFEASIBLE: ("no memory", "red"),
+}
+"""Word and colour of a state on a terminal."""
+
 STATES = {
     TrialState.RUNNING: "running",
     TrialState.COMPLETE: "complete",
@@ -33,6 +42,14 @@ def percent(value: float | None, sd: float | None = None) -> str:
     if value is None or not math.isfinite(value):
         return "-"
     return f"{100 * value:.1f} %" if sd is None else f"{100 * value:.1f} ± {100 * sd:.1f} %"
+
+
+def short(settings: dict[str, Any]) -> str:
+    """Settings on one line, floats to three digits."""
+    return ", ".join(
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in settings.items()
+    )
 
 
 def clock(seconds: float) -> str:

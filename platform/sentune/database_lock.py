@@ -1,0 +1,36 @@
+"""One process at a time makes the tables of a PostgreSQL database.
+
+Optuna and MLflow make theirs when they find none; of several that start together on an empty
+database all but one died of it ("duplicate key value ... pg_type").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+LOCK = 7_363_685
+"""Number of the advisory lock; of this project alone, in each database by itself."""
+
+
+@contextmanager
+def alone_in(url: str) -> Iterator[Connection | None]:
+    """Waits for others that make tables there; None where the database is no PostgreSQL.
+
+    Raises:
+        SQLAlchemyError: it cannot be reached.
+    """
+    if not url.startswith("postgres"):
+        yield None
+        return
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.pool import NullPool
+
+    engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:  # the lock goes with it
+        connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": LOCK})
+        yield connection

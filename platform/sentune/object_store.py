@@ -1,0 +1,138 @@
+"""Object stores (S3 and its like) through fsspec: asked again while they are silent.
+
+A store that restarts, or a network that is cut off for a minute, costs a study no trial. What a
+store refuses for good (its key, its bucket) is told as such at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from sentune.credentials import without_credentials
+from sentune.errors import SentuneError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"}
+"""Protocols of stores in which an object is there whole once it is put, and not before."""
+
+FLAT = ATOMIC - {"memory"}
+"""Of these, those in which a folder is nothing but the beginning of its objects' names."""
+
+PATIENCE = 60.0
+"""Seconds for which a silent store is asked again."""
+
+FIRST_WAIT, LONGEST_WAIT = 0.5, 8.0
+
+
+class StorageError(SentuneError, OSError):
+    """A place that cannot be written. What was written there before is untouched.
+
+    An ``OSError``: it says nothing about a trial's settings, which may be tried again.
+
+    Args:
+        path: what could not be written.
+        why: what is wrong with it.
+        fix: what to do, in "... FIX and run the same command again".
+        option: what may name another place instead.
+    """
+
+    def __init__(self, path: str | Path, why: str, fix: str, option: str = "--storage") -> None:
+        super().__init__(
+            f"{path}: {why}; what was written before is untouched. "
+            f"{fix[0].upper()}{fix[1:]} and run the same command again, or give another {option}"
+        )
+        self.path, self.why, self.fix, self.option = str(path), why, fix, option
+
+    def __reduce__(self) -> tuple[type[StorageError], tuple[str, str, str, str]]:
+        return type(self), (self.path, self.why, self.fix, self.option)
+
+
+def files_at(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
+    """The file system of a path or URI, and the path in it.
+
+    Without fsspec's cache of listings: what another process has written or dropped is seen.
+    """
+    files, root = fsspec.url_to_fs(uri, use_listings_cache=False)
+    return files, str(root)
+
+
+def is_local(files: fsspec.AbstractFileSystem) -> bool:
+    """Whether it is a disk of this machine."""
+    return isinstance(files, LocalFileSystem)
+
+
+def puts_at_once(files: fsspec.AbstractFileSystem) -> bool:
+    """Whether an object appears whole or not at all, so that nothing need be moved into place."""
+    protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
+    return not ATOMIC.isdisjoint(protocols)
+
+
+def has_folders(files: fsspec.AbstractFileSystem) -> bool:
+    """Whether folders are there by themselves, and stay when their last file goes."""
+    protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
+    return FLAT.isdisjoint(protocols)
+
+
+def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
+    """What an action on a store gives, tried again for a while where the store is silent.
+
+    Args:
+        uri: what is read or written, for messages.
+        action: does no harm when it is done twice.
+        makes: whether something is written: what is not found is then the bucket.
+
+    Raises:
+        FileNotFoundError: there is no such object; not where one is written.
+        StorageError: the store refuses, or has not answered for ``PATIENCE`` seconds.
+    """
+    began, wait = time.monotonic(), FIRST_WAIT
+    while True:
+        try:
+            return action()
+        except (StorageError, SentuneError):
+            raise
+        except Exception as error:  # each kind of store has errors of its own
+            if isinstance(error, FileNotFoundError) and not makes:
+                raise
+            if (refusal := _refused(uri, error)) is not None:
+                raise refusal from error
+            silent = time.monotonic() - began
+            if silent + wait > PATIENCE:
+                raise _silence(uri, error, silent) from error
+            if wait == FIRST_WAIT:
+                logger.warning("%s: asked again: %s", without_credentials(uri), _words(error))
+        time.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT)
+
+
+def _refused(uri: str, error: Exception) -> StorageError | None:
+    """What the store will say next time as well."""
+    if isinstance(error, PermissionError) or type(error).__name__ == "NoCredentialsError":
+        fix = "give the key of a user who may write there (AWS_ACCESS_KEY_ID and its like)"
+        return StorageError(uri, f"the store refuses this user ({_words(error)})", fix)
+    if isinstance(error, FileNotFoundError):
+        return StorageError(uri, f"there is no such bucket ({_words(error)})", "make it")
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return StorageError(uri, "the disk is full", "free some space")
+    return None
+
+
+def _silence(uri: str, error: Exception, seconds: float) -> StorageError:
+    why = f"the store has not answered for {seconds:.0f} s ({_words(error)})"
+    return StorageError(uri, why, "start it, or mend the way to it (AWS_ENDPOINT_URL and its like)")
+
+
+def _words(error: Exception) -> str:
+    told: Any = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return without_credentials(f"{type(error).__name__}: {told}"[:300])
