@@ -29,7 +29,7 @@ from sentune.search.plan import Plan, make_plan
 from sentune.search.retention import bytes_bound
 from sentune.search.sizes import size_of
 from tests.search.test_plan import SPACE
-from tests.tracking.test_outage import free_port
+from tests.servers import free_port
 
 Usage = namedtuple("Usage", "total used free")
 

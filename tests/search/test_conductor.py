@@ -364,3 +364,42 @@ def test_what_ray_says_of_a_death_is_understood() -> None:
     assert crash_of(taken).preempted
     assert crash_of(None).reason == "its process died"
     assert "signal 9" in crash_of(RuntimeError("first\nsignal 9\n")).reason
+
+
+@dataclass
+class Neighbourhood:
+    """Studies beside this one that leave it so much."""
+
+    most: int = 4
+    allowed: int = 4
+    live: int = 0
+    wanted: int = 4
+
+
+def test_a_study_that_shares_a_cluster_takes_its_places_only(tmp_path: Path) -> None:
+    study, place = Study(tmp_path, trials=5), Neighbourhood(allowed=2)
+    study.conductor.place = place
+    assert study.start("a") is not None
+    assert study.start("b") is not None
+    assert study.start("c") is None
+    assert not study.conductor.finished
+    study.conductor.watch()
+    assert place.live == 2
+    place.allowed = 1
+    study.say("a", final=True)
+    study.conductor.end("a")
+    assert study.start("c") is None, "b is still at work"
+    place.allowed = 4
+    assert [study.start(name) is None for name in "cde"] == [False] * 3
+    assert place.wanted == 4
+    assert study.start("f") is None
+    assert place.wanted == 4, "the last one of five is at work, and so are three others"
+    for name in "bcd":
+        study.say(name, final=True)
+        study.conductor.end(name)
+    assert study.start("f") is None
+    assert place.wanted == 1, "others may have the rest"
+    study.say("e", final=True)
+    study.conductor.end("e")
+    assert study.start("f") is None
+    assert study.conductor.finished

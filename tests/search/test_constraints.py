@@ -14,7 +14,7 @@ from sentune.errors import InvalidValue, TrialFailed
 from sentune.search.constraints import parse
 from sentune.search.dimensions import Uniform
 from sentune.search.sampling import distribution, make_sampler
-from sentune.search.seen import Finished
+from sentune.search.seen import Finished, Remembered
 from sentune.search.space import SearchSpace
 from sentune.search.stored import MEMORY
 
@@ -113,7 +113,7 @@ def finished(
 def shown(trials: list[optuna.trial.FrozenTrial], *, constrained: bool) -> list[object]:
     study = optuna.create_study(direction="maximize")
     study.add_trials(trials)
-    seen = Finished(study, {}, {}, constrained=constrained)
+    seen = Finished(study, {}, Remembered(), constrained=constrained)
     complete = seen.get_trials(states=(TrialState.COMPLETE,))
     return [(t.number, t.values, t.constraints) for t in complete]
 

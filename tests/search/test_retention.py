@@ -174,7 +174,7 @@ def test_finalists_keep_their_best_until_the_winner_is_published(storage: str) -
     assert list(study.kept().values()) == [BEST, BEST, ALL, BEST]
     study.finals["finalist-0000-seed-2"].state = TrialState.FAILED
     note_published(study.config.folder, "finalist-0000-seed-1")
-    retention.apply()
+    retention.apply(everything=True)
     assert study.kept() == {"0000": BEST, "finalist-0000-seed-1": BEST}
 
 
@@ -188,10 +188,10 @@ def test_the_published_model_s_checkpoint_stays_when_another_run_wins(storage: s
         study.finals[name] = TrialRecord(id=number, state=TrialState.COMPLETE, settings={})
     note_published(study.config.folder, "finalist-0000-seed-1")
     study.winner = "finalist-0003-seed-1"
-    retention.apply()
+    retention.apply(everything=True)
     assert len(study.kept()) == 3
     note_published(study.config.folder, study.winner)
-    retention.apply()
+    retention.apply(everything=True)
     assert list(study.kept()) == ["0000", "finalist-0003-seed-1"]
     assert published(study.config.folder) == study.winner
 
@@ -204,7 +204,7 @@ def test_without_finals_the_published_trial_stays_when_better_ones_push_it_out(
     retention = Retention(study.config, study)
     note_published(study.config.folder, "0000")
     study.add(0.6)
-    retention.apply()
+    retention.apply(everything=True)
     assert study.kept() == {"0000": BEST, "0001": BEST}
 
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from pathlib import Path
+from random import Random
 from statistics import fmean
+from typing import Any
 
 import optuna
 import pytest
+from optuna.distributions import FloatDistribution
+from optuna.samplers._tpe.sampler import _split_trials
+from optuna.search_space.group_decomposed import _GroupDecomposedSearchSpace
+from optuna.trial import create_trial
 from toys import SPACE, open_ledger, play, table
 
 from sentune.errors import InvalidValue
+from sentune.search import old
 from sentune.search.constraints import Constraint
 from sentune.search.dimensions import Choice, Integer, Uniform
+from sentune.search.drawing import Groups
 from sentune.search.sampling import SAMPLERS, derived_seed, distribution, make_sampler
 from sentune.search.space import SearchSpace
 from sentune.search.stored import WARM_FROM
@@ -203,3 +211,67 @@ def test_what_another_study_has_tried_is_known_and_not_drawn_again():
         assert point["y"] == "b"
         study.tell(trial, -abs(point["x"] - 2))
     assert sorted(drawn) == list(range(6))
+
+
+def test_settings_are_grouped_as_optuna_groups_them():
+    """Of conditional settings: each trial has some of them."""
+    study, random = optuna.create_study(), Random(0)
+    names = "abcdef"
+    for _ in range(60):
+        own = [name for name in names if random.random() < 0.6]
+        axes = {name: FloatDistribution(0, 1) for name in own}
+        study.add_trial(create_trial(params=dict.fromkeys(own, 0.5), distributions=axes, value=0.0))
+        optunas = _GroupDecomposedSearchSpace(include_pruned=True).calculate(study)
+        assert Groups(include_pruned=True).calculate(study).search_spaces == optunas.search_spaces
+
+
+def test_of_very_many_trials_the_best_and_the_newest_are_learned_from(monkeypatch):
+    """Old trials that are not among the best change no draw; old ones that are best do."""
+    monkeypatch.setattr(old, "NEWEST", 40)
+    monkeypatch.setattr(old, "STEP", 10)
+    space = SearchSpace(method="toy", objective="toy/score", settings={"x": Uniform(0.0, 1.0)})
+
+    def drawn(first: float, value: float) -> list[Any]:
+        sampler = make_sampler("tpe", space, trials=250, seed=0)
+        study, random, draws = optuna.create_study(direction="maximize"), Random(1), []
+        for number in range(250):
+            old, x, score = number < 100, random.random(), random.random()
+            x, score = (first + x / 2, value) if old else (x, score)
+            axes = {"x": FloatDistribution(0, 1)}
+            study.add_trial(create_trial(params={"x": x}, distributions=axes, value=score))
+            if number > 200 and number % 4 == 0:
+                asking = study.ask()._get_latest_trial()
+                draws.append(sampler.sample_relative(study, asking, sampler.axes))
+                fresh = make_sampler("tpe", space, trials=250, seed=0)
+                assert draws[-1] == fresh.sample_relative(study, asking, sampler.axes)
+        return draws
+
+    assert drawn(0.0, -9.0) == drawn(0.5, -9.0)
+    assert drawn(0.0, 9.0) != drawn(0.5, 9.0)
+    monkeypatch.setattr(old, "NEWEST", 1000)
+    assert drawn(0.0, -9.0) != drawn(0.5, -9.0)
+
+
+def test_the_best_are_the_best_of_all_that_have_ended(monkeypatch):
+    """As Optuna finds them among all; a trial that ends late is not forgotten."""
+    monkeypatch.setattr(old, "NEWEST", 20)
+    monkeypatch.setattr(old, "STEP", 5)
+    study, random, known, late = optuna.create_study(), Random(2), old.Old(), []
+    for number in range(300):
+        trial = study.ask()
+        trial.report(random.random(), random.choice((1, 3)))
+        late.append(trial.number)
+        while len(late) > 10 or (late and number == 299):
+            ended = late.pop(random.randrange(len(late)))
+            if random.random() < 0.5:
+                study.tell(ended, random.random())
+            else:
+                study.tell(ended, state=optuna.trial.TrialState.PRUNED)
+        stored = study.get_trials(deepcopy=False)
+        seen = known.and_newest(study, stored)
+        finished = [[t for t in trials if t.state.is_finished()] for trials in (stored, seen)]
+        of_all, of_seen = (_split_trials(study, trials, old.BEST)[0] for trials in finished)
+        assert [t.number for t in of_seen] == [t.number for t in of_all]
+        assert {t.number for t in stored if not t.state.is_finished()} <= {t.number for t in seen}
+        assert [t.number for t in seen] == sorted({t.number for t in seen})
+    assert len(seen) <= 20 + 5 + old.BEST + 1

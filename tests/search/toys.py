@@ -165,7 +165,10 @@ def _kill_after(storage: Any, writes: int) -> None:
                    "set_study_user_attr")),
     ]  # fmt: skip
     if isinstance(storage, WriteThrough):
-        places = [(storage, ("_transaction",)), (storage._backend, ("set_study_user_attr",))]
+        places = [
+            (storage, ("create_new_trial", "_write")),
+            (storage._backend, ("set_study_user_attr",)),
+        ]
     for place, names in places:
         for name in names:
             setattr(place, name, counted(getattr(place, name)))

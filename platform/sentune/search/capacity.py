@@ -42,10 +42,11 @@ class Capacity:
 
 def available() -> Capacity:
     """The connected Ray cluster with what ``ray up`` allows it to grow to, or this machine."""
-    import ray  # a plan for a cluster file needs neither
-    import torch
+    import ray  # a plan for a cluster file does not need it
 
     if not ray.is_initialized():
+        import torch
+
         gpus = torch.cuda.device_count()
         return Capacity.fixed(Node(cpus=os.cpu_count() or 1, gpus=gpus))
     nodes = tuple(_node(n["Resources"]) for n in ray.nodes() if n["Alive"])

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fsspec
-
+from sentune.disk import read_document
 from sentune.errors import InvalidValue
+from sentune.object_store import asked, files_at, is_local
 
 DESCRIPTION, SUMMARY, DATABASE = "study.json", "summary.json", "optuna.db"
 FINALS = "/finalists"
@@ -57,18 +57,22 @@ def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]
         return [
             StudyPlace(name=name, folder="", url=storage) for name in _names_in_database(storage)
         ]
-    filesystem, root = fsspec.url_to_fs(storage)
-    if not filesystem.isdir(root):
-        raise InvalidValue(
-            "--storage", storage, "there is no such folder; give the job's --storage"
-        )
-    filesystem.invalidate_cache(root)
     base = storage.rstrip("/") if "://" in storage else str(Path(storage).resolve())
-    names = sorted(
-        path.rstrip("/").rsplit("/", 1)[-1] for path in filesystem.ls(root, detail=False)
-    )
+    names = _folders(storage)
     found = [_in_folder(name, f"{base}/{name}", optuna_url) for name in names]
     return [place for place in found if place is not None]
+
+
+def _folders(storage: str) -> list[str]:
+    files, root = files_at(storage)
+    if not is_local(files):
+        paths = asked(storage, lambda: files.ls(root, detail=False) if files.isdir(root) else None)
+    else:
+        paths = files.ls(root, detail=False) if files.isdir(root) else None
+    if paths is None:
+        fix = "there is no such folder; give the job's --storage"
+        raise InvalidValue("--storage", storage, fix)
+    return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
 
 
 def find_study(storage: str, name: str, optuna_url: str | None = None) -> StudyPlace:
@@ -96,10 +100,9 @@ def read_json(path: str) -> dict[str, Any]:
     Raises:
         ValueError: it is no JSON.
     """
-    filesystem, inner = fsspec.url_to_fs(path)
-    if not filesystem.exists(inner):
-        return {}
-    content: dict[str, Any] = json.loads(filesystem.cat_file(inner))
+    folder, _, name = path.rpartition("/")
+    text = read_document(folder, name)
+    content: dict[str, Any] = json.loads(text) if text is not None else {}
     return content
 
 

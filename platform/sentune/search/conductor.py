@@ -57,6 +57,22 @@ class Desk(Protocol):
         """Every run writes a checkpoint and leaves."""
 
 
+class Place(Protocol):
+    """Among the studies that share a cluster.
+
+    Attributes:
+        most: runs at a time that this study could ever use.
+        allowed: of these, for now.
+        live: runs that are at work, as the conductor says.
+        wanted: runs that could be at work, likewise.
+    """
+
+    most: int
+    allowed: int
+    live: int
+    wanted: int
+
+
 class Judge(Protocol):
     """Told every verdict, for workers that wait for it and leave by themselves."""
 
@@ -77,6 +93,7 @@ class Conductor:
         desk: asked to send runs home when the study halts; None where nobody can.
         limits: what ends the study before its source does.
         max_failures: deaths of a run's processes that are forgiven.
+        place: of the study among those that share the cluster; None where it is alone.
 
     Attributes:
         live: Tune's id -> what it runs.
@@ -94,11 +111,12 @@ class Conductor:
         desk: Desk | None = None,
         limits: Limits | None = None,
         max_failures: int = 0,
+        place: Place | None = None,
     ) -> None:
         self.ledger, self.source, self.spec_of, self.events = ledger, source, spec_of, events
         self.retire_after, self.judge, self.desk = retire_after, judge, desk
         self.limits = limits or Limits()
-        self.max_failures = max_failures
+        self.max_failures, self.place = max_failures, place
         self.live: dict[str, Candidate] = {}
         self.last: dict[int, Report] = {}
         self.stopped: dict[int, str] = {}
@@ -133,11 +151,18 @@ class Conductor:
         }
 
     def _next(self) -> Candidate | None:
-        if self._again:
-            return self._again.popleft()
+        live = len(self.live)
+        if self.place is not None and live >= self.place.allowed:
+            return None
+        candidate = self._again.popleft() if self._again else self._fresh(live)
+        if self.place is not None:  # without a candidate it needs no more places than it has
+            self.place.wanted = max(1, live) if candidate is None else self.place.most
+        return candidate
+
+    def _fresh(self, live: int) -> Candidate | None:
         if self.limits.closed():
             self.source.close()
-        return self.source.next(len(self.live))
+        return self.source.next(live)
 
     def _retire(self) -> None:
         """Runs from here on get new processes; those at work finish theirs."""
@@ -146,6 +171,8 @@ class Conductor:
 
     def watch(self) -> None:
         """Halts the study where a limit says so; called again and again."""
+        if self.place is not None:
+            self.place.live = len(self.live)
         if not self._halted and self.limits.watch() is not None:
             self.halt()
 

@@ -32,6 +32,8 @@ class StudyConfig:
         optuna_url: Optuna storage; None: SQLite in the study's folder.
         trials: configurations to try, counted over restarts.
         concurrent: trials at a time; None: as many as the cluster holds.
+        max_concurrent: trials at a time at most, where the cluster would hold more.
+        priority: weight of the study among those that share the cluster at the same time.
         max_examples: budget of a full trial, in examples of the training corpus.
         first_rung: examples at which trials are first compared; None: max_examples / eta^2.
         validate_every: examples between validations beside those at the rungs; None: only there.
@@ -68,6 +70,8 @@ class StudyConfig:
     optuna_url: str | None = None
     trials: int = 8
     concurrent: int | None = None
+    max_concurrent: int | None = None
+    priority: float = 1.0
     first_rung: int | None = None
     validate_every: int | None = None
     eta: int = 3
@@ -108,6 +112,10 @@ class StudyConfig:
                 raise InvalidValue(option, value, f"give {least} or more")
         if self.concurrent is not None and self.concurrent < 1:
             raise InvalidValue("--concurrent", self.concurrent, "give 1 or more, or auto")
+        if self.max_concurrent is not None and self.max_concurrent < 1:
+            raise InvalidValue("--max-concurrent", self.max_concurrent, "give 1 or more")
+        if not 0.01 <= self.priority <= 100:
+            raise InvalidValue("--priority", self.priority, "give a weight from 0.01 to 100")
         if self.validate_every is not None and self.validate_every < 1:
             raise InvalidValue("--validate-every", self.validate_every, "give 1 or more examples")
         if self.launcher not in LAUNCHERS:

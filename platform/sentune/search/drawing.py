@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import optuna
@@ -22,14 +22,21 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler
+from optuna.search_space.group_decomposed import _GroupDecomposedSearchSpace, _SearchSpaceGroup
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
-from scipy.stats import qmc
 
+from sentune.later import Later
 from sentune.search.dimensions import Choice, Dimension, Uniform, Value
-from sentune.search.seen import Lines, Seen, lines_of, placed
+from sentune.search.seen import Lines, Remembered, Seen, lines_of, placed
 from sentune.search.space import SearchSpace
 from sentune.search.stored import REPEATS, key
+from sentune.search.unended import Unended
+
+if TYPE_CHECKING:
+    from scipy.stats import qmc
+else:
+    qmc = Later("scipy.stats.qmc")
 
 COUNTABLE = 10_000
 """Configurations up to which those that are left are listed, where draws only repeat themselves."""
@@ -61,6 +68,16 @@ Repeats: TypeAlias = Callable[[Mapping[str, float]], bool]
 """Whether the store has a point already."""
 
 
+class Either:
+    """What is in one of two sets; neither is copied."""
+
+    def __init__(self, first: Set[str], second: Set[str]) -> None:
+        self._first, self._second = first, second
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._first or item in self._second
+
+
 class WholePoint(BaseSampler):
     """Draws a trial's settings at once, active or not; ``SearchSpace.draw`` takes the active ones.
 
@@ -70,7 +87,9 @@ class WholePoint(BaseSampler):
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
         self.axes = {name: distribution(d) for name, d in space.settings.items()}
-        self._ended: dict[int, str] = {}
+        self._ended: set[str] = set()
+        self._unended = Unended()
+        self._running: dict[int, tuple[FrozenTrial, str]] = {}
 
     @abstractmethod
     def point(self, study: optuna.Study, trial: FrozenTrial) -> Mapping[str, Value]:
@@ -109,18 +128,18 @@ class WholePoint(BaseSampler):
         """The key of a point's active settings."""
         return key(self.space.draw(lambda name, _: point[name]))
 
-    def known(self, study: optuna.Study, trial: FrozenTrial) -> set[str]:
+    def known(self, study: optuna.Study, trial: FrozenTrial) -> Container[str]:
         """Keys of the other trials' settings, but of those that failed by accident."""
-        running = set()
-        for other in study.get_trials(deepcopy=False):
-            if other.number in self._ended:
-                continue
+        running: dict[int, tuple[FrozenTrial, str]] = {}
+        for other in self._unended.look(study.get_trials(deepcopy=False)):
             if not other.state.is_finished():
-                running.add(key(other.params) if other.number != trial.number else "")
-                continue
-            failed = other.state == Stored.FAIL and not other.user_attrs.get(REPEATS)
-            self._ended[other.number] = "" if failed else key(other.params)
-        return {*running, *self._ended.values()} - {""}
+                before, told = self._running.get(other.number, (None, ""))
+                running[other.number] = other, told if before is other else key(other.params)
+            elif other.state != Stored.FAIL or other.user_attrs.get(REPEATS):
+                self._ended.add(key(other.params))
+        self._running = running
+        others = {told for number, (_, told) in running.items() if number != trial.number}
+        return Either(others, self._ended)
 
 
 class PerTrial(WholePoint):
@@ -145,13 +164,13 @@ class PerTrial(WholePoint):
         seed: int,
         space: SearchSpace,
         *,
-        view: Callable[[optuna.Study, Lines, dict[int, FrozenTrial]], Seen] = Seen,
+        view: Callable[[optuna.Study, Lines, Remembered], Seen] = Seen,
         attempts: int = 10,
     ) -> None:
         super().__init__(space)
         self._make, self._seed, self._view, self._attempts = make, seed, view, attempts
         self._lines = lines_of(space.settings)
-        self._shown: dict[int, FrozenTrial] = {}
+        self._remembered = Remembered()
         self._places = {
             name: IntDistribution(0, len(self._lines[name]) - 1) if name in self._lines else axis
             for name, axis in self.axes.items()
@@ -167,9 +186,9 @@ class PerTrial(WholePoint):
         return self._left(trial, known) or point
 
     def _draw(
-        self, study: optuna.Study, trial: FrozenTrial, attempt: int, known: set[str]
+        self, study: optuna.Study, trial: FrozenTrial, attempt: int, known: Container[str]
     ) -> dict[str, Value]:
-        shown: Any = self._view(study, self._lines, self._shown)
+        shown: Any = self._view(study, self._lines, self._remembered)
         asking = placed(trial, self._lines)
         with stable():
             seed = derived_seed(self._seed, trial.number, attempt)
@@ -184,14 +203,14 @@ class PerTrial(WholePoint):
     def _values(self, point: Mapping[str, Any]) -> dict[str, Value]:
         return {n: self._lines[n][v] if n in self._lines else v for n, v in point.items()}
 
-    def _repeats(self, point: Mapping[str, float], known: set[str]) -> bool:
+    def _repeats(self, point: Mapping[str, float], known: Container[str]) -> bool:
         """Of a part of the settings nobody can say."""
         if point.keys() != self._places.keys():
             return False
         held = {name: self._places[name].to_external_repr(v) for name, v in point.items()}
         return self.active(self._values(held)) in known
 
-    def _left(self, trial: FrozenTrial, known: set[str]) -> dict[str, Value] | None:
+    def _left(self, trial: FrozenTrial, known: Container[str]) -> dict[str, Value] | None:
         size = self.space.size
         if size is None or size > COUNTABLE:
             return None
@@ -208,6 +227,24 @@ class PerTrial(WholePoint):
         """Nothing: the samplers in use keep nothing from trial to trial."""
 
 
+class Groups(_GroupDecomposedSearchSpace):
+    """Which settings are drawn together, as Optuna finds it, from each set of settings once.
+
+    A further trial with the same settings changes nothing. Each trial has a fresh sampler: after
+    8,000 trials this takes 5 ms, Optuna's own way 28.
+    """
+
+    def calculate(self, study: optuna.Study, use_cache: bool = False) -> _SearchSpaceGroup:
+        """The groups; each sampler asks once."""
+        found, states = _SearchSpaceGroup(), (Stored.COMPLETE, Stored.PRUNED)
+        different: dict[frozenset[str], FrozenTrial] = {}
+        for trial in study._get_trials(deepcopy=False, states=states, use_cache=use_cache):
+            different.setdefault(frozenset(trial.distributions), trial)
+        for trial in different.values():
+            found.add_distributions(trial.distributions)
+        return found
+
+
 class FreshTPE(optuna.samplers.TPESampler):
     """TPE that takes the best of its candidates that is not in the store.
 
@@ -215,8 +252,9 @@ class FreshTPE(optuna.samplers.TPESampler):
     """
 
     def __init__(self, repeats: Repeats, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(**options, group=True)
         self._repeats = repeats
+        self._group_decomposed_search_space = Groups(include_pruned=True)
 
     def _compute_acquisition_func(
         self, samples: dict[str, Any], mpe_below: Any, mpe_above: Any

@@ -31,6 +31,7 @@ class TrialEvents:
         tidy: Callable[[], None] = lambda: None,
     ) -> None:
         self.ledger, self.audience, self.config, self._tidy = ledger, audience, config, tidy
+        self._with_sweeps: set[int] = set()
 
     def replay(self) -> None:
         """Tells what earlier starts have finished; whoever missed it has it now."""
@@ -54,12 +55,15 @@ class TrialEvents:
         """A trial has reached a milestone."""
         record = self.ledger.record(number)
         self.audience.trial_progressed(record, report.examples, report.metrics)
+        if report.swept:
+            self._with_sweeps.add(number)
 
     def ended(self, number: int) -> None:
         """A trial is over."""
         record = self.ledger.record(number)
         self.audience.trial_ended(record)
-        self._swept(record)
+        if number in self._with_sweeps:
+            self._swept(record)
         self._tidy()
 
     def _swept(self, record: TrialRecord) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fsspec
 
+from sentune.object_store import files_at
 from sentune.records import TrialRecord
 from sentune.search.config import StudyConfig
 from sentune.search.driver import runs
@@ -49,7 +50,7 @@ def garbage_of(view: StudyView) -> list[Garbage]:
 
     The published model's checkpoint and those of trials that have not ended stay.
     """
-    files, root = fsspec.url_to_fs(view.place.folder)
+    files, root = files_at(view.place.folder)
     found = list(_of_runs(view, files, f"{root}/trials"))
     if files.isdir(f"{root}/{SCRATCH}"):
         size = int(files.du(f"{root}/{SCRATCH}"))
@@ -147,7 +148,6 @@ class _Finals:
 def _names(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
     if not files.isdir(folder):
         return []
-    files.invalidate_cache(folder)
     return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in files.ls(folder, detail=False))
 
 

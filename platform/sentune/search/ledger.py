@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 import optuna
@@ -39,8 +40,24 @@ from sentune.search.stored import (
     milestones,
     record_of,
 )
+from sentune.search.unended import Unended
 from sentune.search.write_through import WriteThrough
 from sentune.training.launchers.report import Report
+
+
+class _Own:
+    """Which of a study's trials were started here and are no copies."""
+
+    def __init__(self) -> None:
+        self._flags: list[bool] = []
+        self._unended = Unended()
+
+    def among(self, stored: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+        """Of all trials, by number, those."""
+        self._flags += [False] * (len(stored) - len(self._flags))
+        for trial in self._unended.look(stored):
+            self._flags[trial.number] = _own(trial)
+        return list(compress(stored, self._flags))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +78,7 @@ class Ledger:
     scheduler: Scheduler | None = None
     constraints: Sequence[Constraint] = ()
     _ended: dict[int, TrialRecord] = field(default_factory=dict, init=False, repr=False)
+    _own: _Own = field(default_factory=_Own, init=False, repr=False)
 
     @property
     def first(self) -> Objective:
@@ -87,13 +105,7 @@ class Ledger:
 
     def trials(self) -> list[FrozenTrial]:
         """Every trial that was started here and is no copy of another one, by number."""
-        return [
-            trial
-            for trial in self.study.get_trials(deepcopy=False)
-            if trial.state != Stored.WAITING
-            and TWIN not in trial.user_attrs
-            and WARM_FROM not in trial.user_attrs
-        ]
+        return self._own.among(self.study.get_trials(deepcopy=False))
 
     def records(self) -> list[TrialRecord]:
         """The trials as the summary shows them, with those taken over from other studies."""
@@ -303,3 +315,9 @@ class Ledger:
                 value = without_credentials(value)
             if stored.user_attrs.get(name) != value:
                 trial.set_user_attr(name, value)
+
+
+def _own(trial: FrozenTrial) -> bool:
+    attributes = trial.user_attrs
+    started = trial.state != Stored.WAITING
+    return started and TWIN not in attributes and WARM_FROM not in attributes

@@ -108,7 +108,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         raise _does_not_fit(config, capacity.reachable)
     if config.concurrent is not None and config.concurrent > full:
         raise PlanError("--concurrent", config.concurrent, f"the cluster holds {full}; give auto")
-    concurrent = min(config.concurrent or full, most)
+    concurrent = min(config.concurrent or full, config.max_concurrent or full, most)
     low, high = config.worker_range
     return Plan(
         study=config.name,

@@ -104,16 +104,19 @@ class Retention:
         self.finals: FinalRuns | None = None
         self._applied: dict[str, Stays] = {}
         self._dropped: set[int] = set()
+        self._published: tuple[str | None] | None = None
 
     def apply(self, *, everything: bool = False) -> None:
         """Drops what the rule does not keep.
 
         Args:
-            everything: also look again at runs that were tidied before.
+            everything: also look again at runs that were tidied before, and at what is published;
+                to be called so after a model was.
         """
         if everything:
             self._applied.clear()
             self._dropped.clear()
+            self._published = None
         rule = self.rule()
         due = {
             name: stays
@@ -145,7 +148,7 @@ class Retention:
         if self.finals is None:
             return {}
         winner = self.finals.winning_run()
-        over = winner is not None and published(self.config.folder) == winner
+        over = winner is not None and self._run_published() == winner
         return {
             name: _of_run(run, keep=not over or name == winner)
             for name, run in self.finals.runs().items()
@@ -153,8 +156,14 @@ class Retention:
 
     def _shipped(self) -> dict[str, Stays]:
         """Of the model that stands in the study's folder, whatever else has won since."""
-        run = published(self.config.folder)
+        run = self._run_published()
         return {run: Stays.BEST} if run is not None else {}
+
+    def _run_published(self) -> str | None:
+        """As of the last look at everything: nobody publishes while runs are at work."""
+        if self._published is None:
+            self._published = (published(self.config.folder),)
+        return self._published[0]
 
     def _tidy(self, name: str, stays: Stays) -> None:
         store = CheckpointStore(self.config.directory(name))

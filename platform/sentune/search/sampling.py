@@ -21,7 +21,7 @@ from sentune.search.drawing import (
     derived_seed,
     distribution,
 )
-from sentune.search.seen import Finished, lines_of
+from sentune.search.seen import Finished, Newest, Seen, lines_of
 from sentune.search.space import SearchSpace
 
 STARTUP = (4, 10)
@@ -70,7 +70,9 @@ def make_sampler(
     startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
     made: dict[str, Callable[[], BaseSampler]] = {
         "random": lambda: PerTrial(_random, seed, space),
-        "tpe": lambda: PerTrial(partial(_tpe, startup), seed, space),
+        "tpe": lambda: PerTrial(
+            partial(_tpe, startup), seed, space, view=Newest if objectives == 1 else Seen
+        ),
         "gp": lambda: _gp(startup, seed, space, trials),
         "cmaes": lambda: _cmaes(startup, seed, space, objectives, constraints),
         "nsga2": lambda: _nsga2(seed, space, trials),
@@ -90,7 +92,6 @@ def _tpe(startup: int, seed: int, repeats: Repeats) -> BaseSampler:
         repeats,
         seed=seed,
         multivariate=True,
-        group=True,
         constant_liar=True,
         n_startup_trials=startup,
     )

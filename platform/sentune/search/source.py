@@ -16,6 +16,7 @@ from sentune.search.ledger import Ledger
 from sentune.search.sampling import distribution
 from sentune.search.space import SearchSpace
 from sentune.search.stored import MICRO_BATCH, SETTINGS, TWIN, answers, key
+from sentune.search.unended import Unended
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class SearchSource:
         self.ledger, self.space, self.planned, self.seed = ledger, space, trials, seed
         self.finished = self._exhausted = False
         self._known: dict[str, FrozenTrial] = {}
-        self._indexed: set[int] = set()
+        self._unended = Unended()
         self._ended: set[str] = set()
         if first:
             self._enqueue_known()
@@ -157,21 +158,22 @@ class SearchSource:
         if twin := self._answers().get(key(params)):
             self.ledger.copy(trial, twin)
             return True
-        earlier = [t for t in self.ledger.trials() if t.number < trial.number]
-        running = [t for t in earlier if t.state == Stored.RUNNING and key(t.params) == key(params)]
-        if running:
-            self.ledger.drop(trial, running[0])
-        return bool(running)
+        running = (t for t in self.ledger.trials() if t.state == Stored.RUNNING)
+        alike = [t for t in running if t.number < trial.number and t.params == params]
+        same = [t for t in alike if key(t.params) == key(params)]  # 1 is not True
+        if same:
+            self.ledger.drop(trial, same[0])
+        return bool(same)
 
     def _answers(self) -> dict[str, FrozenTrial]:
         """Settings whose outcome is known -> trial; what has ended never changes.
 
         Trials that were taken over from another study answer too.
         """
-        for trial in self.ledger.study.get_trials(deepcopy=False):
-            known = trial.number in self._indexed or TWIN in trial.user_attrs
-            if not known and SETTINGS in trial.user_attrs and trial.state.is_finished():
-                self._indexed.add(trial.number)
+        for trial in self._unended.look(self.ledger.study.get_trials(deepcopy=False)):
+            if not trial.state.is_finished() or TWIN in trial.user_attrs:
+                continue
+            if SETTINGS in trial.user_attrs:
                 self._ended.add(key(trial.params))
                 if answers(trial):
                     self._known[key(trial.params)] = trial

@@ -10,12 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from sentune.errors import TrialFailed
+from sentune.later import Later
 from sentune.search.estimate import Probe
 from sentune.training.trial import Progress
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = Later("torch")
 
 
 @dataclass(kw_only=True)

@@ -10,10 +10,11 @@ from typing import Any
 import optuna
 from optuna.samplers import BaseSampler
 from sqlalchemy import event
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.credentials import without_credentials
+from sentune.database_lock import alone_in
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.search.write_through import WriteThrough
 
@@ -22,6 +23,9 @@ DIRECTIONS = {
     "max": optuna.study.StudyDirection.MAXIMIZE,
     "min": optuna.study.StudyDirection.MINIMIZE,
 }
+SILENT = {"connect_timeout": 10, "tcp_user_timeout": 30_000}
+"""PostgreSQL's: seconds to connect, milliseconds after which a silent connection is given up."""
+
 BUSY_SECONDS = 60
 """How long a writer waits for another one before SQLite calls the database locked."""
 
@@ -52,9 +56,9 @@ def open_storage(url: str) -> WriteThrough:
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     own = url.startswith("sqlite")
-    arguments = {"connect_args": {"timeout": BUSY_SECONDS}} if own else {"pool_pre_ping": True}
     try:
-        storage = optuna.storages.RDBStorage(url, engine_kwargs=arguments)
+        with alone_in(url):
+            storage = optuna.storages.RDBStorage(url, engine_kwargs=_arguments(url))
     except (SQLAlchemyError, ImportError) as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
         fix = f"the database cannot be opened ({without_credentials(cause)})"
@@ -62,6 +66,20 @@ def open_storage(url: str) -> WriteThrough:
     if own:
         _write_ahead(storage.engine)
     return WriteThrough(storage)
+
+
+def _arguments(url: str) -> dict[str, Any]:
+    """How its connections are made.
+
+    Without limits a cut network holds a client for a quarter of an hour, also when it is whole.
+    """
+    if url.startswith("sqlite"):
+        return {"connect_args": {"timeout": BUSY_SECONDS}}
+    named = make_url(url)
+    if named.get_driver_name() not in ("psycopg2", "psycopg"):
+        return {"pool_pre_ping": True}
+    limits = {name: limit for name, limit in SILENT.items() if name not in named.query}
+    return {"pool_pre_ping": True, "connect_args": limits}
 
 
 def _write_ahead(engine: Engine) -> None:

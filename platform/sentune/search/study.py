@@ -11,6 +11,7 @@ import optuna
 
 from sentune.code import code_fingerprint
 from sentune.records import Spent, StudyListener
+from sentune.search.ahead import Ahead
 from sentune.search.audience import Audience
 from sentune.search.budget import expected_finals
 from sentune.search.capacity import available
@@ -22,6 +23,7 @@ from sentune.search.finalists import Finals
 from sentune.search.fork import fork_from
 from sentune.search.ledger import Ledger
 from sentune.search.limits import Held, Limits
+from sentune.search.neighbours import ClusterBoard, Neighbours
 from sentune.search.objectives import Objective
 from sentune.search.outcome import StudyOutcome, outcome_of
 from sentune.search.plan import make_plan, searched
@@ -29,10 +31,10 @@ from sentune.search.population import Plan as PopulationPlan
 from sentune.search.population import Population
 from sentune.search.retention import Retention
 from sentune.search.sampling import make_sampler
+from sentune.search.shares import Claim
 from sentune.search.source import Candidate, SearchSource, Source, settle_orphans
 from sentune.search.space import SearchSpace
 from sentune.search.store import open_storage, open_study, storage_url
-from sentune.search.tuning import run_trials
 from sentune.search.world import world_of
 from sentune.training.launchers.launch import Launch
 from sentune.training.trial import Program, TrialSpec
@@ -98,7 +100,17 @@ class Study:
         listeners: Sequence[StudyListener] = (),
         world: Mapping[str, Any] | None = None,
     ) -> None:
-        self.plan = make_plan(config, space, available())
+        capacity = available()
+        self.plan = make_plan(config, space, capacity)
+        claim = Claim(
+            study=config.name,
+            cpus=self.plan.cpus,
+            gpus=self.plan.gpus,
+            wanted=self.plan.concurrent,
+            weight=config.priority,
+        )
+        self.neighbours = Neighbours(claim, capacity, ClusterBoard())
+        self.ahead = Ahead(self.plan, capacity)
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.audience = Audience(listeners)
         self.launch = Launch(
@@ -148,8 +160,11 @@ class Study:
     def run(self) -> StudyOutcome:
         """Runs what is left of the search and of the finals."""
         try:
-            return self._whole()
+            with self.neighbours.watched():
+                self.ahead.ask(min(self.neighbours.allowed, self._runs_left()))
+                return self._whole()
         finally:
+            self.ahead.release()
             self.launch.close()
 
     def _whole(self) -> StudyOutcome:
@@ -171,6 +186,11 @@ class Study:
         if whole and (again := finals.lost()) is not None:
             whole = self._run(finals.ledger, again, finals, of_finals)
         return outcome_of(self.ledger, of_finals, finals if whole else None)
+
+    def _runs_left(self) -> int:
+        """Of the search; what a population has left is not known before it is at work."""
+        ended = sum(trial.state.is_finished() for trial in self.ledger.trials())
+        return self.config.population or max(0, self.config.trials - ended)
 
     def _limits(self) -> Limits:
         """What every start has used up counts."""
@@ -234,8 +254,13 @@ class Study:
             desk=self.launch.desk,
             limits=limits,
             max_failures=self.config.max_failures,
+            place=self.neighbours,
         )
-        return run_trials(self.launch.trainable(), conductor, concurrent=self.plan.concurrent)
+        from sentune.search.tuning import run_trials  # loads Ray Tune
+
+        trainable = self.launch.trainable()
+        self.ahead.release()
+        return run_trials(trainable, conductor, concurrent=self.plan.concurrent)
 
     def _spec_of(self, candidate: Candidate) -> TrialSpec:
         settings = dict(candidate.settings)

@@ -15,8 +15,9 @@ from typing import Any
 from ray import tune
 
 from sentune.search.conductor import Conductor, Crash
+from sentune.search.demand import DemandScheduler, StudySearch
 from sentune.search.limits import Halt, Why
-from sentune.search.searcher import StudyScheduler, StudySearcher, Watch
+from sentune.search.searcher import StudySearcher, Watch
 
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -61,10 +62,9 @@ def run_trials(
         tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=StudySearcher(conductor, crashes),
-                scheduler=StudyScheduler(conductor, crashes),
+                search_alg=StudySearch(StudySearcher(conductor, crashes), concurrent=concurrent),
+                scheduler=DemandScheduler(conductor, crashes),
                 num_samples=-1,
-                max_concurrent_trials=concurrent,
                 reuse_actors=True,
                 trial_name_creator=_name,
                 trial_dirname_creator=_name,

@@ -13,17 +13,16 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import optuna
 from optuna.distributions import BaseDistribution, check_distribution_compatibility
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
-from sqlalchemy import Connection, Engine, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Engine, select
 
 from sentune.search import trial_changes
+from sentune.search.outage import in_transaction, waiting
 from sentune.search.trial_changes import Change
 from sentune.search.trial_rows import TRIALS, TrialRows
 
@@ -69,9 +68,13 @@ class WriteThrough(BaseStorage):
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """A trial that runs, or a copy of a template."""
-        known = self._of(study_id)
-        with self._transaction() as connection:
-            trial = trial_changes.new_trial(connection, study_id, len(known), template_trial)
+        number = len(self._of(study_id))
+        trial = in_transaction(
+            self.engine,
+            lambda connection: trial_changes.new_trial(
+                connection, study_id, number, template_trial
+            ),
+        )
         self._remember(study_id, trial)
         return trial._trial_id
 
@@ -150,24 +153,16 @@ class WriteThrough(BaseStorage):
         if not changes:
             return
         try:
-            with self._transaction() as connection:
-                trial_changes.write(connection, changes)
+            in_transaction(self.engine, lambda c: trial_changes.write(c, changes))
         except BaseException:
             self._forget()
             raise
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        try:
-            with self.engine.begin() as connection:
-                yield connection
-        except SQLAlchemyError as error:
-            raise optuna.exceptions.StorageInternalError(str(error)) from error
-
     def _of(self, study_id: int) -> list[FrozenTrial]:
         if study_id not in self._trials:
             self._trials[study_id] = []
-            for trial in TrialRows(self._backend, study_id).read():
+            rows = TrialRows(self._backend, study_id)
+            for trial in waiting(self.engine, rows.read):
                 self._remember(study_id, trial)
         return self._trials[study_id]
 
@@ -193,8 +188,7 @@ class WriteThrough(BaseStorage):
         """
         if trial_id not in self._places:
             chosen = select(TRIALS.c.study_id).where(TRIALS.c.trial_id == trial_id)
-            with self._transaction() as connection:
-                study = connection.execute(chosen).scalar()
+            study = in_transaction(self.engine, lambda c: c.execute(chosen).scalar())
             self._of(study if study is not None else -1)
         return self._places[trial_id]
 
@@ -225,29 +219,31 @@ class WriteThrough(BaseStorage):
 
     def get_study_id_from_name(self, study_name: str) -> int:
         """Raises ``KeyError`` where there is none."""
-        return self._backend.get_study_id_from_name(study_name)
+        return waiting(self.engine, lambda: self._backend.get_study_id_from_name(study_name))
 
     def get_study_name_from_id(self, study_id: int) -> str:
         """Raises ``KeyError`` where there is none."""
-        return self._backend.get_study_name_from_id(study_id)
+        return waiting(self.engine, lambda: self._backend.get_study_name_from_id(study_id))
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
         """Of each objective; they never change."""
         if study_id not in self._directions:
-            self._directions[study_id] = self._backend.get_study_directions(study_id)
+            self._directions[study_id] = waiting(
+                self.engine, lambda: self._backend.get_study_directions(study_id)
+            )
         return self._directions[study_id]
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
         """The notes."""
-        return self._backend.get_study_user_attrs(study_id)
+        return waiting(self.engine, lambda: self._backend.get_study_user_attrs(study_id))
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
         """Optuna's notes."""
-        return self._backend.get_study_system_attrs(study_id)
+        return waiting(self.engine, lambda: self._backend.get_study_system_attrs(study_id))
 
     def get_all_studies(self) -> list[FrozenStudy]:
         """Those of the database."""
-        return self._backend.get_all_studies()
+        return waiting(self.engine, lambda: self._backend.get_all_studies())
 
     def remove_session(self) -> None:
         """Ends this thread's connection."""
