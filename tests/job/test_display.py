@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from sentune.job import display as shown
-from sentune.job.display import Display, Pace, short
+from sentune.job.display import Display, Pace
 from sentune.records import StudySummary, TrialRecord, TrialState
-from sentune.report.wording import clock, percent
+from sentune.wording import clock, percent, short
 
 PLAN = {"trials": 4, "max_examples": 900, "rungs": [100, 300], "finalists": 2}
 METRIC = "direction/accuracy"
@@ -58,7 +58,7 @@ def test_the_best_is_the_best_in_either_mode(log) -> None:
         display.study_started(summary(mode), PLAN)
         for number, value in enumerate((0.2, 0.9)):
             display.trial_ended(trial(number, TrialState.COMPLETE, value, 900))
-        assert display.best().id == best
+        assert display.tally.best.id == best
 
 
 def test_what_an_earlier_start_did_is_one_line_and_no_speed(log) -> None:

@@ -1,47 +1,71 @@
-"""The command ``sentune``. Each command imports what it needs when it runs."""
+"""The command ``sentune``. A command is imported when it is asked for, and what it needs later."""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from sentune.cli import (
-    cluster,
-    corpora,
-    dashboard,
-    interpret,
-    linear,
-    model,
-    operations,
-    report,
-    study,
-    train,
-)
 from sentune.errors import SentuneError
 from sentune.terminal import harmless
 
+MODULES = {
+    "train": "train",
+    "evaluate": "model",
+    "encode": "model",
+    "interpret": "interpret",
+    "fuse": "operations",
+    "difference": "operations",
+    "compress": "operations",
+    "reconstruct": "operations",
+    "compose": "operations",
+    "linear": "linear",
+    "dashboard": "dashboard",
+    "report": "report",
+    "cluster": "cluster",
+    "corpora": "corpora",
+    "study": "study",
+}
+"""Command, or group of commands -> module of this package, whose function or ``app`` it is."""
+
+
+class Lazily(TyperGroup):
+    """Imports the module of the command that is asked for; all of them for the list."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order in which the help has them."""
+        del ctx
+        return [*MODULES]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command; None where there is none of that name."""
+        del ctx
+        if cmd_name not in MODULES:
+            return None
+        module = import_module(f"{__name__}.{MODULES[cmd_name]}")
+        made = getattr(module, "app", None)
+        if made is None:
+            made = typer.Typer(add_completion=False, rich_markup_mode=None)
+            made.command(cmd_name)(getattr(module, cmd_name))
+        command = typer.main.get_command(made)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
-    help="Tunes sentence-embedding methods, and uses what was tuned.",
+    cls=Lazily,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
-app.command()(train.train)
-app.command()(model.evaluate)
-app.command()(model.encode)
-app.command()(interpret.interpret)
-app.command()(operations.fuse)
-app.command()(operations.difference)
-app.command()(operations.compress)
-app.command()(operations.reconstruct)
-app.command()(operations.compose)
-app.command()(linear.linear)
-app.command()(dashboard.dashboard)
-app.command()(report.report)
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(corpora.app, name="corpora")
-app.add_typer(study.app, name="study")
+
+
+@app.callback()
+def sentune() -> None:
+    """Tunes sentence-embedding methods, and uses what was tuned."""
 
 
 def main() -> None:

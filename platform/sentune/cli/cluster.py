@@ -10,6 +10,7 @@ import typer
 app = typer.Typer(
     help="See how a cluster will grow for a study, and whether it is fit for one.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
@@ -59,7 +60,7 @@ def plan(
     --gpus-per-worker 1 --price gpu-spot=0.35
     """
     from sentune.cli.cluster_plan import Wish, cluster_of, parse_prices, show_cluster_plan
-    from sentune.job.display import screen
+    from sentune.terminal import screen
 
     wish = Wish(
         cluster=cluster_of(cluster_file, node or []),
@@ -94,8 +95,8 @@ def check(
 ) -> None:
     """Ask every node of a cluster whether it is fit for a study. Exit code 1 if one is not."""
     from sentune.cli.cluster_check import check_cluster
-    from sentune.job.display import screen
     from sentune.search.nodes import Places
+    from sentune.terminal import screen
 
     places = Places(storage=storage, optuna=optuna, tracking=tracking)
     if not check_cluster(address, places, screen()):

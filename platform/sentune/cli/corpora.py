@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Look at corpora, and turn them into Parquet shards.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
@@ -54,7 +55,7 @@ def prepare(
     """
     from sentune.corpora.formats import kinds_of
     from sentune.corpora.prepare import QUARANTINE, prepare
-    from sentune.report.wording import counted
+    from sentune.wording import counted
 
     manifest = prepare(
         spec,

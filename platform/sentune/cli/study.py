@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Look at studies, stop them, go on with them, and take out what they found.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
@@ -113,6 +114,8 @@ def resume(
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Trials in all.")] = None,
     concurrent: Annotated[str | None, typer.Option(help="Trials at a time, or auto.")] = None,
+    max_concurrent: Annotated[int | None, typer.Option(min=1, help="As the job's.")] = None,
+    priority: Annotated[float | None, typer.Option(min=0.01, help="As the job's.")] = None,
     max_trials: Annotated[int | None, typer.Option(min=1, help="As the job's.")] = None,
     max_hours: Annotated[float | None, typer.Option(min=0, help="As the job's.")] = None,
     max_gpu_hours: Annotated[float | None, typer.Option(min=0, help="As the job's.")] = None,
@@ -123,9 +126,12 @@ def resume(
 
     job = stored_job(view_of(name, storage, optuna).place)
     given = {
+        "optuna": optuna,
         "tracking": tracking,
         "trials": trials,
         "concurrent": concurrent,
+        "max_concurrent": max_concurrent,
+        "priority": priority,
         "max_trials": max_trials,
         "max_hours": max_hours,
         "max_gpu_hours": max_gpu_hours,
@@ -231,7 +237,7 @@ def _check(name: str, field: str) -> None:
 
 
 def _console() -> Console:
-    from sentune.job.display import screen
+    from sentune.terminal import screen
 
     return screen()
 

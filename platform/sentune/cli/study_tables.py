@@ -13,10 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.credentials import without_credentials
-from sentune.job.display import MARKS, short
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
-from sentune.report.wording import clock, measured, spread
 from sentune.search.overview import Overview, StudyView
+from sentune.wording import MARKS, clock, measured, short, spread
 
 COLOURS = {
     "running": "cyan",

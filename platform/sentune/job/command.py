@@ -34,6 +34,8 @@ METAVARS = {
     "limit": COUNT,
     "trials": COUNT,
     "concurrent": "N|auto",
+    "max_concurrent": COUNT,
+    "priority": "X",
     "max_examples": COUNT,
     "finalists": "K",
     "seeds": "S",

@@ -15,31 +15,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sentune.job.tally import Tally
 from sentune.records import StudySummary, TrialRecord, TrialState
-from sentune.report.wording import clock, measured
-from sentune.terminal import Terminal
-
-MARKS = {
-    TrialState.RUNNING: ("running", "cyan"),
-    TrialState.COMPLETE: ("complete", "green"),
-    TrialState.PRUNED: ("stopped early", "yellow"),
-    TrialState.FAILED: ("failed", "red"),
-    TrialState.INFEASIBLE: ("no memory", "red"),
-}
-
-
-def screen() -> Console:
-    """The terminal; where there is none (a job's log), tables are 120 characters wide."""
-    console = Terminal()
-    return console if console.is_terminal else Terminal(width=120)
-
-
-def short(settings: dict[str, Any]) -> str:
-    """Settings on one line, floats to three digits."""
-    return ", ".join(
-        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in settings.items()
-    )
+from sentune.wording import MARKS, clock, measured, short
 
 
 @dataclass
@@ -76,7 +54,7 @@ class Display:
 
     def __init__(self, console: Console, *, varied: tuple[str, ...]) -> None:
         self.console, self.varied = console, varied
-        self.trials: dict[int, TrialRecord] = {}
+        self.tally = Tally()
         self.finalists: dict[tuple[int, int], tuple[int, float | None]] = {}
         self.pace = Pace()
         self.started = time.monotonic()
@@ -98,7 +76,7 @@ class Display:
         self._live = None
 
     def study_started(self, summary: StudySummary, plan: dict[str, Any]) -> None:
-        self.summary, self.plan = summary, plan
+        self.summary, self.plan, self.tally = summary, plan, Tally()
         trials = f"{plan['trials']} trial" + ("s" if plan["trials"] > 1 else "")
         rungs = ", ".join(f"{rung:,}" for rung in plan["rungs"])
         budget = f"up to {plan['max_examples']:,} examples, rungs at {rungs}"
@@ -107,7 +85,7 @@ class Display:
         self._line(f"Study {summary.study}: {trials} of {budget}")
 
     def trial_started(self, trial: TrialRecord) -> None:
-        self.trials[trial.id] = trial
+        self._told(trial)
         self._reached.setdefault(trial.id, trial.examples)
         if trial.state is not TrialState.RUNNING:  # an earlier start ran it; it is told again
             self._earlier.add(trial.id)
@@ -117,7 +95,7 @@ class Display:
     def trial_progressed(
         self, trial: TrialRecord, examples: int, metrics: dict[str, float]
     ) -> None:
-        self.trials[trial.id] = trial
+        self._told(trial)
         if trial.id in self._earlier:
             return
         self._advance(trial.id, examples)
@@ -126,7 +104,7 @@ class Display:
         )
 
     def trial_ended(self, trial: TrialRecord) -> None:
-        self.trials[trial.id] = trial
+        self._told(trial)
         reason = f" ({trial.reason})" if trial.reason else ""
         if trial.id in self._earlier:
             reason += f" in {trial.source}" if trial.source else " at an earlier start"
@@ -196,37 +174,24 @@ class Display:
         self.pace.add(max(0, examples - self._reached.get(key, 0)))
         self._reached[key] = examples
 
-    def best(self) -> TrialRecord | None:
-        """The trial with the best objective so far."""
-        scored = [t for t in self.trials.values() if self._objective(t.metrics) is not None]
-        sign = -1 if self.summary and self.summary.mode == "min" else 1
-        return max(scored, key=lambda t: sign * t.metrics[self.summary.objective], default=None)  # type: ignore[union-attr]
-
-    def _own(self) -> list[TrialRecord]:
-        """Those that this study plans; it has others from another one."""
-        return [trial for trial in self.trials.values() if not trial.source]
-
-    def _ended(self) -> list[TrialRecord]:
-        return [trial for trial in self._own() if trial.state is not TrialState.RUNNING]
+    def _told(self, trial: TrialRecord) -> None:
+        score = self._objective(trial.metrics)
+        lower = self.summary is not None and self.summary.mode == "min"
+        self.tally.take(trial, -score if lower and score is not None else score)
 
     def to_come(self) -> int:
         """Examples that are still to be trained on; a coming trial costs what an ended one did."""
         plan, full = self.plan, self.plan["max_examples"]
-        ended = self._ended()
-        usual = sum(t.examples for t in ended) / len(ended) if ended else full
-        waiting = max(0, plan["trials"] - len(self._own()))
-        running = sum(
-            max(0.0, usual - self._reached.get(t.id, 0))
-            for t in self.trials.values()
-            if t.state is TrialState.RUNNING
-        )
+        usual = self.tally.usual(full)
+        waiting = max(0, plan["trials"] - self.tally.own)
+        running = sum(max(0.0, usual - self._reached.get(n, 0)) for n in self.tally.running)
         finals = plan.get("finalists", 0) * full
         done = sum(examples for examples, _ in self.finalists.values())
         return round(waiting * usual + running + max(0, finals - done))
 
     def _outlook(self) -> str:
-        best, left = self.best(), self.pace.left(self.to_come())
-        parts = [f"{len(self._ended())} of {self.plan['trials']} trials done"]
+        best, left = self.tally.best, self.pace.left(self.to_come())
+        parts = [f"{self.tally.ended} of {self.plan['trials']} trials done"]
         if best is not None:
             parts.insert(0, f"best {self._value(best.metrics)}, trial {best.id}")
         if left is not None:
@@ -248,8 +213,7 @@ class Display:
         # cut here: a column that must not wrap would squeeze the others to nothing
         room = max(10, self.console.width - len(objective) - 38)
         table.add_column("settings")
-        hidden = max(0, len(self.trials) - 20)
-        for trial in list(self.trials.values())[hidden:]:
+        for trial in list(self.tally.trials.values())[-20:]:
             word, colour = MARKS[trial.state]
             seen = self._reached.get(trial.id, trial.examples)
             score = self._value(trial.metrics)

@@ -13,6 +13,7 @@ from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudyListener, StudySummary, TrialRecord
 from sentune.report import build, write
 from sentune.report.readouts import CURVE_FILE
+from sentune.tracking.environment import spool_in
 from sentune.tracking.plots import draw
 from sentune.tracking.sweeps import write_sweeps
 
@@ -24,7 +25,8 @@ def exhibits_folder(storage: str, study: str) -> Path:
     """
     if "://" not in storage:
         return Path(storage, study, "exhibits")
-    return Path.home() / ".local" / "state" / "sentune" / study / "exhibits"
+    spool = spool_in(storage, study)
+    return spool.with_name(f"{spool.name}-exhibits")
 
 
 def exhibit(

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sentune.credentials import without_credentials
 from sentune.job.closed_form import ClosedFormJob
-from sentune.job.display import Display, screen
+from sentune.job.display import Display
 from sentune.job.driving import Turn, describe, origin
 from sentune.job.ending import check_ending
 from sentune.job.exhibits import exhibit, exhibits_folder, write_page
@@ -37,6 +37,7 @@ from sentune.search.plan import Plan
 from sentune.search.space import SearchSpace
 from sentune.search.study import StudyOutcome, objectives_of
 from sentune.summary import write_summary
+from sentune.terminal import screen
 from sentune.tracking import MlflowListener, lineage
 
 

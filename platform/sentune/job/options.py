@@ -81,6 +81,13 @@ class StudyOptions(BaseModel):
     concurrent: Concurrent = Field(
         None, description="trials at a time, or 'auto': as many as the cluster holds"
     )
+    max_concurrent: Count | None = Field(
+        None, description="trials at a time at most, where the cluster would hold more"
+    )
+    priority: Annotated[float, Field(ge=0.01, le=100)] = Field(
+        1.0,
+        description="weight among the studies that share the cluster: 2 gets twice the places of 1",
+    )
     sampler: Annotated[str, BeforeValidator(_sampler)] = Field(
         "tpe", description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid"
     )

@@ -8,8 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from sentune.report.wording import clock, counted
 from sentune.search.sizes import size_of
+from sentune.wording import clock, counted
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:

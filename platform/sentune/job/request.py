@@ -63,6 +63,8 @@ def searching(options: StudyOptions, space: SearchSpace) -> dict[str, Any]:
         "optuna_url": options.optuna,
         "trials": options.trials,
         "concurrent": options.concurrent,
+        "max_concurrent": options.max_concurrent,
+        "priority": options.priority,
         "sampler": options.sampler,
         "seed": options.seed,
         "budget": Budget(
