@@ -1,19 +1,22 @@
 """A small study as a driver runs it: lease, MLflow, search, finals. Started by test_driver.
 
-Usage: driven.py ADDRESS FOLDER CONCURRENT [EVENT SECONDS]
+Usage: driven.py ADDRESS PLACE CONCURRENT [EVENT SECONDS]
 
-It runs on the Ray cluster of that address, and is killed so many seconds after this start's first
+It runs on the Ray cluster of that address, with its storage, databases and scratch folder where
+the JSON of PLACE says, and is killed so many seconds after this start's first
 ``trial_started`` (when no process of a trial is up yet) or ``trial_progressed``.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +43,7 @@ SPACE = SearchSpace(
 )
 
 
-def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+def program(worked: Path, spec: TrialSpec, group: Group) -> Iterator[Progress]:
     """Scores by a formula, takes its time, and writes down every milestone that it works at."""
     import time
 
@@ -51,7 +54,7 @@ def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
         if last is not None and examples <= last.examples:
             continue
         time.sleep(0.2)
-        with Path(spec.directory).parents[1].joinpath("worked.log").open("a") as log:
+        with worked.open("a") as log:
             log.write(f"{spec.trial} {examples}\n")
         x, y = spec.settings["x"], spec.settings["y"]
         score = -((x - 3) ** 2) / 100 - y / 50 + examples / 10_000 + spec.seed / 1000
@@ -93,16 +96,16 @@ def make_spec(
     )  # fmt: skip
 
 
-def main(address: str, folder: Path, concurrent: int, *killed: str) -> str:
+def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> str:
     """One start of the study; its state at the end."""
     import ray
 
     config = StudyConfig(
-        name=NAME, storage=str(folder), max_examples=BUDGET, trials=TRIALS,
-        concurrent=concurrent, finalists=FINALISTS, seeds=SEEDS, seed=7,
+        name=NAME, storage=place["storage"], optuna_url=place["optuna"], max_examples=BUDGET,
+        trials=TRIALS, concurrent=concurrent, finalists=FINALISTS, seeds=SEEDS, seed=7,
     )  # fmt: skip
-    tracker = MlflowListener.in_storage(NAME, str(folder))
-    with Lease(open_storage(storage_url(config.folder, None)), NAME) as lease:
+    tracker = MlflowListener.in_storage(NAME, config.storage, tracking_uri=place["tracking"])
+    with Lease(open_storage(storage_url(config.folder, config.optuna_url)), NAME) as lease:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR,
             runtime_env=runtime_env(),
@@ -110,7 +113,8 @@ def main(address: str, folder: Path, concurrent: int, *killed: str) -> str:
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         killers = (Killer(killed[0], float(killed[1])),) if killed else ()
         listeners: tuple[Any, ...] = (*killers, tracker)
-        study = Study(config, SPACE, make_spec, program, listeners, {"code": "1"})
+        work = partial(program, Path(place["scratch"], "worked.log"))
+        study = Study(config, SPACE, make_spec, work, listeners, {"code": "1"})
         study.held = lease
         summary = StudySummary(
             study=NAME, method="toy", state="running", objective=OBJECTIVE, mode="max",
@@ -120,6 +124,7 @@ def main(address: str, folder: Path, concurrent: int, *killed: str) -> str:
         outcome = study.run()
         summary.state, summary.trials = outcome.state, outcome.trials
         summary.finalists, summary.winner = outcome.finalists, outcome.winner
+        summary.reason = outcome.reason
         write_summary(summary, config.folder)
         tracker.study_ended(summary)
         sent = tracker.close(timeout=120)
@@ -127,5 +132,5 @@ def main(address: str, folder: Path, concurrent: int, *killed: str) -> str:
 
 
 if __name__ == "__main__":
-    address, folder, concurrent, *killed = sys.argv[1:]
-    sys.stdout.write(main(address, Path(folder), int(concurrent), *killed) + "\n")
+    address, place, concurrent, *killed = sys.argv[1:]
+    sys.stdout.write(main(address, json.loads(place), int(concurrent), *killed) + "\n")

@@ -23,8 +23,9 @@ from sentune.corpora.encode import Encoder
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.records import TrialRecord
+from sentune.search import limits
 from sentune.search.space import Choice, SearchSpace
-from sentune.search.study import StudyConfig, run_study
+from sentune.search.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.launchers.follow import follow
 from sentune.training.loop import train
@@ -71,11 +72,11 @@ def cluster_of(nodes: int) -> Iterator[Cluster]:
         cluster.shutdown()
 
 
-def make_spec(folder: Path, max_examples: int) -> TrialSpec:
+def make_spec(folder: Path, max_examples: int, dropout: float = 0.1) -> TrialSpec:
     """A trial of a tiny encoder with dropout, in float64, with two milestones."""
     corpus = read("builtin:nli?size=192", Kind.TRIPLETS)
     texts = [text for column in corpus.table.itercolumns() for text in column.to_pylist()]
-    tiny = "builtin:tiny?layers=1&width=16&heads=2&inner=32&dropout=0.1"
+    tiny = f"builtin:tiny?layers=1&width=16&heads=2&inner=32&dropout={dropout}"
     encoder = prepare(tiny, texts, folder / "encoders")
     return TrialSpec(
         study="faults",
@@ -141,37 +142,41 @@ def run(
     folder: Path, spec: TrialSpec, program: Program, **config: Any
 ) -> tuple[TrialRecord, Curve]:
     """One trial of a study."""
-    space = SearchSpace(
-        method="gumbel", objective=spec.objective, settings={"dimension": Choice(4)}
-    )
+    (record,) = run_all(folder, spec, program, {"dimension": Choice(4)}, trials=1, **config)
+    return record, exact(record.curve)
+
+
+def run_all(
+    folder: Path,
+    spec: TrialSpec,
+    program: Program,
+    settings: dict[str, Any],
+    held: limits.Held | None = None,
+    **config: Any,
+) -> list[TrialRecord]:
+    """A study's trials over these settings; ``held`` is where it hears that it is to stop."""
+    space = SearchSpace(method="gumbel", objective=spec.objective, settings=settings)
 
     def spec_of(
         settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
     ) -> TrialSpec:
-        return replace(spec, trial=name, milestones=milestones)
+        settings = {**spec.settings, **settings}
+        return replace(spec, settings=settings, trial=name, milestones=milestones)
 
-    outcome = run_study(
-        StudyConfig(
-            name="faults",
-            storage=str(folder),
-            max_examples=spec.max_examples,
-            validate_every=spec.max_examples // 2,
-            scheduler="none",
-            sampler="random",
-            trials=1,
-            finalists=0,
-            concurrent=1,
-            checkpoint_every=EVERY,
-            **config,
-        ),
-        space,
-        spec_of,
-        program,
-        (),
-        {},
-    )
-    (record,) = outcome.trials
-    return record, exact(record.curve)
+    values: dict[str, Any] = {
+        "name": "faults",
+        "storage": str(folder),
+        "max_examples": spec.max_examples,
+        "validate_every": spec.max_examples // 2,
+        "scheduler": "none",
+        "sampler": "random",
+        "finalists": 0,
+        "concurrent": 1,
+        "checkpoint_every": EVERY,
+    }
+    study = Study(StudyConfig(**{**values, **config}), space, spec_of, program, (), {})
+    study.held = held
+    return study.run().trials
 
 
 def exact(curve: Curve) -> Curve:
@@ -182,23 +187,25 @@ def exact(curve: Curve) -> Curve:
     }
 
 
-def undisturbed(spec: TrialSpec, folder: Path, workers: int) -> Curve:
-    """The curve of a group that nothing happens to, without Ray."""
-    spec = replace(spec, directory="")
+def undisturbed(
+    spec: TrialSpec, folder: Path, workers: int, directory: str = "", shards: int = 0
+) -> Curve:
+    """The curve of a group that nothing happens to, without Ray; its checkpoints stay there."""
+    spec = replace(spec, directory=directory)
     if workers == 1:
         torch.set_num_threads(1)
-        reports = follow(train, spec, Group.single("cpu"))
+        reports = follow(train, spec, Group.single("cpu", shards))
         return exact({report.examples: report.metrics for report in reports})
-    spawn(_worker, (spec, str(folder), workers), nprocs=workers)
+    spawn(_worker, (spec, str(folder), workers, shards), nprocs=workers)
     return exact(torch.load(folder / "curve.pt", weights_only=True))
 
 
-def _worker(rank: int, spec: TrialSpec, folder: str, workers: int) -> None:
+def _worker(rank: int, spec: TrialSpec, folder: str, workers: int, shards: int) -> None:
     torch.set_num_threads(1)
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=workers
     )
-    reports = follow(train, spec, Group.from_torch_distributed("cpu"))
+    reports = follow(train, spec, Group.from_torch_distributed("cpu", shards))
     curve = {report.examples: report.metrics for report in reports}
     if rank == 0:
         torch.save(curve, Path(folder, "curve.pt"))

@@ -1,4 +1,7 @@
-"""A driver killed again and again: at the end its study is the undisturbed one's."""
+"""A driver killed again and again: at the end its study is the undisturbed one's.
+
+Over SQLite and a disk, and over PostgreSQL and an S3 server.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,23 @@ import ray
 from mlflow import MlflowClient
 from optuna.trial import TrialState
 
-from sentune.tracking.environment import tracking_uri_in
+from sentune.summary import read_summary
+from tests.faults.conftest import Place, environment_of, new_place
 
 SCRIPT = Path(__file__).with_name("driven.py")
 ROOT = Path(__file__).parents[2]
-KILLS = 20
+KILLS = {"local": 20, "servers": int(os.environ.get("SENTUNE_SERVER_KILLS", "8"))}
+"""``make soak`` takes twenty over the servers too."""
+
 SEED = int(os.environ.get("SENTUNE_KILL_SEED", "0"))
 MOMENTS = (("trial_started", 1.0), ("trial_progressed", 2.5))
 """Events of a start and how many seconds after them it is killed at the latest."""
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
+def cluster(kind: str) -> Iterator[str]:
     """Address of a cluster that outlives its drivers."""
+    del kind  # its servers are in the environment that the workers get
     ray.init(
         address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
         logging_level=logging.ERROR,
@@ -42,17 +49,21 @@ def cluster() -> Iterator[str]:
 
 
 def drive(
-    cluster: str, folder: Path, concurrent: int, *killed: str
+    cluster: str, place: Place, concurrent: int, *killed: str
 ) -> subprocess.CompletedProcess[str]:
     """One start of the study, the same command each time."""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}{os.pathsep}{ROOT}"}
+    environment = environment_of(place, PYTHONPATH=f"{ROOT / 'platform'}{os.pathsep}{ROOT}")
+    where = {
+        "storage": place.storage, "optuna": place.optuna, "tracking": place.tracking,
+        "scratch": str(place.scratch),
+    }  # fmt: skip
+    command = [sys.executable, str(SCRIPT), cluster, json.dumps(where), str(concurrent), *killed]
     return subprocess.run(
-        [sys.executable, str(SCRIPT), cluster, str(folder), str(concurrent), *killed],
-        capture_output=True, text=True, timeout=400, env=environment, check=False,
-    )  # fmt: skip
+        command, capture_output=True, text=True, timeout=400, env=environment, check=False
+    )
 
 
-def killed_and_finished(cluster: str, folder: Path, concurrent: int, kills: int) -> int:
+def killed_and_finished(cluster: str, place: Place, concurrent: int, kills: int) -> int:
     """Starts a study, kills its driver at random moments, and lets the last start end.
 
     Returns:
@@ -62,25 +73,23 @@ def killed_and_finished(cluster: str, folder: Path, concurrent: int, kills: int)
     done = 0
     for _ in range(kills):
         event, latest = moments.choice(MOMENTS)
-        end = drive(cluster, folder, concurrent, event, str(moments.uniform(0, latest)))
+        end = drive(cluster, place, concurrent, event, str(moments.uniform(0, latest)))
         if end.returncode == 0:
             break
         assert end.returncode == -signal.SIGKILL, end.stderr
         done += 1
-    last = drive(cluster, folder, concurrent)
+    last = drive(cluster, place, concurrent)
     assert last.stdout.split() == ["complete"], last.stderr
     return done
 
 
-def stored(folder: Path, name: str = "toy") -> list[optuna.trial.FrozenTrial]:
-    return optuna.load_study(
-        study_name=name, storage=f"sqlite:///{folder / 'toy' / 'optuna.db'}"
-    ).trials
+def stored(place: Place, name: str = "toy") -> list[optuna.trial.FrozenTrial]:
+    return optuna.load_study(study_name=name, storage=place.trials_of("toy")).trials
 
 
-def table(folder: Path) -> list[tuple[Any, ...]]:
+def table(place: Place) -> list[tuple[Any, ...]]:
     """The trial table and the winner, as summary.json has them, without seconds."""
-    summary = json.loads((folder / "toy" / "summary.json").read_text())
+    summary = read_summary(f"{place.storage}/toy")
     rows = [
         (t["id"], t["state"], t["reason"], t["settings"], t["metrics"], t["examples"])
         for t in summary["trials"]
@@ -89,9 +98,9 @@ def table(folder: Path) -> list[tuple[Any, ...]]:
     return [*rows, *finals, summary["winner"]]
 
 
-def check_whole(folder: Path) -> None:
+def check_whole(place: Place) -> None:
     """Nothing lost, nothing twice, in Optuna, on disk and in MLflow."""
-    search, finals = stored(folder), stored(folder, "toy/finalists")
+    search, finals = stored(place), stored(place, "toy/finalists")
     left = [t.number for t in (*search, *finals) if not t.state.is_finished()]
     assert not left, "no trial is left running"
     assert len(search) == 14
@@ -103,16 +112,20 @@ def check_whole(folder: Path) -> None:
         told = sorted(int(k.removeprefix("milestone:")) for k in t.user_attrs if "milestone:" in k)
         assert told == [100, 300, 900][: len(told)], "gapless"
         assert (len(told) == 3) == (t.state is TrialState.COMPLETE)
-    check_mlflow(folder)
+    check_mlflow(place)
 
 
-def check_mlflow(folder: Path) -> None:
-    client = MlflowClient(tracking_uri_in(str(folder)))
+def check_mlflow(place: Place) -> None:
+    client = MlflowClient(place.tracking)
     (experiment,) = [e for e in client.search_experiments() if e.name == "sentune"]
+    assert experiment.artifact_location == place.artifacts
     runs = client.search_runs([experiment.experiment_id], max_results=100)
     names = Counter(run.data.tags["sentune.run"] for run in runs)
     assert set(names.values()) == {1}, "one run a trial"
     assert len(names) == 1 + 14 + 4
+    (whole,) = [run for run in runs if "sentune.trial" not in run.data.tags]
+    files = {file.path for file in client.list_artifacts(whole.info.run_id)}
+    assert {"space.json", "plan.json"} <= files
     for run in runs:
         if "sentune.trial" not in run.data.tags:
             continue
@@ -122,18 +135,19 @@ def check_mlflow(folder: Path) -> None:
         assert steps, run.data.tags["sentune.run"]
 
 
-def worked_at(folder: Path) -> Counter[str]:
-    return Counter((folder / "toy" / "worked.log").read_text().splitlines())
+def worked_at(place: Place) -> Counter[str]:
+    return Counter((place.scratch / "worked.log").read_text().splitlines())
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_killed_twenty_times_one_trial_at_a_time_the_study_is_the_undisturbed_one(
-    cluster: str, tmp_path: Path
+    cluster: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    broken, whole = tmp_path / "broken", tmp_path / "whole"
-    kills = killed_and_finished(cluster, broken, 1, KILLS)
-    assert kills >= 10, "else little was tried"
+    broken = new_place(kind, request, tmp_path / "broken")
+    whole = new_place(kind, request, tmp_path / "whole")
+    kills = killed_and_finished(cluster, broken, 1, KILLS[kind])
+    assert kills >= KILLS[kind] // 2, "else little was tried"
     check_whole(broken)
     assert drive(cluster, whole, 1).stdout.split() == ["complete"]
     check_whole(whole)
@@ -145,10 +159,10 @@ def test_killed_twenty_times_one_trial_at_a_time_the_study_is_the_undisturbed_on
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_killed_with_two_trials_at_a_time_nothing_is_lost_or_run_twice(
-    cluster: str, tmp_path: Path
+    cluster: str, place: Place
 ) -> None:
-    kills = killed_and_finished(cluster, tmp_path, 2, 5)
+    kills = killed_and_finished(cluster, place, 2, 5)
     assert kills >= 2
-    check_whole(tmp_path)
-    again = sum(count - 1 for count in worked_at(tmp_path).values())
+    check_whole(place)
+    again = sum(count - 1 for count in worked_at(place).values())
     assert again <= 2 * kills

@@ -19,10 +19,16 @@ from sentune.search.space import Choice, SearchSpace
 from sentune.search.study import StudyConfig, run_study
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
+from tests.faults.conftest import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 OBJECTIVE = "toy/score"
-TRIALS = {"inline": 50, "train": int(os.environ.get("SENTUNE_GROUPS", "6"))}
+TRIALS = {
+    ("inline", "local"): 50,
+    ("train", "local"): int(os.environ.get("SENTUNE_GROUPS", "6")),
+    ("inline", "servers"): 50,
+    ("train", "servers"): int(os.environ.get("SENTUNE_GROUPS", "3")),
+}
 """A group of Ray Train takes twenty seconds to start and holds both CPUs here: one that were left
 would block the next. ``make soak`` runs fifty."""
 
@@ -39,7 +45,8 @@ a few MiB for each of its arenas."""
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
+def cluster(kind: str) -> Iterator[None]:
+    del kind  # its servers are in the environment that the workers get
     ray.init(
         address="local",
         num_cpus=2,
@@ -78,7 +85,7 @@ def make_program(folder: Path) -> Program:
     return program
 
 
-def stopped_early(folder: Path, trials: int, **config: Any) -> list[TrialState]:
+def stopped_early(place: Place, trials: int, **config: Any) -> list[TrialState]:
     space = SearchSpace(
         method="toy", objective=OBJECTIVE, settings={"x": Choice(*range(1, trials + 1))}
     )
@@ -94,12 +101,12 @@ def stopped_early(folder: Path, trials: int, **config: Any) -> list[TrialState]:
 
     outcome = run_study(
         StudyConfig(
-            name="leaks", storage=str(folder), max_examples=900, first_rung=100, sampler="grid",
+            name="leaks", **place.config, max_examples=900, first_rung=100, sampler="grid",
             trials=trials, finalists=0, concurrent=1, retire_after=trials + 1, **config,
         ),
         space,
         spec_of,
-        make_program(folder),
+        make_program(place.scratch),
         (),
         {},
     )  # fmt: skip
@@ -127,16 +134,21 @@ def actors() -> list[str]:
 
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(("launcher", "workers"), [("inline", 1), ("train", 2)])
-def test_what_stopped_trials_held_comes_back(tmp_path: Path, launcher: str, workers: int) -> None:
+def test_what_stopped_trials_held_comes_back(
+    place: Place, kind: str, launcher: str, workers: int
+) -> None:
+    trials = TRIALS[launcher, kind]
     before = {"cpus": 2.0, "groups": groups(), "actors": actors()}
-    states = stopped_early(tmp_path, TRIALS[launcher], launcher=launcher, workers=workers)
+    states = stopped_early(place, trials, launcher=launcher, workers=workers)
 
-    assert states.count(TrialState.PRUNED) >= TRIALS[launcher] - 2
+    assert states.count(TrialState.PRUNED) >= trials - 2
     assert back(lambda: ray.available_resources().get("CPU"), before["cpus"]) == before["cpus"]
     assert back(groups, before["groups"]) == before["groups"]
     assert back(actors, before["actors"]) == before["actors"]
     if launcher == "inline":
-        check_memory([line.split() for line in (tmp_path / "resident").read_text().splitlines()])
+        check_memory(
+            [line.split() for line in (place.scratch / "resident").read_text().splitlines()]
+        )
 
 
 def check_memory(lines: list[list[str]]) -> None:

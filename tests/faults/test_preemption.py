@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -17,8 +17,9 @@ from ray.cluster_utils import Cluster
 from ray.core.generated import autoscaler_pb2
 
 from sentune.records import TrialState
-from sentune.search.budget import Budget
+from sentune.search.limits import Alone
 from sentune.training.checkpoints import CheckpointStore
+from tests.faults.conftest import Place
 from tests.faults.scenes import (
     BATCH,
     cluster_of,
@@ -36,7 +37,8 @@ GRACE_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
-def machines() -> Iterator[Cluster]:
+def machines(kind: str) -> Iterator[Cluster]:
+    del kind  # its servers are in the environment that the workers get
     with cluster_of(3) as machines:
         yield machines
 
@@ -57,23 +59,20 @@ def take_back(node_id: str) -> bool:
     return True
 
 
-def wait(node_id: str) -> bool:
-    time.sleep(10)
-    return True
-
-
 @pytest.mark.usefixtures("one_more")
 @pytest.mark.parametrize(("launcher", "workers"), [("train", 2), ("inline", 1)])
 def test_it_leaves_with_a_checkpoint_and_goes_on_at_the_next_step(
-    tmp_path: Path, launcher: str, workers: int
+    place: Place, launcher: str, workers: int
 ) -> None:
     """No failure is forgiven here: leaving is none."""
+    tmp_path = place.scratch
     spec = make_spec(tmp_path, EXAMPLES)
     program = disturbed(tmp_path, 112, waits=True, pause=1.0)
     with when_there(tmp_path, take_back):
         record, curve = run(
-            tmp_path, spec, program, launcher=launcher, workers=workers, max_failures=0
-        )
+            tmp_path, spec, program, launcher=launcher, workers=workers, max_failures=0,
+            **place.config,
+        )  # fmt: skip
     assert (record.state, record.reason) == (TrialState.COMPLETE, "")
     assert record.restarts == 0
     steps = steps_of(tmp_path)
@@ -87,19 +86,25 @@ def test_it_leaves_with_a_checkpoint_and_goes_on_at_the_next_step(
 @pytest.mark.usefixtures("machines")
 @pytest.mark.parametrize(("launcher", "workers"), [("train", 2), ("inline", 1)])
 def test_a_study_that_stops_asks_its_trial_to_leave_and_goes_on_with_it(
-    tmp_path: Path, launcher: str, workers: int
+    place: Place, launcher: str, workers: int
 ) -> None:
-    """Seven seconds are its budget; its trial waits in a step until they have long been over.
+    """It is asked to while its trial waits in a step, and until long after."""
+    tmp_path = place.scratch
+    held = Alone()
 
-    On a busy machine they are over before the first step, and it leaves after that one.
-    """
+    def stop(node_id: str) -> bool:
+        del node_id  # not of a machine
+        held.wish = "stop"
+        time.sleep(10)
+        return True
+
     spec = make_spec(tmp_path, EXAMPLES)
     program = disturbed(tmp_path, 112, waits=True, pause=1.0)
-    config = {"launcher": launcher, "workers": workers}
-    with when_there(tmp_path, wait):
-        left, first = run(tmp_path, spec, program, budget=Budget(max_hours=7 / 3600), **config)
+    config: dict[str, Any] = {"launcher": launcher, "workers": workers, **place.config}
+    with when_there(tmp_path, stop):
+        left, first = run(tmp_path, spec, program, held=held, **config)
     assert (left.state, left.reason) == (TrialState.RUNNING, "")
-    newest = CheckpointStore(f"{tmp_path}/faults/trials/{left.id:04d}").last_progress()
+    newest = CheckpointStore(f"{place.storage}/faults/trials/{left.id:04d}").last_progress()
     assert newest is not None
     assert newest.examples == max(steps_of(tmp_path)) < EXAMPLES
 

@@ -17,19 +17,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
+from sentune.object_store import files_at
 from sentune.tracking.database import ensure_database
 from sentune.tracking.journal import Entry
 from sentune.tracking.mlflow_view import MlflowListener
 from sentune.tracking.spool import Spool
+from tests.faults.conftest import Place
+from tests.servers import free_port, mlflow_server
 from tests.tracking.conftest import copied, empty_store, held, story
 from tests.tracking.story import MILESTONES, Story
-from tests.tracking.test_outage import free_port, server
+from tests.tracking.test_outage import server
 
 __all__ = ["empty_store", "held", "story"]  # fixtures
 
@@ -179,12 +184,45 @@ def test_a_process_that_is_killed_while_it_makes_the_database_harms_nobody(tmp_p
     assert tables(file) > 40
 
 
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """What stands behind an MLflow server: a database, and a folder or bucket for artifacts."""
+
+    folder: Path
+    database: str
+    artifacts: str
+
+    @contextmanager
+    def served(self, port: int) -> Iterator[None]:
+        """A server of two processes over it, killed at the end of the block."""
+        with mlflow_server(
+            self.folder, port, backend=self.database, artifacts=self.artifacts, workers=2
+        ):
+            yield
+
+    def rows(self, query: str, **given: str) -> list[Any]:
+        """What its database answers."""
+        engine = sqlalchemy.create_engine(self.database, poolclass=sqlalchemy.NullPool)
+        with engine.connect() as connection:
+            return list(connection.execute(sqlalchemy.text(query), given))
+
+
+@pytest.fixture
+def store(kind: str, place: Place, empty_store: Path, tmp_path: Path) -> Store:
+    """SQLite and a folder, or PostgreSQL and S3."""
+    if kind == "servers":
+        return Store(folder=tmp_path, database=place.tracking, artifacts=place.artifacts)
+    folder = copied(empty_store, tmp_path / "storage")
+    database = f"sqlite:///{folder}/mlflow.db"
+    return Store(folder=folder, database=database, artifacts=str(folder / "served"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
-    tmp_path: Path, empty_store: Path
+    tmp_path: Path, store: Store
 ) -> None:
-    storage, port = copied(empty_store, tmp_path / "storage"), free_port()
+    port = free_port()
     stories = [Story(tmp_path / f"product-{n}", name=f"study-{n}", trials=3) for n in range(16)]
 
     def write(one: Story, answering: threading.Event) -> None:
@@ -197,54 +235,54 @@ def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
     back = threading.Event()
     with ThreadPoolExecutor(16) as pool:
         writing = [pool.submit(write, one, back) for one in stories]
-        with server(storage, port, workers=2):
-            until_runs(storage / "mlflow.db", 20)
-        with server(storage, port, workers=2):
+        with store.served(port):
+            until_runs(store, 20)
+        with store.served(port):
             back.set()
             for one in writing:
                 one.result()
     for one in stories:
-        assert points_of(storage / "mlflow.db", one.name) == {
+        assert points_of(store, one.name) == {
             **{f"trial-{n:04d}": list(MILESTONES[: 1 + n]) for n in range(3)},
             "trial-0002-seed-1": list(MILESTONES),
             "trial-0002-seed-2": list(MILESTONES),
         }
-    with sqlite3.connect(storage / "mlflow.db") as connection:
-        runs = connection.execute("SELECT status, lifecycle_stage FROM runs").fetchall()
-        (points,) = connection.execute("SELECT count(*) FROM metrics").fetchone()
-        ways = connection.execute("SELECT count(*) FROM metrics GROUP BY key, step, run_uuid")
-        assert {count for (count,) in ways} == {1}
+    runs = store.rows("SELECT status, lifecycle_stage FROM runs")
+    ((points,),) = store.rows("SELECT count(*) FROM metrics")
+    ways = store.rows("SELECT count(*) FROM metrics GROUP BY key, step, run_uuid")
+    assert {count for (count,) in ways} == {1}
     assert len(runs) == 16 * (1 + 3 + 2)
     assert not any(status == "RUNNING" or stage != "active" for status, stage in runs)
     assert points % 16 == 0  # all tell the same story
     assert not list(tmp_path.rglob("refused.jsonl"))
+    files, root = files_at(store.artifacts)
+    models = [path for path in files.find(root) if path.endswith("/model.safetensors")]
+    assert len(models) == 16, "each study's model, once"
 
 
-def points_of(file: Path, study: str) -> dict[str, list[int]]:
+def points_of(store: Store, study: str) -> dict[str, list[int]]:
     """Steps of the objective by run of a study, as the server's database has them."""
     query = """
         SELECT run.value, metrics.step FROM metrics
         JOIN tags AS run ON run.run_uuid = metrics.run_uuid AND run.key = 'sentune.run'
         JOIN tags AS study ON study.run_uuid = metrics.run_uuid AND study.key = 'sentune.study'
-        WHERE metrics.key = 'direction/accuracy' AND study.value = ? ORDER BY metrics.step
+        WHERE metrics.key = 'direction/accuracy' AND study.value = :study ORDER BY metrics.step
     """
     found: dict[str, list[int]] = {}
-    with sqlite3.connect(file) as connection:
-        for run, step in connection.execute(query, (study,)):
-            found.setdefault(run, []).append(step)
+    for run, step in store.rows(query, study=study):
+        found.setdefault(run, []).append(step)
     return found
 
 
-def until_runs(file: Path, count: int) -> None:
+def until_runs(store: Store, count: int) -> None:
     """Waits until the database holds this many runs."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        with sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30) as connection:
-            (found,) = connection.execute("SELECT count(*) FROM runs").fetchone()
+        ((found,),) = store.rows("SELECT count(*) FROM runs")
         if found >= count:
             return
         time.sleep(0.05)
-    raise AssertionError(f"{file} never held {count} runs")
+    raise AssertionError(f"{store.folder} never held {count} runs")
 
 
 class SlowDoor(BaseHTTPRequestHandler):

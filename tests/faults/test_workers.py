@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ray.cluster_utils import Cluster
 
 from sentune.records import TrialRecord, TrialState
+from tests.faults.conftest import Place
 from tests.faults.scenes import (
     BATCH,
     EVERY,
@@ -29,7 +31,8 @@ DIES_AT = 144
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(kind: str) -> Iterator[Cluster]:
+    del kind  # its servers are in the environment that the workers get
     with cluster_of(3) as cluster:
         yield cluster
 
@@ -39,6 +42,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Curve:
     folder = tmp_path_factory.mktemp("undisturbed")
     return undisturbed(make_spec(folder, 192), folder, workers=2)
 
+
+GROUP: dict[str, Any] = {"launcher": "train", "workers": 2, "max_failures": 1}
 
 LOST = re.compile(r"started again: (the process of rank 1 died|a worker was lost)")
 """Who is missed first is a race: the dead worker by Ray, or by its peer in the next collective."""
@@ -55,14 +60,18 @@ def check(folder: Path, record: TrialRecord, curve: Curve, expected: Curve) -> N
     assert steps.count(128) == 1, "that one was in the last checkpoint"
 
 
-def test_a_worker_that_is_killed(cluster: Cluster, expected: Curve, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("cluster")
+def test_a_worker_that_is_killed(expected: Curve, place: Place) -> None:
+    tmp_path = place.scratch
     program = disturbed(tmp_path, DIES_AT, waits=False)
     spec = make_spec(tmp_path, 192)
-    record, curve = run(tmp_path, spec, program, launcher="train", workers=2, max_failures=1)
+    record, curve = run(tmp_path, spec, program, **GROUP, **place.config)
     check(tmp_path, record, curve, expected)
 
 
-def test_a_node_whose_raylet_is_killed(cluster: Cluster, expected: Curve, tmp_path: Path) -> None:
+def test_a_node_whose_raylet_is_killed(cluster: Cluster, expected: Curve, place: Place) -> None:
+    tmp_path = place.scratch
+
     def kill(node_id: str) -> bool:
         (node,) = [n for n in cluster.list_all_nodes() if n.node_id == node_id]
         cluster.remove_node(node, allow_graceful=False)
@@ -71,5 +80,5 @@ def test_a_node_whose_raylet_is_killed(cluster: Cluster, expected: Curve, tmp_pa
     program = disturbed(tmp_path, DIES_AT, waits=True)
     spec = make_spec(tmp_path, 192)
     with when_there(tmp_path, kill):
-        record, curve = run(tmp_path, spec, program, launcher="train", workers=2, max_failures=1)
+        record, curve = run(tmp_path, spec, program, **GROUP, **place.config)
     check(tmp_path, record, curve, expected)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.ray_nodes import end
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -102,31 +103,6 @@ def _free_port() -> str:
         return str(listener.getsockname()[1])
 
 
-def _ours(mark: str) -> list[int]:
-    """Processes whose environment carries the mark."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:  # the process ended, or is another user's
-            continue
-    return [pid for pid in found if pid != os.getpid()]
-
-
-def _end(mark: str, seconds: float = 20.0) -> None:
-    """Ends all processes that carry the mark: asks first, then insists."""
-    deadline = time.monotonic() + seconds
-    for sign, until in ((signal.SIGTERM, deadline), (signal.SIGKILL, deadline + seconds)):
-        for pid in _ours(mark):
-            try:
-                os.kill(pid, sign)
-            except ProcessLookupError:
-                continue
-        while _ours(mark) and time.monotonic() < until:
-            time.sleep(0.2)
-
-
 @contextmanager
 def _node(arguments: list[str], env: dict[str, str], cwd: Path, log: Path) -> Iterator[None]:
     """``ray start --block ARGUMENTS`` until the block ends."""
@@ -206,5 +182,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                 _wait_for(address, env, work)
                 yield Cluster(address, home, env | {"RAY_ADDRESS": address}, mounted)
     finally:
-        _end(mark)
+        end(mark)
         shutil.rmtree(temporary, ignore_errors=True)

@@ -7,7 +7,6 @@ import re
 import shlex
 import stat
 import subprocess
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,7 @@ from ray.autoscaler._private.kuberay.autoscaling_config import (
 )
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from sentune.cluster import (
-    NodeLimit,
-    cluster_limits,
-    largest_cluster,
-    read_cluster,
-    running_cluster_file,
-)
-from sentune.errors import InvalidValue
+from sentune.cluster import cluster_limits, largest_cluster, read_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "cluster.yaml"
@@ -106,7 +98,9 @@ def test_what_the_clouds_have_in_common_is_the_same() -> None:
         for key in common:
             if key in config and not (other == ONPREM and key in ("auth", "max_workers")):
                 assert config[key] == whole[key], f"{other.name}: {key}"
-    assert set(common) - set(read(ONPREM)) == {"idle_timeout_minutes", "head_node_type"}
+    assert set(common) - set(read(ONPREM)) == {
+        "idle_timeout_minutes", "upscaling_speed", "head_node_type",
+    }  # fmt: skip
     assert set(common) <= set(read(GCP))
     for name, node_type in whole["available_node_types"].items():
         other_type = dict(read(GCP)["available_node_types"][name], node_config=None)
@@ -325,118 +319,3 @@ def test_mlflow_does_not_start_without_a_password(tmp_path: Path) -> None:
     )
     assert done.returncode != 0
     assert "MLFLOW_TRACKING_USERNAME: write it into ~/.mlflow/credentials" in done.stderr
-
-
-def test_limits_are_read() -> None:
-    limits = cluster_limits(FILE)
-    assert limits["head"] == NodeLimit(cpus=0, gpus=0, max_nodes=1, min_nodes=1, head=True)
-    assert limits["gpu-spot"] == NodeLimit(cpus=4, gpus=1, max_nodes=8, priority=1)
-    assert limits["gpu-on-demand"].stands_in_for == "gpu-spot"
-    assert limits["data"].gpus == 0
-
-
-def test_nodes_that_stand_in_are_not_counted_beside_those_they_stand_in_for() -> None:
-    nodes = largest_cluster(FILE)
-    assert sum(node.gpus for node in nodes) == 8
-    assert len(nodes) == 1 + 8 + 2
-
-
-def test_groups_of_one_size_and_priority_are_all_counted(
-    config: dict[str, Any], tmp_path: Path
-) -> None:
-    config["available_node_types"]["gpu-spot"]["priority"] = 0
-    config["max_workers"] = 18
-    assert sum(node.gpus for node in largest_cluster(_written(config, tmp_path))) == 16
-
-
-def test_a_head_knows_its_own_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert running_cluster_file() is None
-    (tmp_path / "ray_bootstrap_config.yaml").write_text(FILE.read_text())
-    found = running_cluster_file()
-    assert found is not None
-    assert cluster_limits(found) == cluster_limits(FILE)
-
-
-def test_own_machines_are_counted_as_they_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ray leaves out what they have: a plan from that file would refuse every study."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    prepared = yaml.safe_dump(prepare_config(read(ONPREM)))
-    (tmp_path / "ray_bootstrap_config.yaml").write_text(prepared)
-    assert running_cluster_file() is None
-    with pytest.raises(InvalidValue, match="--node"):
-        cluster_limits(ONPREM)
-
-
-def _written(config: Any, tmp_path: Path) -> Path:
-    path = tmp_path / "cluster.yaml"
-    path.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
-    return path
-
-
-def test_the_whole_clusters_maximum_bounds_each_group(
-    config: dict[str, Any], tmp_path: Path
-) -> None:
-    config["max_workers"] = 3
-    assert cluster_limits(_written(config, tmp_path))["gpu-spot"].max_nodes == 3
-
-
-def test_a_group_without_its_own_maximum_has_the_clusters(
-    config: dict[str, Any], tmp_path: Path
-) -> None:
-    del config["available_node_types"]["gpu-spot"]["max_workers"]
-    assert cluster_limits(_written(config, tmp_path))["gpu-spot"].max_nodes == 10
-
-
-@pytest.mark.parametrize(
-    ("field", "change"),
-    [
-        ("available_node_types.gpu-spot.resources.CPU", {"resources": {"GPU": 1}}),
-        ("available_node_types.gpu-spot.resources.GPU", {"resources": {"CPU": 1, "GPU": "two"}}),
-        ("available_node_types.gpu-spot.max_workers", {"max_workers": -1}),
-    ],
-)
-def test_a_number_that_cannot_be_known_is_named(
-    config: dict[str, Any], tmp_path: Path, field: str, change: dict[str, Any]
-) -> None:
-    config = deepcopy(config)
-    config["available_node_types"]["gpu-spot"].update(change)
-    with pytest.raises(InvalidValue) as error:
-        cluster_limits(_written(config, tmp_path))
-    assert error.value.field == field
-
-
-@pytest.mark.parametrize("content", ["a: [", "just text", "provider: {type: aws}", ""])
-def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
-    with pytest.raises(InvalidValue, match="cluster file"):
-        cluster_limits(_written(content, tmp_path))
-
-
-def test_an_unknown_head_is_refused(config: dict[str, Any], tmp_path: Path) -> None:
-    config["head_node_type"] = "boss"
-    with pytest.raises(InvalidValue, match="head_node_type"):
-        cluster_limits(_written(config, tmp_path))
-
-
-def test_yaml_cannot_run_code(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="not YAML"):
-        cluster_limits(_written("a: !!python/object/apply:os.getcwd []", tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("field", "change"),
-    [
-        ("workerGroupSpecs.data.rayStartParams.num-cpus", {"rayStartParams": {}}),
-        ("workerGroupSpecs.data.maxReplicas", {"maxReplicas": None}),
-    ],
-)
-def test_a_group_of_kuberay_that_does_not_say_its_size_is_named(
-    tmp_path: Path, field: str, change: dict[str, Any]
-) -> None:
-    cluster = read(KUBERAY)
-    cluster["spec"]["workerGroupSpecs"][2].update(change)
-    with pytest.raises(InvalidValue) as error:
-        cluster_limits(_written(cluster, tmp_path))
-    assert error.value.field == field

@@ -1,0 +1,116 @@
+"""Where a study that is broken lies: SQLite and a disk, or PostgreSQL and an S3 server."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentune.tracking.environment import artifact_root_in, tracking_uri_in
+from tests.backends import BUCKET, Servers
+
+LONG = ("test_workers", "test_preemption", "test_leaks", "test_control")
+"""Files whose variants over the servers take too long for every run; `make soak` runs them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where one test's studies are kept.
+
+    Attributes:
+        storage: folder or URI.
+        optuna: database of its trials; None: SQLite in each study's folder.
+        tracking: MLflow's database.
+        scratch: local folder for what the test writes down.
+        servers: behind it; None on a disk.
+    """
+
+    storage: str
+    optuna: str | None
+    tracking: str
+    scratch: Path
+    servers: Servers | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Where a ``StudyConfig`` says so."""
+        return {"storage": self.storage, "optuna_url": self.optuna}
+
+    @property
+    def options(self) -> list[str]:
+        """The same for a job, with its tracking where that is not the storage's own."""
+        given = ["--storage", self.storage]
+        more = ["--optuna", self.optuna, "--tracking", self.tracking] if self.optuna else []
+        return [*given, *more]
+
+    def trials_of(self, study: str) -> str:
+        """Address of the database with a study's trials."""
+        return self.optuna or f"sqlite:///{self.storage}/{study}/optuna.db"
+
+    @property
+    def artifacts(self) -> str:
+        """Where MLflow's artifacts lie."""
+        return artifact_root_in(self.storage)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves the longest variants to ``make soak``."""
+    if os.environ.get("SENTUNE_SOAK"):
+        return
+    later = pytest.mark.skip(reason="over PostgreSQL and S3, in make soak")
+    for item in items:
+        kind = item.callspec.params.get("kind") if hasattr(item, "callspec") else None
+        if kind == "servers" and item.path.stem in LONG:
+            item.add_marker(later)
+
+
+@pytest.fixture(scope="session", params=["local", "servers"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """What a place is made of; a cluster of Ray starts after it, and knows its environment."""
+    if request.param == "servers":
+        request.getfixturevalue("both_servers")
+    return str(request.param)
+
+
+@pytest.fixture
+def place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A place of the test's own."""
+    return new_place(kind, request, tmp_path)
+
+
+@pytest.fixture
+def place_on_servers(both_servers: Servers, tmp_path: Path) -> Place:
+    """The same, where it matters that a server can be ended."""
+    return on_servers(both_servers, tmp_path)
+
+
+def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
+    """A further place of a test, over the same servers."""
+    if kind == "servers":
+        return on_servers(request.getfixturevalue("both_servers"), folder)
+    folder.mkdir(exist_ok=True)
+    return Place(
+        storage=str(folder), optuna=None, tracking=tracking_uri_in(str(folder)), scratch=folder
+    )
+
+
+def on_servers(servers: Servers, folder: Path) -> Place:
+    """Databases and a prefix of the bucket of its own."""
+    folder.mkdir(exist_ok=True)
+    name = f"t{uuid.uuid4().hex[:12]}"
+    return Place(
+        storage=f"s3://{BUCKET}/{name}",
+        optuna=servers.postgres.make(f"{name}_optuna"),
+        tracking=servers.postgres.make(f"{name}_mlflow", template="template_mlflow"),
+        scratch=folder,
+        servers=servers,
+    )
+
+
+def environment_of(place: Place, **more: str) -> dict[str, str]:
+    """Of a process that drives a study there: what it keeps at home is the test's."""
+    return {**os.environ, "XDG_STATE_HOME": str(place.scratch / "state"), **more}

@@ -1,0 +1,103 @@
+"""One of several studies on a cluster. Started by test_studies_at_once.
+
+Usage: driven.py ADDRESS FOLDER STORAGE OPTUNA TRACKING NAME PRIORITY MOST
+
+It waits for the file FOLDER/go once it is ready, so that all studies begin together, and writes
+into FOLDER/NAME.log when each of its trials begins and ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from sentune.code import runtime_env
+from sentune.records import StudySummary
+from sentune.search.config import StudyConfig
+from sentune.search.lease import Lease
+from sentune.search.space import SearchSpace, Uniform
+from sentune.search.store import open_storage, storage_url
+from sentune.search.study import Study
+from sentune.tracking import MlflowListener
+from sentune.training.group import Group
+from sentune.training.trial import Progress, TrialSpec
+
+TRIALS, BUDGET, OBJECTIVE = 12, 900, "toy/score"
+SPACE = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.0, 9.0)})
+
+
+def program(log: Path, spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """Takes its time."""
+    import time
+
+    with log.open("a") as lines:
+        lines.write(f"{spec.trial} begins {time.time()}\n")
+    for examples in spec.milestones:
+        time.sleep(1.5)  # three times: longer than a driver takes to hear of the others
+        if examples == spec.max_examples:
+            with log.open("a") as lines:
+                lines.write(f"{spec.trial} ends {time.time()}\n")
+        yield Progress(
+            examples=examples,
+            metrics={OBJECTIVE: spec.settings["x"] + examples / 1000},
+            final=examples == spec.max_examples,
+            save=lambda folder: (folder / "state").write_text("small"),
+        )
+
+
+def make_spec(settings: dict, name: str, seed: int, milestones: tuple[int, ...]) -> TrialSpec:
+    """The training run of a configuration."""
+    return TrialSpec(
+        study="", trial=name, method="toy", settings=settings, encoder="", corpus=None, dev=None,  # type: ignore[arg-type]
+        max_examples=BUDGET, milestones=milestones, objective=OBJECTIVE, seed=seed,
+    )  # fmt: skip
+
+
+def main(
+    address: str, folder: Path, storage: str, optuna: str, tracking: str, name: str,
+    priority: float, most: int | None,
+) -> str:  # fmt: skip
+    """The study; its state at the end."""
+    import ray
+
+    config = StudyConfig(
+        name=name, storage=storage, optuna_url=optuna, max_examples=BUDGET, trials=TRIALS,
+        scheduler="none", sampler="random", validate_every=300, finalists=0, priority=priority,
+        max_concurrent=most,
+    )  # fmt: skip
+    tracker = MlflowListener.in_storage(name, storage, tracking_uri=tracking)
+    with Lease(open_storage(storage_url(config.folder, optuna)), name) as lease:
+        ray.init(
+            address=address, log_to_driver=False, logging_level=logging.ERROR,
+            runtime_env=runtime_env(),
+        )  # fmt: skip
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        work = partial(program, folder / f"{name}.log")
+        study = Study(config, SPACE, make_spec, work, (tracker,), {})
+        study.held = lease
+        summary = StudySummary(
+            study=name, method="toy", state="running", objective=OBJECTIVE, mode="max",
+            corpora={}, space=SPACE.to_dict(),
+        )  # fmt: skip
+        tracker.study_started(summary, study.plan.to_dict())
+        (folder / f"{name}.ready").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.1)
+        outcome = study.run()
+        summary.state, summary.trials = outcome.state, outcome.trials
+        tracker.study_ended(summary)
+        sent = tracker.close(timeout=300)
+    return outcome.state if sent else "MLflow has not got everything"
+
+
+if __name__ == "__main__":
+    address, folder, storage, optuna, tracking, name, priority, most = sys.argv[1:]
+    state = main(
+        address, Path(folder), storage, optuna, tracking, name, float(priority),
+        int(most) if int(most) else None,
+    )  # fmt: skip
+    sys.stdout.write(state + "\n")
