@@ -5,6 +5,7 @@ import math
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
+from sentune.tracking import mlflow_view
 from sentune.tracking.mlflow_view import MlflowListener
 from tests.tracking.story import MILESTONES, SPENT, Story
 
@@ -49,6 +51,37 @@ def test_a_study_as_runs(storage: Path, story: Story, held: Held) -> None:
     assert seed["parent"] == "trial-0002"
     assert seed["params"]["seed"] == "1"
     assert [step for step, _ in seed["points"]["direction/accuracy"]] == list(MILESTONES)
+
+
+def test_what_a_run_is_told_goes_in_one_call(
+    storage: Path, story: Story, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    batch, told = mlflow.MlflowClient.log_batch, Counter[str]()
+
+    def log_batch(self: Any, run_id: str, *args: Any, **given: Any) -> Any:
+        told[run_id] += 1
+        return batch(self, run_id, *args, **given)
+
+    monkeypatch.setattr(mlflow.MlflowClient, "log_batch", log_batch)
+    monkeypatch.setattr(mlflow_view, "GATHER", 3600)
+    listener = listener_in(storage)
+    story.tell(listener)
+    runs = held(close(listener))
+    assert told == {run["id"]: 1 for run in runs.values()}
+    assert {run["status"] for run in runs.values()} == {"FINISHED", "KILLED", "FAILED"}
+
+
+def test_an_end_and_the_next_start_in_one_call_leave_the_study_running(
+    storage: Path, story: Story, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlflow_view, "GATHER", 3600)
+    listener = listener_in(storage)
+    story.start(listener)
+    listener.study_ended(story.summary("interrupted"))
+    story.start(listener)
+    assert held(close(listener))["little"]["status"] == "RUNNING"
 
 
 def check_trial(run: dict[str, Any], number: int) -> None:

@@ -45,6 +45,17 @@ def test_all_arrive_in_order(tmp_path: Path) -> None:
     assert server.got == entries(*range(100))
 
 
+def test_entries_wait_for_others_to_go_with_but_nobody_waits_for_that(tmp_path: Path) -> None:
+    calls: list[Sequence[Entry]] = []
+    spool = Spool(tmp_path, calls.append, gather=3600)
+    for n in range(50):
+        spool.put({"n": n})
+    assert spool.flush(60)
+    spool.put({"n": 50})
+    assert spool.close(60)
+    assert calls == [entries(*range(50)), entries(50)]
+
+
 def test_put_returns_while_the_server_hangs(tmp_path: Path) -> None:
     inside, go_on = threading.Event(), threading.Event()
 

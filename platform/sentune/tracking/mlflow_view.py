@@ -29,6 +29,9 @@ from sentune.tracking.trial_run import figures_of, tags_of
 log = logging.getLogger(__name__)
 
 EXPERIMENT = "sentune"
+GATHER = 1.0
+"""Seconds for which entries are gathered before they are sent."""
+
 IDENTITY = "identity"
 """File that tells studies of one name apart."""
 
@@ -101,7 +104,9 @@ class MlflowListener:
             identity=identity or _identity(spool),
         )
         self._tables = spool / "readouts"
-        self._spool = Spool(spool, sender, destination=tracking_uri, first_wait=first_wait)
+        self._spool = Spool(
+            spool, sender, destination=tracking_uri, first_wait=first_wait, gather=GATHER
+        )
         self._settings: dict[int, Mapping[str, Any]] = {}
         self._started: set[RunKey] = set()
         self._said: set[tuple[RunKey, int]] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,14 +83,25 @@ class MlflowSender:
         return code in NEVER
 
 
+@dataclass
+class Due:
+    """What a run is still to be told: all of it goes in one call, and its end after that."""
+
+    params: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    points: list[Entry] = field(default_factory=list)
+    end: Entry | None = None
+
+
 class Session:
     """One connection: an ``MlflowClient`` and the study's runs as the server has them."""
 
     def __init__(self, client: Any, runs: StudyRuns) -> None:
         self._client, self._runs = client, runs
-        self._points: dict[RunKey, list[Entry]] = defaultdict(list)
+        self._due: dict[RunKey, Due] = defaultdict(Due)
         self._kinds: dict[str, Callable[[Entry, Run], None]] = {
             "start": self._start,
+            "metrics": self._metrics,
             "end": self._end,
             "artifact": self._artifact,
             "document": self._document,
@@ -98,52 +110,72 @@ class Session:
         }
 
     def send(self, entries: Sequence[Entry]) -> None:
-        """Sends in order, metric points gathered by run (1,000 go in one call)."""
-        self._points.clear()
+        """Sends in order, what a run is told gathered (1,000 values go in one call)."""
+        self._due.clear()
         for entry in entries:
             run = self._runs.get(key_of(entry), entry["time"])
-            if entry["kind"] == "metrics":
-                self._points[key_of(entry)].append(entry)
-            elif entry["kind"] in self._kinds:
-                self._kinds[entry["kind"]](entry, run)
-            else:
+            if entry["kind"] not in self._kinds:
                 raise Refused(f"unknown kind of entry {entry['kind']!r}")
-        for key, points in self._points.items():
-            self._metrics(points, self._runs.get(key, points[0]["time"]))
+            self._kinds[entry["kind"]](entry, run)
+        for key in list(self._due):
+            self._tell(key)
 
     def _start(self, entry: Entry, run: Run) -> None:
+        key = key_of(entry)
+        if key in self._due and self._due[key].end is not None:
+            self._tell(key)  # the end of an earlier start
         # A study goes on after its end. A trial's start that is told again must not: its run would
         # end anew, with a later time.
-        again = entry["running"] and key_of(entry).trial is None
+        again = entry["running"] and key.trial is None
         if again and run.status != "RUNNING":
             self._client.update_run(run.id, status="RUNNING")
             run.status = "RUNNING"
-        missing = {k: v for k, v in entry["params"].items() if k not in run.params}
-        self._describe(run, params=missing, tags=entry["tags"])
+        due = self._due[key]
+        due.params = {k: v for k, v in entry["params"].items() if k not in run.params} | due.params
+        due.tags |= entry["tags"]
+
+    def _metrics(self, entry: Entry, run: Run) -> None:
+        del run
+        self._due[key_of(entry)].points.append(entry)
 
     def _end(self, entry: Entry, run: Run) -> None:
-        self._describe(run, params={}, tags=entry["tags"])
-        if key_of(entry).trial is None:
-            self._runs.drop_doubles()
-        if run.status != entry["status"]:
-            self._client.set_terminated(run.id, entry["status"], entry["time"])
-            run.status = entry["status"]
+        del run
+        due = self._due[key_of(entry)]
+        due.tags |= entry["tags"]
+        due.end = entry
 
-    def _describe(self, run: Run, *, params: dict[str, str], tags: dict[str, str]) -> None:
+    def _tell(self, key: RunKey) -> None:
+        """What is due to a run; nothing is, then."""
+        due, run = self._due.pop(key), self._runs.get(key, 0)
+        self._describe(run, due)
+        if due.end is None:
+            return
+        if key.trial is None:
+            self._runs.drop_doubles()
+        if run.status != due.end["status"]:
+            self._client.set_terminated(run.id, due.end["status"], due.end["time"])
+            run.status = due.end["status"]
+
+    def _describe(self, run: Run, due: Due) -> None:
         from mlflow.entities import Param, RunTag
 
-        changed = {k: v for k, v in tags.items() if run.tags.get(k) != v}
-        if not params and not changed:
+        tags = {k: v for k, v in due.tags.items() if run.tags.get(k) != v}
+        points = self._fresh(run, due.points)
+        if not due.params and not tags and not points:
             return
         self._client.log_batch(
             run.id,
-            params=[Param(k, v) for k, v in params.items()],
-            tags=[RunTag(k, v) for k, v in changed.items()],
+            metrics=points,
+            params=[Param(k, v) for k, v in due.params.items()],
+            tags=[RunTag(k, v) for k, v in tags.items()],
         )
-        run.params |= params.keys()
-        run.tags |= changed
+        run.params |= due.params.keys()
+        run.tags |= tags
+        for point in points:
+            run.points[point.key].add(point.step)
 
-    def _metrics(self, entries: Sequence[Entry], run: Run) -> None:
+    def _fresh(self, run: Run, entries: Sequence[Entry]) -> list[Any]:
+        """Points that the server does not have; the first of those with one name and step."""
         from mlflow.entities import Metric
 
         points: dict[tuple[str, int], Metric] = {}
@@ -155,11 +187,7 @@ class Session:
         for name, step in points:
             steps[name].add(step)
         fresh = {name: self._runs.new_points(run, name, steps[name]) for name in steps}
-        new = [point for (name, step), point in points.items() if step in fresh[name]]
-        if new:
-            self._client.log_batch(run.id, metrics=new)
-        for name in steps:
-            run.points[name] |= fresh[name]
+        return [point for (name, step), point in points.items() if step in fresh[name]]
 
     def _artifact(self, entry: Entry, run: Run) -> None:
         upload(self._client, run, Path(entry["path"]), entry["folder"])

@@ -36,6 +36,8 @@ class Spool:
         destination: what a message calls the server; credentials are taken out.
         first_wait, longest_wait: seconds between tries, doubling from one to the other.
         most: entries given to ``deliver`` at a time; fewer after an error.
+        gather: seconds that an entry waits for others, as one call for several costs less than
+            a call each; not where ``flush`` or ``close`` waits for them.
 
     Raises:
         StudyConflict: another process has a spool in this folder.
@@ -50,16 +52,17 @@ class Spool:
         first_wait: float = 0.5,
         longest_wait: float = 30.0,
         most: int = 500,
+        gather: float = 0.0,
     ) -> None:
         self.folder = folder
-        self._deliver, self._most = deliver, most
+        self._deliver, self._most, self._gather = deliver, most, gather
         self._destination = without_credentials(destination)
         self._first_wait, self._longest_wait = first_wait, longest_wait
         self._journal = Journal(folder)
         self._unwritten: deque[Entry] = deque()
         self._carried: list[Entry] = []  # from memory, on their way; nothing may overtake them
         self._changed = threading.Condition()
-        self._hurry = self._closing = self._busy = False
+        self._hurry = self._closing = self._busy = self._full = False
         self._size = most
         self._trouble = ""
         self._reported: set[str] = set()
@@ -146,6 +149,8 @@ class Spool:
         """Waits for something to send; False when the spool is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting() or self._closing)
+            if not self._full:
+                self._changed.wait_for(lambda: self._hurry or self._closing, self._gather)
             self._busy = not self._closing
             self._write()
             return self._busy
@@ -159,6 +164,7 @@ class Spool:
             self._trouble = _reason(error)
         with self._changed:
             self._busy = False
+            self._hurry = self._hurry and bool(self._waiting())
             self._tell(sent)
             self._changed.notify_all()
         return sent
@@ -168,6 +174,7 @@ class Spool:
         entries, mark = self._journal.unsent(self._size)
         if not entries:
             entries = self._take()
+        self._full = len(entries) >= self._size
         try:
             if self._delivered(entries):
                 self._carried = []
