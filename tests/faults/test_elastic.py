@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from sentune.records import TrialState
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
-from sentune.training.launchers import launch
+from sentune.training.launchers import train as train_launcher
 from sentune.training.launchers.train import Team
 from sentune.training.loop import train
 from sentune.training.state import WEIGHTS_FILE
@@ -98,7 +98,7 @@ def machines() -> Iterator[Cluster]:
 def test_a_group_grows_and_shrinks_with_its_cluster(
     machines: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "Team", Elastic)
+    monkeypatch.setattr(train_launcher, "Team", Elastic)
     spec = make_spec(tmp_path, EXAMPLES)
     added = []
 
