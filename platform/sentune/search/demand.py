@@ -1,4 +1,7 @@
-"""What Tune is told of the trials that a study wants to run, so that no node stays for nothing."""
+"""What Tune is told of the trials that a study wants to run.
+
+No node stays for nothing, and no process starts for nothing.
+"""
 
 from __future__ import annotations
 
@@ -65,11 +68,16 @@ class DemandScheduler(StudyScheduler):
     """
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """As Tune's own; called in every turn of its loop."""
+        """None: Tune starts trials in their order by itself. Called in every turn of its loop.
+
+        A trial that is named here gets the next worker that is free, even where its own is coming
+        up, which Tune then ends: trials shorter than the start of a process would run one at a
+        time, beside processes that start for nothing.
+        """
         if self.conductor.limits.halt is not None:
             for trial in list(tune_controller.get_live_trials()):
                 if trial.status == Trial.PENDING:
                     number = self.conductor.live[trial.trial_id].number
                     self.conductor.last[number] = Report(left=True)
                     tune_controller.stop_trial(trial)
-        return super().choose_trial_to_run(tune_controller)
+        return None
