@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,9 @@ ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"}
 
 FLAT = ATOMIC - {"memory"}
 """Of these, those in which a folder is nothing but the beginning of its objects' names."""
+
+BATCHES = {"s3", "s3a"}
+"""Those in which a thousand objects go in one request, which a client's death cannot halve."""
 
 PATIENCE = 60.0
 """Seconds for which a silent store is asked again."""
@@ -74,14 +77,21 @@ def is_local(files: fsspec.AbstractFileSystem) -> bool:
 
 def puts_at_once(files: fsspec.AbstractFileSystem) -> bool:
     """Whether an object appears whole or not at all, so that nothing need be moved into place."""
-    protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
-    return not ATOMIC.isdisjoint(protocols)
+    return not ATOMIC.isdisjoint(_protocols(files))
 
 
 def has_folders(files: fsspec.AbstractFileSystem) -> bool:
     """Whether folders are there by themselves, and stay when their last file goes."""
-    protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
-    return FLAT.isdisjoint(protocols)
+    return FLAT.isdisjoint(_protocols(files))
+
+
+def drops_at_once(files: fsspec.AbstractFileSystem) -> bool:
+    """Whether a few objects go in one request."""
+    return not BATCHES.isdisjoint(_protocols(files))
+
+
+def _protocols(files: fsspec.AbstractFileSystem) -> Collection[str]:
+    return (files.protocol,) if isinstance(files.protocol, str) else files.protocol
 
 
 def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:

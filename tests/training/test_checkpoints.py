@@ -10,6 +10,7 @@ from typing import Any
 import fsspec
 import pytest
 
+from sentune.training import checkpoints
 from sentune.training.checkpoints import PROGRESS_FILE, CheckpointStore
 from sentune.training.checksums import damage
 from sentune.training.trial import Progress
@@ -313,12 +314,57 @@ def test_one_of_an_older_version_has_no_checksums_and_is_taken(tmp_path: Path) -
     assert CheckpointStore(str(tmp_path)).last() == folder
 
 
-def test_a_process_that_was_cut_off_drops_nothing_of_the_one_that_went_on(directory: str) -> None:
+def test_an_object_store_is_not_asked_at_each_save_what_others_have_written(
+    objects: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, looks = fsspec.filesystem("memory"), []
+
+    def ls(path: str, *args: Any, **given: Any) -> Any:
+        looks.append(path)
+        return listed(path, *args, **given)
+
+    store, listed = CheckpointStore(objects), files.ls
+    assert store.last() is None
+    monkeypatch.setattr(store._place.files, "ls", ls)  # type: ignore[attr-defined]
+    for examples in (100, 200, 300):
+        store.save(progress(examples), -examples)
+    assert not [path for path in looks if path.endswith("/trial")]
+    assert names(objects) == ["examples_000000100", "examples_000000300"]
+
+
+def test_what_a_failed_upload_left_is_looked_for_at_once(
+    objects: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def two(folder: Path) -> None:
+        (folder / "a").write_text("a")
+        (folder / "b").write_text("b")
+
+    store = CheckpointStore(objects)
+    store.save(progress(100), 0.1)
+    put = store._place.files.put_file  # type: ignore[attr-defined]
+
+    def fails(file: str, target: str) -> None:
+        if target.endswith("/b"):
+            raise PermissionError(target)
+        put(file, target)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store._place.files, "put_file", fails)  # type: ignore[attr-defined]
+        with pytest.raises(OSError, match="refuses this user"):
+            store.save(progress(200, two), 0.2)
+    store.save(progress(300), 0.3)
+    assert names(objects) == ["examples_000000300"]
+
+
+def test_a_process_that_was_cut_off_drops_nothing_of_the_one_that_went_on(
+    directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cut_off = CheckpointStore(directory)
     cut_off.save(progress(100), 0.1)
     went_on = CheckpointStore(directory)
     for examples in (200, 300):
         went_on.save(progress(examples), examples / 1000)
+    monkeypatch.setattr(checkpoints, "LOOK_SECONDS", 0.0)  # it was cut off for longer
     cut_off.save(progress(200), 0.2)  # it has not heard of anything
     assert content(CheckpointStore(directory).last()) == "300"
     went_on.save(progress(400), 0.1)

@@ -27,6 +27,10 @@ logger = logging.getLogger(__name__)
 
 _PREFIX = "examples_"
 
+LOOK_SECONDS = 10.0
+"""How old a look at what another process has written may be when one is saved. Ray misses a machine
+that is cut off, and starts its trial elsewhere, after some 30 s."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SavedProgress:
@@ -202,7 +206,7 @@ class CheckpointStore:
 
     def _tidied(self) -> list[str]:
         """Drops what a killed process left; names of the rest."""
-        entries = self._place.entries()
+        entries = self._place.entries(seconds=LOOK_SECONDS)
         for name in entries:
             if name.startswith(PARTIAL):
                 self._place.drop(name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,10 +15,13 @@ from typing import Any, Protocol, TypeVar
 import fsspec
 
 from sentune.disk import check_space, sync, sync_tree, writing
-from sentune.object_store import asked, files_at, has_folders, is_local
+from sentune.object_store import asked, drops_at_once, files_at, has_folders, is_local
 
 PROGRESS_FILE = "progress.json"
 PARTIAL, DAMAGED = ".partial-", "damaged-"
+
+BATCH = 1000
+"""Objects that S3 drops in one request."""
 
 T = TypeVar("T")
 
@@ -24,8 +29,12 @@ T = TypeVar("T")
 class Place(Protocol):
     """Named folders that appear whole or not at all."""
 
-    def entries(self) -> list[str]:
-        """Names of all that lies here."""
+    def entries(self, *, seconds: float = 0.0) -> list[str]:
+        """Names of all that lies here.
+
+        Args:
+            seconds: how old the look at what others have written may be, where a look is a request.
+        """
 
     def whole(self) -> list[str]:
         """Names of the folders that ``has`` is true of."""
@@ -80,8 +89,9 @@ class LocalPlace:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def entries(self) -> list[str]:
+    def entries(self, *, seconds: float = 0.0) -> list[str]:
         """Names of all that lies here."""
+        del seconds  # a disk is asked in no time
         return [path.name for path in self.root.iterdir()] if self.root.is_dir() else []
 
     def whole(self) -> list[str]:
@@ -152,14 +162,20 @@ class ObjectPlace:
         self.files, self.root, self.uri = files, root, uri
         self._folders = has_folders(files)
         self._downloads: dict[str, tempfile.TemporaryDirectory[str]] = {}
+        self._here: set[str] = set()
+        self._looked = -math.inf
 
-    def entries(self) -> list[str]:
+    def entries(self, *, seconds: float = 0.0) -> list[str]:
         """Names of all that lies here."""
-        try:
-            paths = self._asked(lambda: self.files.ls(self.root, detail=False))
-        except FileNotFoundError:
-            return []
-        return [path.rstrip("/").rsplit("/", 1)[-1] for path in paths]
+        now = time.monotonic()
+        if not now - self._looked < seconds:
+            try:
+                paths = self._asked(lambda: self.files.ls(self.root, detail=False))
+            except FileNotFoundError:
+                paths = []
+            self._here = {path.rstrip("/").rsplit("/", 1)[-1] for path in paths}
+            self._looked = now
+        return sorted(self._here)
 
     def whole(self) -> list[str]:
         """Names of the folders whose upload came to its end; most trials begin with none."""
@@ -203,33 +219,40 @@ class ObjectPlace:
         ):
             check_space(Path(scratch), needed)
             yield Path(scratch)
+            looked = self._looked
             if not anew:
                 self.drop(name)
+            self._looked = -math.inf  # what an upload leaves that fails is looked for
             found = sorted(file for file in Path(scratch).rglob("*") if file.is_file())
             for file in sorted(found, key=lambda f: f.name == PROGRESS_FILE):
                 self._put(file, f"{self.root}/{name}/{file.relative_to(scratch).as_posix()}")
+            self._here.add(name)
+            self._looked = looked
 
     def drop(self, name: str, files: Collection[str] | None = None) -> None:
         """``progress.json`` first: what is left of it is then no folder any more."""
-        self._remove([f"{self.root}/{name}/{PROGRESS_FILE}"])
+        first = f"{self.root}/{name}/{PROGRESS_FILE}"
         if files is None or self._folders:
+            self._remove([first])
             self._remove([f"{self.root}/{name}"], recursive=True)
         else:
-            self._remove([f"{self.root}/{name}/{file}" for file in files])
-        self._downloads.pop(name, None)
+            self._remove_after([first], [f"{self.root}/{name}/{file}" for file in files])
+        self._gone(name)
 
     def sweep(self, goes: Callable[[str], bool]) -> None:
         """Takes away all whose names go: in a few requests, however many they are."""
         going = [within for within in self._within("") if goes(within.partition("/")[0])]
-        first = [within for within in going if within.partition("/")[2] == PROGRESS_FILE]
-        self._remove([f"{self.root}/{within}" for within in first])
+        said = {within for within in going if within.partition("/")[2] == PROGRESS_FILE}
+        first = [f"{self.root}/{within}" for within in sorted(said)]
         names = {within.partition("/")[0] for within in going}
         if self._folders:
+            self._remove(first)
             self._remove([f"{self.root}/{name}" for name in sorted(names)], recursive=True)
         else:
-            self._remove([f"{self.root}/{within}" for within in going if within not in first])
+            rest = [f"{self.root}/{within}" for within in going if within not in said]
+            self._remove_after(first, rest)
         for name in names:
-            self._downloads.pop(name, None)
+            self._gone(name)
 
     def set_aside(self, name: str) -> bool:
         """Copied, then dropped; False if it is no longer there."""
@@ -239,11 +262,16 @@ class ObjectPlace:
             was = f"{self.root}/{name}/{within}"
             now = f"{self.root}/{DAMAGED}{name}/{within}"
             self._asked(partial(self.files.cp_file, was, now))
+        self._here.add(f"{DAMAGED}{name}")
         self.drop(name)
         return True
 
     def leave(self) -> None:
         """An object store has no empty folders."""
+
+    def _gone(self, name: str) -> None:
+        self._here.discard(name)
+        self._downloads.pop(name, None)
 
     def _within(self, folder: str) -> list[str]:
         """Objects below a folder of this place, as paths within it."""
@@ -262,6 +290,14 @@ class ObjectPlace:
 
     def _get(self, path: str, target: Path) -> None:
         self._asked(lambda: self.files.get_file(path, str(target)))
+
+    def _remove_after(self, first: list[str], rest: list[str]) -> None:
+        """In this order, where it takes more than one request."""
+        if drops_at_once(self.files) and len(first) + len(rest) <= BATCH:
+            self._remove([*first, *rest])
+        else:
+            self._remove(first)
+            self._remove(rest)
 
     def _remove(self, paths: list[str], *, recursive: bool = False) -> None:
         with suppress(FileNotFoundError):  # gone already: what is silent is asked twice
