@@ -29,8 +29,8 @@ ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"}
 FLAT = ATOMIC - {"memory"}
 """Of these, those in which a folder is nothing but the beginning of its objects' names."""
 
-BATCHES = {"s3", "s3a"}
-"""Those in which a thousand objects go in one request, which a client's death cannot halve."""
+S3 = {"s3", "s3a"}
+"""Of these, those in which a thousand objects go in one request, which no client's death halves."""
 
 PATIENCE = 60.0
 """Seconds for which a silent store is asked again."""
@@ -87,7 +87,23 @@ def has_folders(files: fsspec.AbstractFileSystem) -> bool:
 
 def drops_at_once(files: fsspec.AbstractFileSystem) -> bool:
     """Whether a few objects go in one request."""
-    return not BATCHES.isdisjoint(_protocols(files))
+    return not S3.isdisjoint(_protocols(files))
+
+
+def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
+    """Names directly in a folder; none where it is not there.
+
+    S3's own ``ls`` looks for such a folder in the one above, page after page.
+    """
+    above, _, name = folder.rpartition("/")
+    try:
+        if drops_at_once(files) and above:
+            paths = files.find(above, maxdepth=1, withdirs=True, prefix=f"{name}/")
+        else:
+            paths = files.ls(folder, detail=False)
+    except FileNotFoundError:
+        return []
+    return [path.rstrip("/").rsplit("/", 1)[-1] for path in paths]
 
 
 def _protocols(files: fsspec.AbstractFileSystem) -> Collection[str]:

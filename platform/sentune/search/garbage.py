@@ -10,7 +10,7 @@ from pathlib import Path
 
 import fsspec
 
-from sentune.object_store import files_at
+from sentune.object_store import files_at, names_in
 from sentune.records import TrialRecord
 from sentune.search.config import StudyConfig
 from sentune.search.driver import runs
@@ -61,9 +61,9 @@ def garbage_of(view: StudyView) -> list[Garbage]:
 
 def _of_runs(view: StudyView, files: fsspec.AbstractFileSystem, root: str) -> Iterator[Garbage]:
     rule = _rule(view)
-    for run in _names(files, root):
+    for run in sorted(names_in(files, root)):
         folder = f"{view.place.folder}/trials/{run}"
-        names = _names(files, f"{root}/{run}")
+        names = sorted(names_in(files, f"{root}/{run}"))
         kept = _kept(folder, names, rule.get(run, Stays.ALL))
         for name in names:
             if why := _why(name, kept):
@@ -143,12 +143,6 @@ class _Finals:
 
     def winning_run(self) -> str | None:
         return self.winner
-
-
-def _names(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
-    if not files.isdir(folder):
-        return []
-    return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in files.ls(folder, detail=False))
 
 
 def abandoned_scratch() -> list[Path]:

@@ -15,7 +15,14 @@ from typing import Any, Protocol, TypeVar
 import fsspec
 
 from sentune.disk import check_space, sync, sync_tree, writing
-from sentune.object_store import asked, drops_at_once, files_at, has_folders, is_local
+from sentune.object_store import (
+    asked,
+    drops_at_once,
+    files_at,
+    has_folders,
+    is_local,
+    names_in,
+)
 
 PROGRESS_FILE = "progress.json"
 PARTIAL, DAMAGED = ".partial-", "damaged-"
@@ -169,17 +176,13 @@ class ObjectPlace:
         """Names of all that lies here."""
         now = time.monotonic()
         if not now - self._looked < seconds:
-            try:
-                paths = self._asked(lambda: self.files.ls(self.root, detail=False))
-            except FileNotFoundError:
-                paths = []
-            self._here = {path.rstrip("/").rsplit("/", 1)[-1] for path in paths}
+            self._here = set(self._asked(lambda: names_in(self.files, self.root)))
             self._looked = now
         return sorted(self._here)
 
     def whole(self) -> list[str]:
         """Names of the folders whose upload came to its end; most trials begin with none."""
-        if not self.entries():  # one request, of which the listing of what is not there takes three
+        if not self.entries():  # one request; ``find`` of what is not there takes three
             return []
         found = (within.partition("/") for within in self._within(""))
         return [name for name, _, rest in found if rest == PROGRESS_FILE]
