@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import torch
@@ -213,6 +214,16 @@ def test_a_saved_model_is_the_same_model(folder: Path, gumbel: Embedder) -> None
     assert loaded.settings["max_length"] == loaded.max_length == 16
     assert "direction/accuracy" in loaded.card
     assert loaded.entails(*SENTENCES[:2]) == gumbel.entails(*SENTENCES[:2])
+
+
+def test_a_model_in_an_object_store_is_copied_once(folder: Path, gumbel: Embedder) -> None:
+    store, place = fsspec.filesystem("memory"), "memory://embedder/gumbel/model"
+    store.put(str(folder), "/embedder/gumbel/model", recursive=True)
+    assert np.array_equal(Embedder.load(place, "cpu").encode(SENTENCES), gumbel.encode(SENTENCES))
+    store.rm("/embedder", recursive=True)
+    assert Embedder.load(place, "cpu").readouts == gumbel.readouts
+    with pytest.raises(InvalidValue, match=r"memory://embedder/gumbel/other.*no such folder"):
+        Embedder.load("memory://embedder/gumbel/other")
 
 
 def test_a_registered_model_is_looked_up(

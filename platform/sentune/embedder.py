@@ -67,7 +67,7 @@ class Embedder(Comparing, Operating):
         """A model from its folder, or from the registry.
 
         Args:
-            source: a ``model/`` folder that a study left, or ``models:/NAME@champion``.
+            source: a ``model/`` folder that a study left, its URI, or ``models:/NAME@champion``.
             device: where to compute; the first GPU if there is one.
 
         Raises:

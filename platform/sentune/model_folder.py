@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+from contextlib import ExitStack
+from functools import cache
 from json import JSONDecodeError
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from sentune.errors import InvalidValue
+from sentune.object_store import on_this_machine
 from sentune.training.model import (
     READOUTS_FILE,
     SETTINGS_FILE,
@@ -18,12 +22,31 @@ from sentune.training.model import (
 
 
 def folder_of(source: str | Path) -> Path:
-    """Local folder of a model that is named by its path or by ``models:/NAME@champion``."""
-    if not str(source).startswith("models:/"):
-        return Path(source).expanduser()
-    from sentune.tracking.registry import resolve_model
+    """Local folder of a model: of a path, of an fsspec URI, or of ``models:/NAME@champion``.
 
-    return Path(resolve_model(str(source)))
+    What lies in an object store is copied once, for as long as the process lives.
+
+    Raises:
+        InvalidValue: there is no such model.
+        StorageError: the store refuses, or does not answer.
+    """
+    if str(source).startswith("models:/"):
+        from sentune.tracking.registry import resolve_model
+
+        return Path(resolve_model(str(source)))
+    return _copied(str(source)) if "://" in str(source) else Path(source).expanduser()
+
+
+_COPIES = ExitStack()
+atexit.register(_COPIES.close)
+
+
+@cache
+def _copied(uri: str) -> Path:
+    try:
+        return _COPIES.enter_context(on_this_machine(uri))
+    except FileNotFoundError as error:
+        raise InvalidValue("model", uri, "there is no such folder") from error
 
 
 def method_in(folder: Path) -> str:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import errno
 import logging
+import tempfile
 import time
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 import fsspec
@@ -104,6 +107,39 @@ def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
     except FileNotFoundError:
         return []
     return [path.rstrip("/").rsplit("/", 1)[-1] for path in paths]
+
+
+def leads_out(within: str) -> bool:
+    """Whether a path within a folder names something outside of it; no key of ours does."""
+    return ".." in PurePosixPath(within).parts or within.startswith("/")
+
+
+@contextmanager
+def on_this_machine(folder: str) -> Iterator[Path]:
+    """A folder by its path; of one in an object store a copy, which goes when the block is left.
+
+    Raises:
+        FileNotFoundError: nothing lies there.
+        StorageError: the store refuses, or does not answer.
+    """
+    files, root = files_at(folder)
+    if is_local(files):
+        if not Path(root).is_dir():
+            raise FileNotFoundError(folder)
+        yield Path(root)
+        return
+    with tempfile.TemporaryDirectory(prefix="sentune-copy-") as copy:
+        above = f"{root.rstrip('/')}/"
+        paths = asked(folder, lambda: files.find(root))
+        inside = [path.removeprefix(above) for path in paths if path.startswith(above)]
+        if not inside:
+            raise FileNotFoundError(folder)
+        for within in inside:
+            if not leads_out(within):
+                target = Path(copy, within)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                asked(folder, partial(files.get_file, above + within, str(target)))
+        yield Path(copy)
 
 
 def _protocols(files: fsspec.AbstractFileSystem) -> Collection[str]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from sentune.errors import InvalidValue
@@ -29,6 +30,38 @@ def test_the_winner_is_the_champion(storage: Path, story: Story) -> None:
     assert run.info.run_name == "little"
     assert version.tags["metric.direction/accuracy"] == "0.8"
     assert "Embedder.load" in version.description
+
+
+def test_a_model_in_an_object_store_is_the_champion_too(
+    storage: Path, story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    store, place = fsspec.filesystem("memory"), "memory://registry/little/model"
+    store.put(str(story.model("weights")), "/registry/little/model", recursive=True)
+    listener = MlflowListener.in_storage(story.name, str(storage))
+    story.trial(listener, 2)
+    summary = story.summary("complete")
+    summary.model = place
+    listener.study_ended(summary)
+    assert listener.close(120)
+    store.rm("/registry", recursive=True)
+    folder = resolve_model("models:/little@champion", listener.tracking_uri)
+    assert (folder / "model.safetensors").read_text() == "weights"
+    assert {path.name for path in folder.iterdir()} == {"model.safetensors", "settings.json"}
+
+
+def test_a_model_that_is_gone_is_said_and_holds_nothing_up(
+    storage: Path, story: Story, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = MlflowListener.in_storage(story.name, str(storage))
+    story.trial(listener, 2)
+    summary = story.summary("complete")
+    summary.model = "memory://registry/nowhere"
+    listener.study_ended(summary)
+    assert listener.close(120)
+    assert "memory://registry/nowhere is gone" in caplog.text
+    run = mlflow_client(listener.tracking_uri).search_runs(["1"], "run_name = 'little'")[0]
+    assert run.info.status == "FINISHED"
 
 
 def test_without_finalists_the_best_trial_is_the_champion(storage: Path, story: Story) -> None:

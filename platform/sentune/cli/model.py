@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sentune.readouts import Grid
     from sentune.tasks import References
 
-Model = Annotated[str, typer.Argument(help="A model folder, or models:/NAME@champion.")]
+Model = Annotated[str, typer.Argument(help="A model folder or its URI, or models:/NAME@champion.")]
 Device = Annotated[
     str | None, typer.Option(help="cpu, cuda, cuda:1, ...; default: a GPU if there is one.")
 ]

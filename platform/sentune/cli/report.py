@@ -79,5 +79,5 @@ def _own_folder(view: StudyView) -> Path:
     folder = view.place.folder
     if not folder or "://" in folder:
         fix = "the study has no folder on this machine; add --out DIR"
-        raise InvalidValue("--out", None, fix)
+        raise InvalidValue("--out", "", fix)
     return Path(folder)

@@ -83,10 +83,10 @@ def datasets(key: RunKey, corpora: Mapping[str, Mapping[str, Any]]) -> Entry:
     return _entry("datasets", key, corpora=without_credentials(dict(corpora)))
 
 
-def model(path: Path, name: str, *, description: str, tags: Mapping[str, Any]) -> Entry:
-    """The study's model, to be registered under a name as its champion."""
+def model(path: str, name: str, *, description: str, tags: Mapping[str, Any]) -> Entry:
+    """The study's model, a folder or URI, to be registered under a name as its champion."""
     safe = texts(tags, MOST_TAG)
-    source = str(path.resolve())
+    source = path if "://" in path else str(Path(path).resolve())
     return _entry("model", RunKey(), path=source, name=name, description=description, tags=safe)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sentune.object_store import on_this_machine
 from sentune.tracking.artifacts import upload
 from sentune.tracking.database import ensure_database
 from sentune.tracking.entries import RunKey, key_of
@@ -214,11 +216,16 @@ class Session:
         self._client.log_inputs(run.id, inputs)
 
     def _model(self, entry: Entry, run: Run) -> None:
-        publish(
-            self._client,
-            run,
-            Path(entry["path"]),
-            entry["name"],
-            description=entry["description"],
-            tags=entry["tags"],
-        )
+        with ExitStack() as copy:
+            try:
+                folder = copy.enter_context(on_this_machine(entry["path"]))
+            except FileNotFoundError as error:
+                raise Refused(f"{entry['path']} is gone") from error
+            publish(
+                self._client,
+                run,
+                folder,
+                entry["name"],
+                description=entry["description"],
+                tags=entry["tags"],
+            )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from sentune.records import StudySummary
@@ -13,8 +11,6 @@ from sentune.tracking import entries
 from sentune.tracking.description import describe, winner_of
 from sentune.tracking.entries import RunKey
 from sentune.tracking.journal import Entry
-
-log = logging.getLogger(__name__)
 
 STATUS = {
     "complete": "FINISHED",
@@ -97,10 +93,6 @@ def _model(summary: StudySummary, name: str, description: str) -> Iterator[Entry
     winner = winner_of(summary)
     if summary.model is None or winner is None:
         return
-    folder = Path(summary.model.removeprefix("file://"))
-    if not folder.is_dir():
-        log.warning("%s is no folder on this machine: MLflow registers no model", summary.model)
-        return
     tags = {
         "method": summary.method,
         "sentune.study": summary.study,
@@ -108,7 +100,7 @@ def _model(summary: StudySummary, name: str, description: str) -> Iterator[Entry
         "readout": winner.readouts,
         "metric": {metric: spread.mean for metric, spread in winner.metrics.items()},
     }
-    yield entries.model(folder, name, description=description, tags=tags)
+    yield entries.model(summary.model, name, description=description, tags=tags)
 
 
 def _figures(summary: StudySummary) -> dict[str, float]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import fsspec
@@ -21,6 +21,7 @@ from sentune.object_store import (
     files_at,
     has_folders,
     is_local,
+    leads_out,
     names_in,
 )
 
@@ -205,8 +206,8 @@ class ObjectPlace:
         if name not in self._downloads:
             self._downloads[name] = tempfile.TemporaryDirectory(prefix="sentune-checkpoint-")
             for within in self._within(f"/{name}"):
-                if ".." in PurePosixPath(within).parts or within.startswith("/"):
-                    continue  # no file of a checkpoint; written there it would leave the folder
+                if leads_out(within):
+                    continue
                 target = Path(self._downloads[name].name, within)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # dropped meanwhile: what is missing is noticed
