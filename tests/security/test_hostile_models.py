@@ -25,6 +25,7 @@ from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
 from sentune.methods import find
 from sentune.methods.closed_form import ClosedForm
+from sentune.object_store import on_this_machine
 from sentune.training.build import build_method
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.checksums import checksums, document_checksum
@@ -330,3 +331,19 @@ def test_objects_with_dots_in_their_keys_stay_in_their_folder(tmp_path: Path) ->
 
 def write(folder: Path) -> None:
     (folder / "state").write_text("100")
+
+
+def test_a_copy_of_a_folder_of_objects_stays_in_its_folder(tmp_path: Path) -> None:
+    files, outside = fsspec.filesystem("memory"), tmp_path / "written"
+    try:
+        files.pipe_file("/bucket/model/settings.json", b"{}")
+        for key in (f"../../../../../../../..{outside}", f"/{outside}", "sub/../../../up"):
+            files.pipe_file("/bucket/model/plain", b"x")
+            files.store[f"/bucket/model/{key}"] = files.store.pop("/bucket/model/plain")
+        with on_this_machine("memory://bucket/model") as copy:
+            assert [file.name for file in copy.rglob("*")] == ["settings.json"]
+            assert not outside.exists()
+            assert not (copy.parent / "up").exists()
+        assert not copy.exists()
+    finally:
+        files.store.clear()
