@@ -14,9 +14,9 @@ from empty_trials import OBJECTIVE, empty, make_spec, timed
 from ray import tune
 
 from sentune.code import runtime_env
-from sentune.search.space import SearchSpace, Uniform
-from sentune.search.study import StudyConfig, run_study
-from sentune.search.tuning import quiet
+from sentune.study.runner.tune_adapter import quiet
+from sentune.study.space.space import SearchSpace, Uniform
+from sentune.study.study import StudyConfig, run_study
 
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 AT_A_TIME, LIMIT = 2, 1.3

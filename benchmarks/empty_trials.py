@@ -18,9 +18,9 @@ from ray.train.torch import TorchTrainer
 from ray.tune.integration.ray_train import TuneReportCallback
 
 from sentune.code import runtime_env
-from sentune.search.space import Choice, SearchSpace
-from sentune.search.study import StudyConfig, run_study
-from sentune.search.tuning import quiet
+from sentune.study.runner.tune_adapter import quiet
+from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.study import StudyConfig, run_study
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
 

@@ -35,12 +35,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import wilcoxon
 
-from sentune.search.curves import PowerLaw
-from sentune.search.sampling import make_sampler
-from sentune.search.schedulers import make_scheduler
-from sentune.search.simulate import Outcome, Told, open_simulated, simulate
-from sentune.search.source import SearchSource
-from sentune.search.space import Choice, SearchSpace
+from benchmarks.curves import PowerLaw
+from benchmarks.simulate import Outcome, Told, open_simulated, simulate
+from sentune.study.runner.trial_source import SearchSource
+from sentune.study.samplers.registry import make_sampler
+from sentune.study.schedulers import make_scheduler
+from sentune.study.space.space import Choice, SearchSpace
 
 # Sentence Representations via Gaussian Embedding, Table 3: batch size -> learning rate -> AUC.
 TABLE_3 = {

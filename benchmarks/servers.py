@@ -24,9 +24,9 @@ import ray
 
 from sentune.code import runtime_env
 from sentune.records import StudySummary
-from sentune.search.config import StudyConfig
-from sentune.search.space import SearchSpace, Uniform
-from sentune.search.study import Study
+from sentune.study.config import StudyConfig
+from sentune.study.space.space import SearchSpace, Uniform
+from sentune.study.study import Study
 from sentune.summary import write_summary
 from sentune.tracking import MlflowListener
 from sentune.tracking.database import ensure_database

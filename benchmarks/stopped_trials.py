@@ -36,14 +36,14 @@ from typing import Any
 import numpy as np
 from optuna.samplers import BaseSampler, TPESampler
 
+from benchmarks.curves import PowerLaw, Shape
 from benchmarks.search_quality import BUDGET, SPACE, final, paired
+from benchmarks.simulate import Outcome, Told, open_simulated, simulate
 from sentune.records import TrialRecord
-from sentune.search.curves import PowerLaw, Shape
-from sentune.search.sampling import make_sampler
-from sentune.search.schedulers import make_scheduler
-from sentune.search.simulate import Outcome, Told, open_simulated, simulate
-from sentune.search.source import SearchSource
-from sentune.search.space import Choice, Uniform
+from sentune.study.runner.trial_source import SearchSource
+from sentune.study.samplers.registry import make_sampler
+from sentune.study.schedulers import make_scheduler
+from sentune.study.space.space import Choice, Uniform
 
 WIDE = replace(
     SPACE,

@@ -20,8 +20,8 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sentune.code import runtime_env
-from sentune.search.space import SearchSpace, Uniform
-from sentune.search.study import Study, StudyConfig
+from sentune.study.space.space import SearchSpace, Uniform
+from sentune.study.study import Study, StudyConfig
 from sentune.tracking import MlflowListener
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.trial import Progress

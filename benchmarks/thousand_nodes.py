@@ -26,24 +26,24 @@ from rich.console import Console
 
 from sentune.cluster import Cluster, NodeLimit
 from sentune.job.display import Display
+from sentune.launchers.trial_report import Report
 from sentune.records import StudySummary
-from sentune.search.audience import Audience
-from sentune.search.capacity import Capacity, machines
-from sentune.search.conductor import Conductor
-from sentune.search.config import StudyConfig
-from sentune.search.events import TrialEvents
-from sentune.search.growth import growth
-from sentune.search.ledger import Ledger
-from sentune.search.neighbours import Neighbours
-from sentune.search.objectives import Objective
-from sentune.search.plan import make_plan
-from sentune.search.sampling import make_sampler
-from sentune.search.shares import Claim
-from sentune.search.source import SearchSource
-from sentune.search.space import Choice, SearchSpace, Uniform
-from sentune.search.store import open_storage, open_study
+from sentune.study.config import StudyConfig
+from sentune.study.planning.capacity import Capacity, machines
+from sentune.study.planning.capacity_forecast import growth
+from sentune.study.planning.plan import make_plan
+from sentune.study.runner.shares import Claim
+from sentune.study.runner.sharing import Neighbours
+from sentune.study.runner.trial_runner import Conductor
+from sentune.study.runner.trial_source import SearchSource
+from sentune.study.samplers.registry import make_sampler
+from sentune.study.space.objectives import Objective
+from sentune.study.space.space import Choice, SearchSpace, Uniform
+from sentune.study.store.audience import Audience
+from sentune.study.store.events import TrialEvents
+from sentune.study.store.storage import open_storage, open_study
+from sentune.study.store.trial_store import Ledger
 from sentune.tracking import MlflowListener
-from sentune.training.launchers.report import Report
 from sentune.training.trial import TrialSpec
 
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000

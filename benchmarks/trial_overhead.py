@@ -24,13 +24,13 @@ from sentune.corpora.encode import Encoder
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.encoders import prepare
+from sentune.launchers.run_trial import follow
 from sentune.records import StudyListener, TrialRecord
-from sentune.search import SearchSpace
-from sentune.search.cluster import connected
-from sentune.search.config import StudyConfig
-from sentune.search.study import run_study
+from sentune.study.config import StudyConfig
+from sentune.study.planning.connect import connected
+from sentune.study.space import SearchSpace
+from sentune.study.study import run_study
 from sentune.training.group import Group
-from sentune.training.launchers.follow import follow
 from sentune.training.loop import train
 from sentune.training.trial import Opens, TrialSpec
 

@@ -3,7 +3,7 @@
 Paper: Sentence Representations via Gaussian Embedding, section 2.3 and appendix A.
 """
 
-from sentune.search import Choice, SearchSpace, Uniform
+from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
     method="gauss",

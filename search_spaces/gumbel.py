@@ -3,7 +3,7 @@
 Paper: Representing Sentence Interpretations with Overlapping Box Embeddings, sections 3.1, 4.1.
 """
 
-from sentune.search import Choice, SearchSpace, Uniform
+from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
     method="gumbel",

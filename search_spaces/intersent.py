@@ -4,7 +4,7 @@ Paper: Bridging Continuous and Discrete Spaces, sections 2 and 3.2, appendix B. 
 corpora join the search where several are given (``mix_wikisplit``, ...).
 """
 
-from sentune.search import Choice, SearchSpace, Uniform
+from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
     method="intersent",

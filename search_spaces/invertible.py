@@ -4,7 +4,7 @@ Paper: Exploiting Invertible Decoders for Unsupervised Sentence Representation L
 3 and 4.5. Which representation serves (z_en, z_de or their ensemble) is a readout.
 """
 
-from sentune.search import Choice, Integer, SearchSpace, Uniform
+from sentune.study.space import Choice, Integer, SearchSpace, Uniform
 
 SPACE = SearchSpace(
     method="invertible",

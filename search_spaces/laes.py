@@ -4,7 +4,7 @@ Paper: Sequential Sentence Embeddings for Semantic Similarity, sections V and VI
 a readout: 1 to 150 for the residual forms, 150 to 2400 for hidden states and reconstructions.
 """
 
-from sentune.search import Choice, SearchSpace, Uniform
+from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
     method="laes",

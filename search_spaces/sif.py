@@ -4,7 +4,7 @@ Papers: SIF (Arora et al. 2017), uSIF (Ethayarajh 2018), both as baselines of LA
 number of components removed is a readout: 0 to 150.
 """
 
-from sentune.search import Choice, SearchSpace, Uniform
+from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
     method="sif",

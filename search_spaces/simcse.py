@@ -3,7 +3,7 @@
 Gao, Yao, Chen: SimCSE, 2021; as used in section 4.1 of GumbelCSE's paper.
 """
 
-from sentune.search import Choice, SearchSpace, Uniform
+from sentune.study.space import Choice, SearchSpace, Uniform
 
 # A point cannot tell direction, so recognising entailment is what it is selected by.
 SPACE = SearchSpace(

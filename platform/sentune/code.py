@@ -21,7 +21,16 @@ from sentune.errors import SentuneError
 PACKAGES = ("sentune",)
 """Packages that run on workers. A search space stays on the driver: a trial gets its values."""
 
-_DECIDES = ("corpora", "encoders", "geometry", "methods", "readouts", "tasks", "training")
+_DECIDES = (
+    "corpora",
+    "encoders",
+    "geometry",
+    "methods",
+    "readouts",
+    "tasks",
+    "training",
+    "launchers",
+)
 """Parts of the package between a corpus and a metric."""
 
 _NOT_SHIPPED = ["**/__pycache__", "*.pyc"]

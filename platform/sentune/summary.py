@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 
 from sentune.credentials import without_credentials
-from sentune.disk import read_document, write_document
+from sentune.io.atomic import read_document, write_document
 from sentune.records import StudySummary
 
 NAME = "summary.json"

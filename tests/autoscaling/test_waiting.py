@@ -15,8 +15,8 @@ from ray.util import placement_group, placement_group_table, remove_placement_gr
 
 from sentune.code import runtime_env
 from sentune.records import TrialState
-from sentune.search.budget import Budget
-from sentune.search.study import StudyConfig, StudyOutcome, run_study
+from sentune.study.runner.budget import Budget
+from sentune.study.study import StudyConfig, StudyOutcome, run_study
 from tests.autoscaling import toy_study
 
 pytestmark = pytest.mark.slow

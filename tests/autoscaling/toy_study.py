@@ -18,9 +18,9 @@ from typing import Any
 
 import ray
 
-from sentune.search.cluster import connected
-from sentune.search.space import SearchSpace, Uniform
-from sentune.search.study import StudyConfig, run_study
+from sentune.study.planning.connect import connected
+from sentune.study.space.space import SearchSpace, Uniform
+from sentune.study.study import StudyConfig, run_study
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec

@@ -14,7 +14,7 @@ from sentune.cli.cluster_job import options_of, read_job
 from sentune.cli.cluster_plan import described_cluster, parse_prices
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.options import JobOptions, OperationOptions
-from sentune.search.capacity import machines
+from sentune.study.planning.capacity import machines
 
 ROOT = Path(__file__).resolve().parents[2]
 GUMBEL = ROOT / "jobs/tune_gumbel.py"

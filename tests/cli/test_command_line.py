@@ -46,7 +46,8 @@ def test_the_help_loads_nothing_heavy() -> None:
 
 def test_evaluating_and_training_need_neither_ray_nor_mlflow_nor_optuna() -> None:
     code = (
-        "import sys, sentune.cli, sentune.embedder, sentune.tasks, sentune.corpora.formats;"
+        "import sys, sentune.cli, sentune.embedder.embedder, sentune.tasks;"
+        "import sentune.corpora.formats;"
         "import sentune.training.local;"
         "print([m for m in ('ray', 'mlflow', 'optuna') if m in sys.modules])"
     )

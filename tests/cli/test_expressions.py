@@ -7,7 +7,7 @@ import pytest
 
 from sentune.cli.expressions import evaluate, parse
 from sentune.cli.operations import _named
-from sentune.encoding import Embeddings
+from sentune.embedder.encode import Embeddings
 from sentune.errors import InvalidValue
 
 

@@ -10,11 +10,11 @@ import typer
 from typer.testing import CliRunner
 
 from sentune.cli.interpret import interpret
-from sentune.embedder import Embedder
+from sentune.embedder.embedder import Embedder
+from sentune.embedder.references import StoredReferences
 from sentune.encoders import load, load_tokenizer, prepare
 from sentune.errors import InvalidValue
 from sentune.methods import REGISTRY
-from sentune.stored_references import StoredReferences
 
 SENTENCES = [
     "A poodle runs.",

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from sentune.cli import main
-from sentune.embedder import Embedder
+from sentune.embedder.embedder import Embedder
 from sentune.encoders import load, load_tokenizer, prepare
 from sentune.methods import REGISTRY
 

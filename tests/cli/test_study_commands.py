@@ -23,10 +23,10 @@ from sentune.errors import InvalidValue, SentuneError
 from sentune.job.ending import Ended
 from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.records import TrialRecord, TrialState
-from sentune.search.lease import Lease
-from sentune.search.store import open_storage
+from sentune.study.store.driver_lock import Lease
+from sentune.study.store.storage import open_storage
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "search"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "study"))
 from study_folders import OBJECTIVE, SPACE, make_study
 
 FINALS = ((2, 1, 0.31), (2, 2, 0.35))

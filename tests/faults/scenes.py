@@ -22,12 +22,12 @@ from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import Encoder
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
+from sentune.launchers.run_trial import follow
 from sentune.records import TrialRecord
-from sentune.search import limits
-from sentune.search.space import Choice, SearchSpace
-from sentune.search.study import Study, StudyConfig
+from sentune.study.runner import limits
+from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
-from sentune.training.launchers.follow import follow
 from sentune.training.loop import train
 from sentune.training.trial import Program, Progress, TrialSpec
 

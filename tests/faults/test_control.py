@@ -20,8 +20,8 @@ from mlflow import MlflowClient
 from sentune import Embedder
 from sentune.corpora import Kind
 from sentune.corpora.prepare import prepare
-from sentune.disk import read_document
-from sentune.object_store import files_at
+from sentune.io.atomic import read_document
+from sentune.io.object_store import files_at
 from sentune.summary import read_summary
 from tests.faults.conftest import Place, environment_of
 

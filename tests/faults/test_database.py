@@ -16,14 +16,14 @@ import optuna
 import pytest
 from mlflow import MlflowClient
 
-from sentune.search import outage
-from sentune.search.holders import holder
-from sentune.search.lease import Lease
-from sentune.search.ledger import Ledger
-from sentune.search.objectives import Objective
-from sentune.search.outage import DatabaseGone
-from sentune.search.store import open_storage, open_study
-from sentune.training.launchers.report import Report
+from sentune.launchers.trial_report import Report
+from sentune.study.space.objectives import Objective
+from sentune.study.store import outage
+from sentune.study.store.driver_lock import Lease
+from sentune.study.store.holders import holder
+from sentune.study.store.outage import DatabaseGone
+from sentune.study.store.storage import open_storage, open_study
+from sentune.study.store.trial_store import Ledger
 from tests.faults.conftest import Place
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +147,7 @@ def test_studies_that_start_together_in_empty_databases_make_their_tables_once(
 ) -> None:
     """Optuna's and MLflow's."""
     code = (
-        "import sys; from sentune.search.store import open_storage, open_study\n"
+        "import sys; from sentune.study.store.storage import open_storage, open_study\n"
         "s = open_storage(sys.argv[1])\n"
         "open_study(s, sys.argv[2], modes=['max'], sampler=None, world={})\n"
         "from sentune.tracking.database import ensure_database\n"
@@ -174,7 +174,7 @@ def test_studies_that_start_together_in_empty_databases_make_their_tables_once(
 @pytest.mark.slow
 def test_the_lease_s_own_tests_hold_over_postgresql(place_on_servers: Place) -> None:
     """Two drivers at the same moment, a killed one, one that slept: see that file."""
-    tests = str(ROOT / "tests" / "search" / "test_lease.py")
+    tests = str(ROOT / "tests" / "study" / "test_lease.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
     environment = {**os.environ, "SENTUNE_POSTGRES": place_on_servers.trials_of("toy")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -14,11 +14,11 @@ import torch
 from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
+from sentune.launchers import ray_train as train_launcher
+from sentune.launchers.ray_train import Team
 from sentune.records import TrialState
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
-from sentune.training.launchers import train as train_launcher
-from sentune.training.launchers.train import Team
 from sentune.training.loop import train
 from sentune.training.state import WEIGHTS_FILE
 from sentune.training.trial import Program, Progress, TrialSpec

@@ -15,8 +15,8 @@ from ray.util import placement_group_table
 
 from sentune.code import runtime_env
 from sentune.records import TrialState
-from sentune.search.space import Choice, SearchSpace
-from sentune.search.study import StudyConfig, run_study
+from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.study import StudyConfig, run_study
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
 from tests.faults.conftest import Place

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import s3fs
 
-from sentune import object_store
-from sentune.disk import StorageError, check_storage, read_document, write_document
-from sentune.search.catalog import every_study
+from sentune.io import object_store
+from sentune.io.atomic import StorageError, check_storage, read_document, write_document
+from sentune.launchers.trial_report import failed
+from sentune.study.store.study_index import every_study
 from sentune.training.checkpoints import CheckpointStore
-from sentune.training.launchers.report import failed
 from sentune.training.places import ObjectPlace
 from sentune.training.trial import Progress
 from tests.backends import BUCKET

@@ -17,7 +17,7 @@ from ray.cluster_utils import Cluster
 from ray.core.generated import autoscaler_pb2
 
 from sentune.records import TrialState
-from sentune.search.limits import Alone
+from sentune.study.runner.limits import Alone
 from sentune.training.checkpoints import CheckpointStore
 from tests.faults.conftest import Place
 from tests.faults.scenes import (

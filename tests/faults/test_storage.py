@@ -20,12 +20,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sentune.disk import StorageError, check_space, check_storage, write_document, writing
+from sentune.io.atomic import StorageError, check_space, check_storage, write_document, writing
+from sentune.io.folders import whole_folder
+from sentune.launchers.trial_report import failed
 from sentune.records import StudySummary
 from sentune.summary import read_summary, write_summary
 from sentune.training.checkpoints import CheckpointStore
-from sentune.training.folders import whole_folder
-from sentune.training.launchers.report import failed
 from sentune.training.trial import Progress
 
 HERE = Path(__file__)

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 import sqlalchemy
 
-from sentune.object_store import files_at
+from sentune.io.object_store import files_at
 from sentune.tracking.database import ensure_database
 from sentune.tracking.journal import Entry
 from sentune.tracking.mlflow_view import MlflowListener

@@ -5,10 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
+from sentune.formatting import clock, percent, short
 from sentune.job import display as shown
 from sentune.job.display import Display, Pace
 from sentune.records import StudySummary, TrialRecord, TrialState
-from sentune.wording import clock, percent, short
 
 PLAN = {"trials": 4, "max_examples": 900, "rungs": [100, 300], "finalists": 2}
 METRIC = "direction/accuracy"

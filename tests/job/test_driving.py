@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sentune.job.driving import origin
-from sentune.search.config import StudyConfig
+from sentune.study.config import StudyConfig
 
 
 @pytest.mark.parametrize("described", ['{"forked_from": "old"}', '{"forked_f', None])

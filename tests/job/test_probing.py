@@ -18,9 +18,9 @@ from sentune.job.kinds import Job
 from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.job.planning import show_plan
 from sentune.job.probing import checkpoint_bytes, first_configuration, probed
-from sentune.search import Choice, SearchSpace, Uniform
-from sentune.search.config import StudyConfig
-from sentune.search.estimate import Probe
+from sentune.study.config import StudyConfig
+from sentune.study.planning.estimate import Probe
+from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
     method="gumbel",

@@ -17,7 +17,7 @@ from sentune.errors import SentuneError, StudyConflict
 from sentune.job.product import Product
 from sentune.job.test_set import FILE, TestReads, Winner
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
-from sentune.search.retention import published
+from sentune.study.runner.retention import published
 from sentune.summary import write_summary
 from sentune.tasks import Result
 from sentune.training.checkpoints import CheckpointStore

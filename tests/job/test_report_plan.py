@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from sentune.job.plan_report import plan_table
-from sentune.search.capacity import Capacity, Node
-from sentune.search.plan import make_plan
-from tests.search.test_plan import PROBE, SPACE, config
+from sentune.study.planning.capacity import Capacity, Node
+from sentune.study.planning.plan import make_plan
+from tests.study.test_plan import PROBE, SPACE, config
 
 
 def printed(plan: dict[str, Any], width: int) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import ray
 
 from sentune.code import runtime_env
-from sentune.search.space import Uniform
+from sentune.study.space.space import Uniform
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.trial import Program, Progress, TrialSpec

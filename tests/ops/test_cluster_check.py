@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 from sentune.cli import app, cluster_check
 from sentune.cluster.judging import Finding, NodeAnswer, judge
 from sentune.errors import InvalidValue
-from sentune.search import reach
-from sentune.search.joining import address_of, job_server, joined
-from sentune.search.nodes import Places, ask_nodes, clock_bounds, versions
-from sentune.search.reach import (
+from sentune.study.planning import reach
+from sentune.study.planning.cluster_doctor import Places, ask_nodes, clock_bounds, versions
+from sentune.study.planning.joining import address_of, job_server, joined
+from sentune.study.planning.reach import (
     database_trouble,
     marked,
     on_loopback,

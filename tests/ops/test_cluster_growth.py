@@ -10,12 +10,12 @@ import pytest
 
 from sentune.cluster import Cluster, NodeLimit, packing, read_cluster
 from sentune.cluster.packing import Work, nodes_for
-from sentune.search.capacity import Capacity, Node, machines
-from sentune.search.config import StudyConfig
-from sentune.search.estimate import Probe, estimate
-from sentune.search.growth import Growth, growth, ladder
-from sentune.search.plan import Plan, make_plan
-from sentune.search.space import SearchSpace, Uniform
+from sentune.study.config import StudyConfig
+from sentune.study.planning.capacity import Capacity, Node, machines
+from sentune.study.planning.capacity_forecast import Growth, growth, ladder
+from sentune.study.planning.estimate import Probe, estimate
+from sentune.study.planning.plan import Plan, make_plan
+from sentune.study.space.space import SearchSpace, Uniform
 
 FILE = Path(__file__).resolve().parents[2] / "cluster.yaml"
 SPACE = SearchSpace(

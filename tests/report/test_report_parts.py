@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sentune.formatting import clock, hours, measured, percent
 from sentune.records import TrialRecord, TrialState
 from sentune.report.comparison import comparison
 from sentune.report.costs import costs
@@ -18,7 +19,6 @@ from sentune.report.rungs import survival
 from sentune.report.trials import notes
 from sentune.report.trials import trials as trials_section
 from sentune.report.view import View, view
-from sentune.wording import clock, hours, measured, percent
 from tests.report.studies import FULL, OBJECTIVE, finished, study, trial, trials
 
 ENDED = st.sampled_from(list(TrialState))

@@ -30,9 +30,9 @@ from sentune.records import Spent, TrialRecord, TrialState
 from sentune.report import build
 from sentune.report.html import to_html
 from sentune.report.markdown import to_markdown
-from sentune.search.checks import check_database, check_writable, silent_server
-from sentune.search.config import StudyConfig
-from sentune.search.space import Choice, SearchSpace
+from sentune.study.config import StudyConfig
+from sentune.study.planning.checks import check_database, check_writable, silent_server
+from sentune.study.space.space import Choice, SearchSpace
 from sentune.summary import write_summary
 from sentune.terminal import Terminal
 from sentune.tracking import MlflowListener

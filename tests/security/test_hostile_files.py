@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sentune import bounded
 from sentune.corpora.formats import open_rows, read
 from sentune.corpora.schema import Kind
 from sentune.encoders.words import open_words
 from sentune.errors import CorpusError
+from sentune.io import bounded_read as bounded
 
 MB = 1 << 20
 GOOD = {"gold_label": "neutral", "sentence1": "a dog", "sentence2": "a cat"}

@@ -23,12 +23,12 @@ from sentune.encoders import load, load_tokenizer, prepare
 from sentune.encoders.decoders import load_decoder
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
+from sentune.io.checksums import checksums, document_checksum
+from sentune.io.object_store import on_this_machine
 from sentune.methods import find
 from sentune.methods.closed_form import ClosedForm
-from sentune.object_store import on_this_machine
 from sentune.training.build import build_method
 from sentune.training.checkpoints import CheckpointStore
-from sentune.training.checksums import checksums, document_checksum
 from sentune.training.closed_form_model import export_closed_form, load_closed_form
 from sentune.training.fits import build_closed_form, save_fit
 from sentune.training.group import Group

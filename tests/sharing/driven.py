@@ -17,11 +17,11 @@ from pathlib import Path
 
 from sentune.code import runtime_env
 from sentune.records import StudySummary
-from sentune.search.config import StudyConfig
-from sentune.search.lease import Lease
-from sentune.search.space import SearchSpace, Uniform
-from sentune.search.store import open_storage, storage_url
-from sentune.search.study import Study
+from sentune.study.config import StudyConfig
+from sentune.study.space.space import SearchSpace, Uniform
+from sentune.study.store.driver_lock import Lease
+from sentune.study.store.storage import open_storage, storage_url
+from sentune.study.study import Study
 from sentune.tracking import MlflowListener
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec

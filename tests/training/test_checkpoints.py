@@ -10,9 +10,9 @@ from typing import Any
 import fsspec
 import pytest
 
+from sentune.io.checksums import damage
 from sentune.training import checkpoints
 from sentune.training.checkpoints import PROGRESS_FILE, CheckpointStore
-from sentune.training.checksums import damage
 from sentune.training.trial import Progress
 
 

@@ -16,15 +16,15 @@ import torch
 
 from sentune.code import code_fingerprint, runtime_env
 from sentune.errors import TrialFailed
+from sentune.launchers.control_actor import RemoteJudge
+from sentune.launchers.control_signal import POLL_SECONDS, Listener, Wish
+from sentune.launchers.run_trial import follow, guarded
+from sentune.launchers.trial_report import Report, failed
 from sentune.records import TrialState
-from sentune.search.space import Choice, SearchSpace
-from sentune.search.study import StudyConfig, StudyOutcome, run_study
+from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.study import StudyConfig, StudyOutcome, run_study
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
-from sentune.training.launchers.follow import follow, guarded
-from sentune.training.launchers.judge import RemoteJudge
-from sentune.training.launchers.report import Report, failed
-from sentune.training.launchers.wish import POLL_SECONDS, Listener, Wish
 from sentune.training.trial import Program, Progress, TrialSpec
 
 OBJECTIVE = "toy/score"

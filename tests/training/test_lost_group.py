@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from sentune.launchers.failures import passes
+from sentune.launchers.run_trial import follow
 from sentune.training.group import Group
-from sentune.training.launchers.blame import passes
-from sentune.training.launchers.follow import follow
 from sentune.training.trial import Progress, TrialSpec
 
 SPEC = TrialSpec(

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from sentune.code import code_fingerprint
+from sentune.launchers.run_trial import follow, guarded
+from sentune.launchers.trial_report import Report
 from sentune.training import loop
 from sentune.training.group import Group
-from sentune.training.launchers.follow import follow, guarded
-from sentune.training.launchers.report import Report
 from sentune.training.loop import train
 from sentune.training.memory import DEVICE, HOST, OutOfMemory, free, settle, short_of_memory
 from sentune.training.recipes.sentences import SentenceBackward

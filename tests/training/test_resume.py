@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file
 
 from sentune.errors import InvalidValue
+from sentune.launchers.control_signal import Wish, nothing
+from sentune.launchers.run_trial import follow
+from sentune.launchers.trial_report import Report
 from sentune.training import loop
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
-from sentune.training.launchers.follow import follow
-from sentune.training.launchers.report import Report
-from sentune.training.launchers.wish import Wish, nothing
 from sentune.training.loop import train
 from sentune.training.trial import Progress, TrialSpec
 

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from sentune.training.launchers import judge, room
-from sentune.training.launchers.judge import JudgeActor
-from sentune.training.launchers.room import Room, free_places
-from sentune.training.launchers.wish import Wish
+from sentune.launchers import control_actor as judge
+from sentune.launchers import elastic_sizing as room
+from sentune.launchers.control_actor import JudgeActor
+from sentune.launchers.control_signal import Wish
+from sentune.launchers.elastic_sizing import Room, free_places
 
 
 class Coordinator:

@@ -95,7 +95,7 @@ def check(
 ) -> None:
     """Ask every node of a cluster whether it is fit for a study. Exit code 1 if one is not."""
     from sentune.cli.cluster_check import check_cluster
-    from sentune.search.nodes import Places
+    from sentune.study.planning.cluster_doctor import Places
     from sentune.terminal import screen
 
     places = Places(storage=storage, optuna=optuna, tracking=tracking)

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.cluster.judging import Finding, NodeAnswer, judge
-from sentune.search.joining import address_of, job_server, joined, left
-from sentune.search.nodes import Places, ask_nodes, versions
+from sentune.study.planning.cluster_doctor import Places, ask_nodes, versions
+from sentune.study.planning.joining import address_of, job_server, joined, left
 
 SUBMIT = "ray job submit -- sentune cluster check --address auto"
 TICK, CROSS = "✓", "✗"

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.cluster import Cluster
-from sentune.search.growth import Growth, Stage
-from sentune.search.plan import Plan
+from sentune.study.planning.capacity_forecast import Growth, Stage
+from sentune.study.planning.plan import Plan
 
 
 def growth_report(

@@ -13,7 +13,7 @@ from typing import Any, get_origin
 from sentune import job
 from sentune.errors import InvalidValue
 from sentune.job.options import StudyOptions, option_name, parse
-from sentune.search.space import SearchSpace
+from sentune.study.space.space import SearchSpace
 
 
 @dataclass(frozen=True, kw_only=True)

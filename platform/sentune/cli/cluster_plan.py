@@ -16,12 +16,12 @@ from sentune.job.flow import make_job
 from sentune.job.kinds import Job
 from sentune.job.options import ClosedFormOptions, StudyOptions
 from sentune.job.probing import probed
-from sentune.search.capacity import Capacity, machines
-from sentune.search.config import StudyConfig
-from sentune.search.estimate import Probe, estimate
-from sentune.search.growth import growth, ladder
-from sentune.search.plan import make_plan
-from sentune.search.space import SearchSpace
+from sentune.study.config import StudyConfig
+from sentune.study.planning.capacity import Capacity, machines
+from sentune.study.planning.capacity_forecast import growth, ladder
+from sentune.study.planning.estimate import Probe, estimate
+from sentune.study.planning.plan import make_plan
+from sentune.study.space.space import SearchSpace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ def prepare(
     """
     from sentune.corpora.formats import kinds_of
     from sentune.corpora.prepare import QUARANTINE, prepare
-    from sentune.wording import counted
+    from sentune.formatting import counted
 
     manifest = prepare(
         spec,

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Protocol
 
-from sentune.encoding import Embeddings
+from sentune.embedder.encode import Embeddings
 from sentune.errors import InvalidValue
 
 ARITY = {"fuse": 2, "difference": 2, "compress": 1}

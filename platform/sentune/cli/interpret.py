@@ -13,7 +13,7 @@ from sentune.terminal import Terminal
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sentune.interpretations import Interpreted
+    from sentune.embedder.interpret import Interpreted
 
 
 NEAREST = "nearest other: similarity of an overlap to the most similar other one shown, 0 to 1."
@@ -46,8 +46,8 @@ def interpret(
     """Show the most distinct interpretations of a sentence, by a model of boxes."""
     from sentune.corpora.formats import read
     from sentune.corpora.schema import Kind
-    from sentune.embedder import Embedder
-    from sentune.interpretations import interpret as run
+    from sentune.embedder.embedder import Embedder
+    from sentune.embedder.interpret import interpret as run
 
     given = None
     if references is not None:

@@ -12,7 +12,7 @@ from sentune.terminal import Terminal, say
 
 if TYPE_CHECKING:
     from sentune.corpora.schema import Corpus
-    from sentune.embedder import Embedder
+    from sentune.embedder.embedder import Embedder
     from sentune.readouts import Grid
     from sentune.tasks import References
 
@@ -86,7 +86,7 @@ def evaluate(
 ) -> None:
     """Measure a model on tasks, and say which it cannot do and why."""
     from sentune.cli.results import show, write_json
-    from sentune.embedder import Embedder
+    from sentune.embedder.embedder import Embedder
     from sentune.methods import CLOSED_FORM
     from sentune.tasks import make_tasks
 
@@ -124,7 +124,7 @@ def encode(
 ) -> None:
     """Encode the sentences of a text file; empty lines are left out."""
     from sentune.cli.vectors import encode_file
-    from sentune.embedder import Embedder
+    from sentune.embedder.embedder import Embedder
 
     if not source.is_file():
         raise InvalidValue("IN.txt", str(source), "name a text file with one sentence a line")

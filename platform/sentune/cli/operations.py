@@ -13,7 +13,7 @@ from sentune.errors import InvalidValue
 from sentune.terminal import say
 
 if TYPE_CHECKING:
-    from sentune.encoding import Embeddings
+    from sentune.embedder.encode import Embeddings
 
 Beams = Annotated[int, typer.Option(min=1, help="Beams of the search; 1 is greedy.")]
 MaxLength = Annotated[
@@ -113,7 +113,7 @@ def _answer(
     device: str | None,
 ) -> str:
     from sentune.cli.expressions import evaluate, parse
-    from sentune.embedder import Embedder
+    from sentune.embedder.embedder import Embedder
 
     tree = parse(expression, tuple(values))
     embedder = Embedder.load(model, device)

@@ -13,7 +13,7 @@ from sentune.errors import InvalidValue
 from sentune.terminal import say
 
 if TYPE_CHECKING:
-    from sentune.search.overview import StudyView
+    from sentune.study.store.study_view import StudyView
 
 ENDED = ("complete", "failed")
 
@@ -30,7 +30,7 @@ def report(
     """Write report.html and report.md: what a study found, how, from what, and at what cost."""
     from sentune.job.exhibits import exhibits_folder
     from sentune.report import build, write
-    from sentune.search.catalog import is_database
+    from sentune.study.store.study_index import is_database
 
     view, where = view_of(name, storage, optuna), storage_of(storage)
     exhibits = None if is_database(where) else exhibits_folder(where, name)

@@ -12,7 +12,7 @@ from sentune.errors import InvalidValue
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sentune.search.overview import StudyView
+    from sentune.study.store.study_view import StudyView
 
 app = typer.Typer(
     help="Look at studies, stop them, go on with them, and take out what they found.",
@@ -46,8 +46,8 @@ OptunaOption = Annotated[
 def list_studies(storage: StorageOption = None, optuna: OptunaOption = None) -> None:
     """List the studies of a storage: state, trials, best value, hours, driver."""
     from sentune.cli.study_tables import studies_table
-    from sentune.search.catalog import every_study
-    from sentune.search.overview import StudyView
+    from sentune.study.store.study_index import every_study
+    from sentune.study.store.study_view import StudyView
 
     place = storage_of(storage)
     found = [StudyView(study).overview(sums=False) for study in every_study(place, optuna)]
@@ -196,8 +196,8 @@ def gc(
     The winner's checkpoint stays, and so does everything of a study that somebody drives.
     """
     from sentune.cli.study_gc import collect
-    from sentune.search.catalog import every_study
-    from sentune.search.overview import StudyView
+    from sentune.study.store.study_index import every_study
+    from sentune.study.store.study_view import StudyView
 
     if (name is None) is not every:
         raise InvalidValue("STUDY", name or "", "name a study, or give --all")
@@ -214,8 +214,8 @@ def view_of(name: str, storage: str | None, optuna: str | None) -> StudyView:
     Raises:
         InvalidValue: it is no name, or there is no such study.
     """
-    from sentune.search.catalog import find_study
-    from sentune.search.overview import StudyView
+    from sentune.study.store.study_index import find_study
+    from sentune.study.store.study_view import StudyView
 
     _check(name, "STUDY")
     return StudyView(find_study(storage_of(storage), name, optuna))

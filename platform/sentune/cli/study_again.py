@@ -19,8 +19,8 @@ from sentune.job.options import (
     WordOptions,
     parse,
 )
-from sentune.search.catalog import DESCRIPTION, StudyPlace
-from sentune.search.space import SearchSpace
+from sentune.study.space.space import SearchSpace
+from sentune.study.store.study_index import DESCRIPTION, StudyPlace
 from sentune.terminal import Terminal
 
 KINDS: dict[str, type[StudyOptions]] = {

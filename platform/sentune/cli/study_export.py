@@ -11,7 +11,7 @@ from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord
-from sentune.search.overview import StudyView
+from sentune.study.store.study_view import StudyView
 
 FORMATS = (".csv", ".json", ".parquet")
 

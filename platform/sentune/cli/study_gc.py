@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.filesize import decimal
 
-from sentune.search.garbage import Garbage, abandoned_scratch, garbage_of
-from sentune.search.holders import holder
-from sentune.search.lease import Lease
-from sentune.search.overview import StudyView
+from sentune.study.runner.cleanup import Garbage, abandoned_scratch, garbage_of
+from sentune.study.store.driver_lock import Lease
+from sentune.study.store.holders import holder
+from sentune.study.store.study_view import StudyView
 
 
 def collect(views: Sequence[StudyView], console: Console, *, dry_run: bool) -> None:

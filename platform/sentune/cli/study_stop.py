@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from sentune.search.holders import Holder, holder
-from sentune.search.lease import EXPIRY, ask
-from sentune.search.overview import StudyView
+from sentune.study.store.driver_lock import EXPIRY, ask
+from sentune.study.store.holders import Holder, holder
+from sentune.study.store.study_view import StudyView
 
 POLL = 0.5
 

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.credentials import without_credentials
+from sentune.formatting import MARKS, clock, measured, short, spread
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
-from sentune.search.overview import Overview, StudyView
-from sentune.wording import MARKS, clock, measured, short, spread
+from sentune.study.store.study_view import Overview, StudyView
 
 COLOURS = {
     "running": "cyan",

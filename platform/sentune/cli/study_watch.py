@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sentune.cli.study_tables import study_screen
-from sentune.search.overview import StudyView
+from sentune.study.store.study_view import StudyView
 
 SECONDS = 2.0
 """Between two drawings."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.progress import Progress
 
-from sentune.embedder import Embedder
+from sentune.embedder.embedder import Embedder
 from sentune.errors import CorpusError
 from sentune.terminal import Terminal
 

@@ -1,6 +1,6 @@
 """What the answers of a cluster's nodes mean: a line for each question, and for each cross the fix.
 
-Nothing is asked here; see ``sentune.search.nodes``.
+Nothing is asked here; see ``sentune.study.planning.cluster_doctor``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from sentune.corpora.formats.arrow import MANIFEST
 from sentune.corpora.schema import Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
-from sentune.object_store import puts_at_once
+from sentune.io.object_store import puts_at_once
 
 SHARD_ROWS = 65_536
 QUARANTINE = "quarantine.jsonl"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sentune.code import result_fingerprint
 from sentune.corpora.stream import share
 from sentune.job.data import needs_references
+from sentune.launchers.artifact_transfer import WithEncoder, ship
 from sentune.records import StudyListener
-from sentune.search.shipping import WithEncoder, ship
-from sentune.search.study import MakeSpec, Study
+from sentune.study.study import MakeSpec, Study
 from sentune.training.loop import train
 from sentune.training.trial import Opens, TrialSpec
 

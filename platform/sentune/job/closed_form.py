@@ -28,10 +28,10 @@ from sentune.job.trained import best_run
 from sentune.job.word_tables import shipped
 from sentune.methods import find_closed_form
 from sentune.records import StudyListener, StudySummary
-from sentune.search.config import StudyConfig
-from sentune.search.dimensions import Choice
-from sentune.search.space import SearchSpace
-from sentune.search.study import MakeSpec, Study, StudyOutcome, objectives_of
+from sentune.study.config import StudyConfig
+from sentune.study.space.domains import Choice
+from sentune.study.space.space import SearchSpace
+from sentune.study.study import MakeSpec, Study, StudyOutcome, objectives_of
 from sentune.training.closed_form import FitAndSweep, Shards
 from sentune.training.closed_form_model import export_closed_form
 from sentune.training.fits import VECTORS, closed_form_settings

@@ -17,7 +17,7 @@ from sentune.job.options import StudyOptions, option_name, parse
 from sentune.terminal import Terminal
 
 if TYPE_CHECKING:
-    from sentune.search.space import SearchSpace
+    from sentune.study.space.space import SearchSpace
 
 CORPORA = ("corpus", "dev", "test", "encoder", "decoder", "vectors", "frequencies")
 OFF_AT_ZERO = ("population", "checkpoint_every")

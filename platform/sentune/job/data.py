@@ -13,8 +13,8 @@ from sentune.job.options import JobOptions, StudyOptions
 from sentune.methods import REGISTRY
 from sentune.readouts.grid import grid_of
 from sentune.readouts.interpretation import REFERENCES
-from sentune.search.dimensions import Choice
-from sentune.search.space import SearchSpace
+from sentune.study.space.domains import Choice
+from sentune.study.space.space import SearchSpace
 from sentune.tasks.references import References
 
 STORED = 1_000

@@ -15,9 +15,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sentune.formatting import MARKS, clock, measured, short
 from sentune.job.tally import Tally
 from sentune.records import StudySummary, TrialRecord, TrialState
-from sentune.wording import MARKS, clock, measured, short
 
 
 @dataclass

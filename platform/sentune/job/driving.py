@@ -10,15 +10,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
-from sentune.disk import write_document
-from sentune.search.catalog import DESCRIPTION, StudyPlace, read_json
-from sentune.search.lease import Lease
-from sentune.search.store import open_storage, storage_url
+from sentune.io.atomic import write_document
+from sentune.study.store.driver_lock import Lease
+from sentune.study.store.storage import open_storage, storage_url
+from sentune.study.store.study_index import DESCRIPTION, StudyPlace, read_json
 
 if TYPE_CHECKING:
     from sentune.job.options import StudyOptions
-    from sentune.search.config import StudyConfig
-    from sentune.search.space import SearchSpace
+    from sentune.study.config import StudyConfig
+    from sentune.study.space.space import SearchSpace
 
 
 class Turn:

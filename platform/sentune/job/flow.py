@@ -31,11 +31,11 @@ from sentune.job.planning import checked_plan, show_plan
 from sentune.job.report import pointers, report
 from sentune.job.words import WordsJob
 from sentune.records import StudyListener, StudySummary
-from sentune.search.cluster import connected
-from sentune.search.config import StudyConfig
-from sentune.search.plan import Plan
-from sentune.search.space import SearchSpace
-from sentune.search.study import StudyOutcome, objectives_of
+from sentune.study.config import StudyConfig
+from sentune.study.planning.connect import connected
+from sentune.study.planning.plan import Plan
+from sentune.study.space.space import SearchSpace
+from sentune.study.study import StudyOutcome, objectives_of
 from sentune.summary import write_summary
 from sentune.terminal import screen
 from sentune.tracking import MlflowListener, lineage

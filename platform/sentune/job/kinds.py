@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Protocol
 from rich.console import Console
 
 from sentune.records import StudyListener, StudySummary
-from sentune.search.config import StudyConfig
-from sentune.search.space import SearchSpace
-from sentune.search.study import Study, StudyOutcome
+from sentune.study.config import StudyConfig
+from sentune.study.space.space import SearchSpace
+from sentune.study.study import Study, StudyOutcome
 
 
 class Publishes(Protocol):

@@ -15,7 +15,7 @@ from sentune.job.data import dev_corpora, numbered
 from sentune.job.options import OperationOptions
 from sentune.job.trained import TrainedJob
 from sentune.job.weights import with_weights
-from sentune.search.space import SearchSpace
+from sentune.study.space.space import SearchSpace
 from sentune.training.inputs import Inputs, operation_inputs
 from sentune.training.trial import Opens
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sentune.errors import InvalidValue
-from sentune.search.constraints import parse as parse_constraint
-from sentune.search.objectives import Objective
+from sentune.study.space.constraints import parse as parse_constraint
+from sentune.study.space.objectives import Objective
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"

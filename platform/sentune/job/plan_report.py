@@ -8,15 +8,15 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from sentune.search.sizes import size_of
-from sentune.wording import clock, counted
+from sentune.formatting import clock, counted
+from sentune.study.planning.sizes import size_of
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
     """What a study asks for and, where it was probed, what it will cost.
 
     Args:
-        plan: as ``sentune.search.plan.Plan.to_dict`` has it, and ``summary.json``.
+        plan: as ``sentune.study.planning.plan.Plan.to_dict`` has it, and ``summary.json``.
     """
     table = Table(title="Plan", title_justify="left", title_style="bold", box=None)
     table.pad_edge, table.padding, table.show_header = False, (0, 2, 0, 0), False

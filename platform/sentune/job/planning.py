@@ -12,10 +12,10 @@ from sentune.job.kinds import Job
 from sentune.job.options import StudyOptions
 from sentune.job.plan_report import plan_table
 from sentune.job.probing import SECONDS, checkpoint_bytes, probed
-from sentune.search.capacity import available
-from sentune.search.checks import check_world
-from sentune.search.cluster import connected
-from sentune.search.plan import Plan, make_plan
+from sentune.study.planning.capacity import available
+from sentune.study.planning.checks import check_world
+from sentune.study.planning.connect import connected
+from sentune.study.planning.plan import Plan, make_plan
 
 
 def checked_plan(job: Job, options: StudyOptions, console: Console) -> Plan:

@@ -14,11 +14,11 @@ from sentune.job.closed_form import ClosedFormJob
 from sentune.job.kinds import Job
 from sentune.job.trained import TrainedJob
 from sentune.methods import find
-from sentune.search.dimensions import Dimension, Value
-from sentune.search.estimate import Probe
-from sentune.search.plan import searched
-from sentune.search.probe import checkpoint_size, probe_fit, probe_training
-from sentune.search.space import SearchSpace
+from sentune.study.planning.estimate import Probe
+from sentune.study.planning.plan import searched
+from sentune.study.planning.probe import checkpoint_size, probe_fit, probe_training
+from sentune.study.space.domains import Dimension, Value
+from sentune.study.space.space import SearchSpace
 from sentune.training.closed_form import FitAndSweep
 from sentune.training.settings import split
 from sentune.training.trial import TrialSpec

@@ -12,19 +12,19 @@ from typing import Any
 
 import fsspec
 
+from sentune.corpora.ray_map import over_cluster, several_machines
 from sentune.corpora.schema import Corpus, Kind
-from sentune.embedder import Embedder
+from sentune.embedder.embedder import Embedder
+from sentune.embedder.references import StoredReferences
 from sentune.errors import SentuneError
 from sentune.job.baselines import baselines
 from sentune.job.data import STORED, describe, needs_references, read_evaluation
 from sentune.job.test_set import TestReads, Winner
+from sentune.launchers.artifact_transfer import ShippedFolder, ship
 from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudySummary
-from sentune.search.cluster import run_on_worker
-from sentune.search.retention import note_published
-from sentune.search.shipping import ShippedFolder, ship
-from sentune.search.spread import over_cluster, several_machines
-from sentune.stored_references import StoredReferences
+from sentune.study.planning.connect import run_on_worker
+from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
 from sentune.tasks import Result, tasks_for
 from sentune.tasks.references import References

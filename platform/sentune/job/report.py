@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.credentials import without_credentials
+from sentune.formatting import MARKS, clock, measured, short, spread
 from sentune.job.test_set import Winner
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.overview import of_subset
 from sentune.report.view import ERROR, View
-from sentune.wording import MARKS, clock, measured, short, spread
 
 
 def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) -> None:

@@ -12,12 +12,12 @@ from sentune.errors import InvalidValue
 from sentune.job.options import StudyOptions, TrainingOptions
 from sentune.methods import find
 from sentune.readouts.grid import Readout
-from sentune.search.budget import Budget
-from sentune.search.config import StudyConfig
-from sentune.search.constraints import parse as constraint
-from sentune.search.dimensions import Integer
-from sentune.search.objectives import Objective
-from sentune.search.space import SearchSpace
+from sentune.study.config import StudyConfig
+from sentune.study.runner.budget import Budget
+from sentune.study.space.constraints import parse as constraint
+from sentune.study.space.domains import Integer
+from sentune.study.space.objectives import Objective
+from sentune.study.space.space import SearchSpace
 from sentune.training.settings import TrainingSettings, split
 
 

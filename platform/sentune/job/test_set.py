@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sentune.credentials import without_credentials
-from sentune.disk import read_document, write_document
 from sentune.errors import StudyConflict
+from sentune.io.atomic import read_document, write_document
 from sentune.records import StudySummary
-from sentune.search.finals_source import run_name
-from sentune.search.objectives import Objective
-from sentune.search.retention import ranked
+from sentune.study.runner.finals_source import run_name
+from sentune.study.runner.retention import ranked
+from sentune.study.space.objectives import Objective
 
 FILE = "test_reads.json"
 

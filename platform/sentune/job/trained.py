@@ -22,10 +22,10 @@ from sentune.job.product import TrainedProduct
 from sentune.job.request import cache_folder, check_batch, narrowed, study_config
 from sentune.methods import find
 from sentune.records import FinalistRecord, StudyListener, TrialRecord
-from sentune.search.objectives import Objective
-from sentune.search.retention import ranked
-from sentune.search.space import SearchSpace
-from sentune.search.study import Study, StudyOutcome, objectives_of
+from sentune.study.runner.retention import ranked
+from sentune.study.space.objectives import Objective
+from sentune.study.space.space import SearchSpace
+from sentune.study.study import Study, StudyOutcome, objectives_of
 from sentune.tasks.references import References
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Opens

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sentune.search.dimensions import Dimension, Uniform
-from sentune.search.space import SearchSpace
+from sentune.study.space.domains import Dimension, Uniform
+from sentune.study.space.space import SearchSpace
 
 
 def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:

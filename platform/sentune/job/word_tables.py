@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.whole import save_whole
-from sentune.search.shipping import ShippedFolder, ship
-from sentune.training.folders import whole_folder
+from sentune.io.folders import whole_folder
+from sentune.launchers.artifact_transfer import ShippedFolder, ship
 
 
 @dataclass(frozen=True)

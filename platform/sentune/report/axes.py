@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sentune.formatting import STATES, measured
 from sentune.records import TrialState
 from sentune.report.drawing import INK, MARKERS, plain
 from sentune.report.view import View
-from sentune.wording import STATES, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentune.disk import write_document
+from sentune.io.atomic import write_document
 from sentune.records import StudySummary, TrialRecord
 from sentune.report.charts import history, learning_curves
 from sentune.report.comparison import comparison

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sentune.formatting import counted, measured
 from sentune.records import TrialRecord, TrialState
 from sentune.report.axes import legend, metric_axis, scatter, trial_axis
 from sentune.report.document import Cell, Column, Picture, Table
 from sentune.report.drawing import BEST, INK, MARKERS, MUTED, figure, to_svg
 from sentune.report.view import View
-from sentune.wording import counted, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

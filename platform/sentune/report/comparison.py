@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sentune.formatting import measured, percent, spread
 from sentune.report.document import Block, Cell, Section, Table, Text, columns
 from sentune.report.published import JUDGED, PUBLISHED, TABLE_3, Published
 from sentune.report.view import View
-from sentune.wording import measured, percent, spread
 
 KINDS = {
     "rte": "labelled-pairs",

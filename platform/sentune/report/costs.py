@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sentune.formatting import clock, counted, hours
 from sentune.records import TrialState
 from sentune.report.axes import legend, trial_axis
 from sentune.report.document import Block, Cell, Picture, Section, Table, Text, columns
 from sentune.report.drawing import ACCENT, BEST, MUTED, figure, to_svg
 from sentune.report.view import View
-from sentune.wording import clock, counted, hours
 
 
 def costs(view: View) -> Section | None:

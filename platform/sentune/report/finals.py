@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sentune.formatting import counted, measured, setting, spread
 from sentune.records import FinalistRecord
 from sentune.report.axes import legend, metric_axis
 from sentune.report.document import Block, Cell, Picture, Section, Table, columns
 from sentune.report.drawing import ACCENT, BEST, LINE, MUTED, figure, to_svg
 from sentune.report.view import View
-from sentune.wording import counted, measured, setting, spread
 
 
 def finals(view: View) -> Section | None:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sentune.formatting import setting
 from sentune.records import StudySummary
 from sentune.report.document import Block, Code, Folded, Section, Table, Text, columns, row
 from sentune.report.view import View
-from sentune.wording import setting
 
 
 def lineage(view: View) -> Section:

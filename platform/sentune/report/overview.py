@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from sentune.formatting import counted, hours, measured, spread
 from sentune.records import TrialState
 from sentune.report.document import Block, Cell, Facts, Section, Table, Text, columns
 from sentune.report.view import ERROR, WITHOUT_RESULT, View
-from sentune.wording import counted, hours, measured, spread
 
 ENDS = {
     "running": "The study is in progress: what follows is as far as it has come.",

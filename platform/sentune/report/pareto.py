@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from sentune.formatting import measured, setting
 from sentune.records import TrialState
 from sentune.report.axes import legend, metric_axis, scatter
 from sentune.report.document import Block, Cell, Column, Picture, Section, Table
 from sentune.report.drawing import BEST, figure, to_svg
 from sentune.report.view import View
-from sentune.wording import measured, setting
 
 
 def pareto(view: View) -> Section | None:

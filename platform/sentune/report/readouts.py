@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from sentune.errors import InvalidValue
+from sentune.formatting import percent, setting
 from sentune.readouts.sweep import SWEEP_FILE
 from sentune.report.document import Block, Picture, Section, Table, Text, columns, row
 from sentune.report.drawing import ACCENT, BEST, INK, figure, plain, to_svg
 from sentune.report.view import View
 from sentune.tracking.plots import precision_recall
 from sentune.tracking.sweep_table import HEAT, MARKED, SweepTable, dark_cells, scale_of
-from sentune.wording import percent, setting
 
 CURVE_FILE = "precision_recall.json"
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sentune.formatting import measured
 from sentune.records import TrialRecord, TrialState
 from sentune.report.document import Block, Picture, Section, Table, Text, columns, row
 from sentune.report.drawing import ACCENT, BEST, INK, MUTED, figure, plain, to_svg
 from sentune.report.view import View
 from sentune.tracking.axes import Axis, axes_of
 from sentune.tracking.importance import FEWEST, Importance, importance
-from sentune.wording import measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from sentune.formatting import SIGNS, STATES, clock, counted, measured, setting
 from sentune.records import TrialRecord, TrialState
 from sentune.report.document import Block, Cell, Column, Section, Table, Text, columns
 from sentune.report.view import WITHOUT_RESULT, View
-from sentune.wording import SIGNS, STATES, clock, counted, measured, setting
 
 
 def trials(view: View) -> Section:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentune.database_lock import alone_in
+from sentune.io.database_lock import alone_in
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

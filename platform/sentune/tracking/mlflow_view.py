@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from sentune.disk import read_document, write_document
+from sentune.io.atomic import read_document, write_document
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.tracking import entries, study_run
 from sentune.tracking.entries import RunKey

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sentune.object_store import on_this_machine
+from sentune.io.object_store import on_this_machine
 from sentune.tracking.artifacts import upload
 from sentune.tracking.database import ensure_database
 from sentune.tracking.entries import RunKey, key_of

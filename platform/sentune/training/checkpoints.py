@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from sentune.credentials import without_credentials
+from sentune.io.checksums import checksums, damage, document_checksum
 from sentune.readouts.sweep import sweeps_among
-from sentune.training.checksums import checksums, damage, document_checksum
 from sentune.training.places import DAMAGED, PARTIAL, PROGRESS_FILE, place_of
 from sentune.training.trial import Progress
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.whole import load_whole, save_whole
 from sentune.errors import InvalidValue
+from sentune.io.folders import whole_folder, write_json
 from sentune.methods.closed_form import ClosedForm
 from sentune.training.card import render_card
 from sentune.training.fits import DETAILS_FILE, FIT_FILE, load_fit
-from sentune.training.folders import whole_folder, write_json
 from sentune.training.model import (
     CARD_FILE,
     FORMAT,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from sentune.later import Later
+from sentune.lazy_import import Later
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from sentune.errors import TrialFailed
-from sentune.later import Later
+from sentune.lazy_import import Later
 
 if TYPE_CHECKING:
     import torch

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from sentune.encoders import Tokenizer, load_tokenizer
 from sentune.errors import InvalidValue
+from sentune.io.folders import whole_folder, write_json
 from sentune.methods import find
 from sentune.training.build import build_method
 from sentune.training.card import render_card
-from sentune.training.folders import whole_folder, write_json
 from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 import fsspec
 
-from sentune.disk import check_space, sync, sync_tree, writing
-from sentune.object_store import (
+from sentune.io.atomic import check_space, sync, sync_tree, writing
+from sentune.io.object_store import (
     asked,
     drops_at_once,
     files_at,

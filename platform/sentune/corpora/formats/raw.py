@@ -6,8 +6,8 @@ import gzip
 import zlib
 from collections.abc import Iterator
 
-from sentune.bounded import bounded_lines
 from sentune.errors import CorpusError
+from sentune.io.bounded_read import bounded_lines
 
 
 def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
@@ -17,7 +17,7 @@ def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
 
     Raises:
         CorpusError: when the file is missing, cannot be read, is cut short, or breaks a limit of
-            ``sentune.bounded``.
+            ``sentune.io.bounded_read``.
     """
     number = 0
     try:

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from sentune.bounded import bounded_lines
 from sentune.errors import CorpusError
+from sentune.io.bounded_read import bounded_lines
 
 BLOCK = 1 << 24
 """Bytes read at once: 7,300 lines of glove.840B. Two threads parse the numbers of a block."""
@@ -52,7 +52,7 @@ def blocks(quarantine: Quarantine) -> Iterator[tuple[int, list[bytes]]]:
 
     Raises:
         CorpusError: the file is missing, cannot be read, is cut short, or breaks a limit of
-            ``sentune.bounded``.
+            ``sentune.io.bounded_read``.
     """
     path, number = quarantine.path, 1
     try:

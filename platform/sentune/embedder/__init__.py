@@ -1,0 +1,1 @@
+"""The trained model: loading, encoding, comparing, interpreting and operating on embeddings."""

@@ -1,0 +1,139 @@
+"""Sentences to embeddings with a trained method.
+
+Legend: N = sentences, D = packed width of the method's geometry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
+from torch import Tensor
+
+from sentune.embedder.references import StoredReferences
+from sentune.encoders import Tokenizer, length_sorted_chunks
+from sentune.errors import InvalidValue
+from sentune.methods.base import SentenceMethod
+
+Embeddings = NDArray[np.float32]
+Sentences = str | Sequence[str] | Embeddings
+
+BATCHES_PER_BLOCK = 64  # sentences are sorted by length within a block, which bounds memory
+LONG = 20  # batches; encoding more than that shows a progress bar on a terminal
+
+
+class Encoding:
+    """The part of an ``Embedder`` that encodes.
+
+    Attributes:
+        method: the trained method.
+        tokenizer: of its encoder.
+        references: sentences whose embeddings are stored; None if there are none.
+        device: where it computes.
+        max_length: most tokens of a sentence.
+    """
+
+    method: SentenceMethod
+    tokenizer: Tokenizer
+    references: StoredReferences | None
+    device: torch.device
+    max_length: int
+
+    @property
+    def name(self) -> str:
+        """Key of the method in ``sentune.methods``."""
+        return self.method.name
+
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        batch_size: int = 64,
+        show_progress: bool | None = None,
+    ) -> Embeddings:
+        """N sentences -> [N, D] float32 packed embeddings; a single string -> [D].
+
+        Args:
+            sentences: none is fine and gives [0, D]; too long ones are cut to ``max_length``.
+            batch_size: sentences in a batch; batches are made of sentences of like length.
+            show_progress: a bar; by default on a terminal, for more than 20 batches.
+        """
+        if isinstance(sentences, str):
+            return self.encode([sentences], batch_size=batch_size)[0]
+        embeddings = self.embed(sentences, batch_size=batch_size, show_progress=show_progress)
+        return embeddings.float().cpu().numpy()
+
+    def embed(
+        self,
+        sentences: Sequence[str],
+        *,
+        batch_size: int = 64,
+        show_progress: bool | None = None,
+    ) -> Tensor:
+        """``encode`` as a tensor on the model's device, as ``sentune.tasks.evaluate`` takes it."""
+        _check(sentences, batch_size)
+        if not len(sentences):
+            # only the method knows its width: embed one sentence and keep none of it
+            return self._embed_block([""], 1, _ignore)[:0]
+        console = Console(stderr=True)
+        if show_progress is None:
+            watched = console.is_terminal or console.is_jupyter
+            show_progress = watched and len(sentences) > LONG * batch_size
+        with Progress(console=console, disable=not show_progress) as progress:
+            bar = progress.add_task("Encoding", total=len(sentences))
+            step = batch_size * BATCHES_PER_BLOCK
+            blocks = [
+                self._embed_block(
+                    sentences[at : at + step], batch_size, lambda done: progress.advance(bar, done)
+                )
+                for at in range(0, len(sentences), step)
+            ]
+        return torch.cat(blocks)
+
+    def embed_known(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
+        """``embed``, where stored references are not encoded again."""
+        if self.references is None:
+            return self.embed(sentences, batch_size=batch_size)
+        stored = {text: row for row, text in enumerate(self.references.sentences)}
+        fresh = list(dict.fromkeys(s for s in sentences if s not in stored))
+        table = self.references.embeddings.to(self.device)
+        if fresh:
+            table = torch.cat([table, self.embed(fresh, batch_size=batch_size)])
+        row = {**stored, **{text: len(stored) + i for i, text in enumerate(fresh)}}
+        return table[
+            torch.tensor([row[s] for s in sentences], dtype=torch.long, device=self.device)
+        ]
+
+    def _rows(self, sentences: Sentences) -> Tensor:
+        if isinstance(sentences, np.ndarray):
+            return torch.from_numpy(np.atleast_2d(sentences)).to(self.device)
+        return self.embed([sentences] if isinstance(sentences, str) else sentences)
+
+    def _embed_block(
+        self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
+    ) -> Tensor:
+        tokens = self.tokenizer.encode(sentences, self.max_length)
+        chunks, restore = length_sorted_chunks(tokens, batch_size, self.tokenizer.pad_id)
+        parts = []
+        with torch.no_grad():
+            for chunk in chunks:
+                here = chunk.to(self.device)
+                parts.append(self.method.embed(here.input_ids, here.attention_mask))
+                advance(len(here.input_ids))
+        return torch.cat(parts)[restore.to(self.device)]
+
+
+def _ignore(done: int) -> None:
+    """Nobody watches the progress."""
+
+
+def _check(sentences: Sequence[str], batch_size: int) -> None:
+    if batch_size < 1:
+        raise InvalidValue("batch_size", batch_size, "it must be at least 1")
+    for at, sentence in enumerate(sentences):
+        if not isinstance(sentence, str):
+            raise InvalidValue(f"sentences[{at}]", sentence, "every sentence must be a string")

@@ -1,0 +1,76 @@
+"""Finding and reading a model folder, whichever kind of method it holds."""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import ExitStack
+from functools import cache
+from json import JSONDecodeError
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from sentune.errors import InvalidValue
+from sentune.io.object_store import on_this_machine
+from sentune.training.model import (
+    READOUTS_FILE,
+    SETTINGS_FILE,
+    LoadedModel,
+    load_method,
+    read_settings,
+)
+
+
+def folder_of(source: str | Path) -> Path:
+    """Local folder of a model: of a path, of an fsspec URI, or of ``models:/NAME@champion``.
+
+    What lies in an object store is copied once, for as long as the process lives.
+
+    Raises:
+        InvalidValue: there is no such model.
+        StorageError: the store refuses, or does not answer.
+    """
+    if str(source).startswith("models:/"):
+        from sentune.tracking.registry import resolve_model
+
+        return Path(resolve_model(str(source)))
+    return _copied(str(source)) if "://" in str(source) else Path(source).expanduser()
+
+
+_COPIES = ExitStack()
+atexit.register(_COPIES.close)
+
+
+@cache
+def _copied(uri: str) -> Path:
+    try:
+        return _COPIES.enter_context(on_this_machine(uri))
+    except FileNotFoundError as error:
+        raise InvalidValue("model", uri, "there is no such folder") from error
+
+
+def method_in(folder: Path) -> str:
+    """Name of the method that the folder holds; empty where it has no settings."""
+    if not (folder / SETTINGS_FILE).is_file():
+        return ""
+    return str(read_settings(folder)["method"])
+
+
+def load_trained(folder: Path) -> LoadedModel:
+    """The model of a method that was trained by gradient.
+
+    Raises:
+        InvalidValue: what is missing or damaged; absent weights must never become random ones.
+    """
+    if not folder.is_dir():
+        raise InvalidValue("model", str(folder), "there is no such folder")
+    needed = [SETTINGS_FILE, READOUTS_FILE, "config.json", "tokenizer_config.json"]
+    missing = [name for name in needed if not (folder / name).is_file()]
+    if not any(folder.glob("model*.safetensors")):
+        missing.append("model.safetensors")
+    if missing:
+        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
+    try:
+        return load_method(folder)
+    except (SafetensorError, JSONDecodeError) as error:
+        raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error

@@ -1,0 +1,1 @@
+"""Files and object stores: atomic writes, checksums, bounded reads, credentials."""

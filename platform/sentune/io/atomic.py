@@ -1,0 +1,178 @@
+"""Writing that survives a power cut, and errors of a disk that its user understands.
+
+``torch.save`` says "unexpected pos 576 vs 534" of a full disk, and safetensors an error of its
+own: what fails while something is written is told here as the storage's fault, with its place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sentune.io.object_store import StorageError, asked, files_at, is_local, puts_at_once
+
+__all__ = [
+    "FAULTS",
+    "StorageError",
+    "check_space",
+    "check_storage",
+    "read_document",
+    "sync",
+    "sync_tree",
+    "write_document",
+    "writing",
+]
+
+FAULTS = {
+    errno.ENOSPC: ("the disk is full", "free some space"),
+    errno.EDQUOT: ("the quota is used up", "free some space"),
+    errno.EFBIG: ("no file may grow that large", "raise the limit (ulimit -f)"),
+    errno.EROFS: ("the disk is read-only", "mount it for writing"),
+    errno.EACCES: ("this user may not write there", "change its permissions"),
+    errno.EPERM: ("this user may not write there", "change its permissions"),
+    errno.ENOTDIR: ("a file stands where a folder should", "move it away"),
+    errno.EIO: ("the disk reports a fault", "have it checked"),
+}
+_TORCH_WRITER = "inline_container.cc"
+
+
+@contextmanager
+def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
+    """Tells a fault of the disk below as a ``StorageError``; other errors pass.
+
+    Args:
+        path: what is written.
+        needed: its bytes, where they are known.
+        option: what names the place.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except Exception as error:
+        if (fault := _fault(error)) is None:
+            raise
+        raise StorageError(
+            path, _reason(fault, Path(path), needed), FAULTS[fault][1], option
+        ) from error
+
+
+def check_space(path: Path, needed: int) -> None:
+    """Raises a ``StorageError`` where less than ``needed`` bytes are free."""
+    if needed and shutil.disk_usage(_existing(path)).free < needed:
+        reason = _reason(errno.ENOSPC, path, needed)
+        raise StorageError(path, reason, FAULTS[errno.ENOSPC][1])
+
+
+def check_storage(folder: str, needed: int = 0) -> None:
+    """Raises where a folder or URI cannot be written, or has no room for ``needed`` bytes.
+
+    Raises:
+        StorageError: names the folder and the fix.
+    """
+    probe = f".write-test-{uuid.uuid4().hex}"
+    files, root = files_at(folder)
+    there = write_document(folder, probe, "")
+    if is_local(files):
+        Path(root, probe).unlink()
+        check_space(Path(root), needed)
+    else:
+        asked(there, lambda: files.rm_file(f"{root}/{probe}"))
+
+
+def write_document(folder: str, name: str, text: str) -> str:
+    """A text file in a folder or URI, at once or not at all; made where it is missing.
+
+    Returns:
+        Where it stands.
+
+    Raises:
+        StorageError: the disk is full, read-only or at fault, or the store does not take it; the
+            old file is as it was.
+    """
+    files, root = files_at(folder)
+    there = f"{folder.rstrip('/')}/{name}"
+    if is_local(files):
+        _write_locally(Path(root, name), text)
+    elif puts_at_once(files):
+        asked(there, lambda: files.pipe_file(f"{root}/{name}", text.encode()), makes=True)
+    else:
+        partial = f"{root}/.{name}.partial"
+        files.makedirs(root, exist_ok=True)
+        files.pipe_file(partial, text.encode())
+        files.mv(partial, f"{root}/{name}")
+    return there
+
+
+def read_document(folder: str, name: str) -> str | None:
+    """A text file in a folder or URI; None where there is none.
+
+    Raises:
+        StorageError: an object store refuses, or does not answer.
+    """
+    files, root = files_at(folder)
+    if is_local(files):
+        file = Path(root, name)  # fsspec takes brackets in a path for a pattern
+        return file.read_text(encoding="utf-8") if file.is_file() else None
+    try:
+        return bytes(asked(folder, lambda: files.cat_file(f"{root}/{name}"))).decode()
+    except FileNotFoundError:
+        return None
+
+
+def _write_locally(target: Path, text: str) -> None:
+    with writing(target, len(text.encode())):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as scratch:
+            beside = Path(scratch, target.name)
+            beside.write_text(text, encoding="utf-8")
+            sync(beside)
+            beside.replace(target)
+        sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Has a file's content, or a folder's list of names, on the disk when it returns."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """The same for all that lies in a folder, the folder last."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+
+
+def _fault(error: Exception) -> int | None:
+    """Which fault of the disk an error comes from, whoever raised it."""
+    if isinstance(error, OSError):
+        return error.errno if error.errno in FAULTS else None
+    said = str(error)
+    if number := re.search(r"os error (\d+)", said):
+        return int(number[1]) if int(number[1]) in FAULTS else None
+    named = next((fault for fault in FAULTS if os.strerror(fault) in said), None)
+    return errno.ENOSPC if named is None and _TORCH_WRITER in said else named
+
+
+def _reason(fault: int, path: Path, needed: int) -> str:
+    why = FAULTS[fault][0]
+    if fault != errno.ENOSPC:
+        return why
+    free = shutil.disk_usage(_existing(path)).free
+    if needed > free:
+        return f"{why}: {needed:,} bytes are needed, {free:,} are free"
+    return f"{why}: more than the {free:,} bytes that are free are needed"
+
+
+def _existing(path: Path) -> Path:
+    return next(place for place in (path, *path.absolute().parents) if place.exists())

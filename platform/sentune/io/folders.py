@@ -1,0 +1,49 @@
+"""Writing a model folder: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sentune.io.atomic import sync, sync_tree, writing
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which takes the place of ``folder`` once all is on the disk.
+
+    Raises:
+        StorageError: the disk is full, read-only or at fault; ``folder`` is as it was.
+    """
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
+            beside = Path(scratch, "model")
+            beside.mkdir()
+            beside.chmod(0o755)
+            yield beside
+            for file in beside.rglob("*"):  # safetensors writes for its owner alone
+                file.chmod(0o755 if file.is_dir() else 0o644)
+            sync_tree(beside)
+            _swap(beside, folder)
+            sync(folder.parent)
+
+
+def write_json(file: Path, content: Mapping[str, Any]) -> None:
+    """A small document, for people to read as well."""
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _swap(new: Path, folder: Path) -> None:
+    if folder.exists():
+        old = new.parent / "old"
+        folder.rename(old)
+        new.rename(folder)
+        shutil.rmtree(old)
+    else:
+        new.rename(folder)

@@ -1,0 +1,170 @@
+"""How many workers an elastic group has: those that the cluster has room for.
+
+Ray Train has elastic groups of its own. In Ray 2.60 their resize kills the workers with all that
+they have done since the last checkpoint, machines that are being taken back count as room, and of
+five workers with a fifth of a GPU it sees four (1.0 // 0.2). Here a group has a fixed size from its
+start to its end. It leaves with a checkpoint when there has been room for more workers for a while,
+and starts again with them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+import ray._private.state
+from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
+    ResourceRequestPriority,
+    get_or_create_autoscaling_coordinator,
+)
+from ray.util import placement_group, remove_placement_group
+
+from sentune.cluster.packing import held
+from sentune.launchers.control_actor import draining_nodes
+
+logger = logging.getLogger(__name__)
+
+GROW_SECONDS = 60.0
+"""How long there must be room for more workers before a group leaves for it: a group that starts
+again imports its packages on every worker, and trains on nothing meanwhile."""
+
+SETTLE_SECONDS = 5.0
+"""How long a group that starts waits for those that start beside it to say what they need."""
+
+PLACE_SECONDS = 15.0
+"""How long Ray may take to place workers that there seems to be room for: a machine that has just
+died counts until it is missed."""
+
+ANSWER_SECONDS, EXPIRE_SECONDS, LOOKS = 10.0, 180.0, 4
+"""Of Ray's coordinator: of an answer, of a claim; how often in ``GROW_SECONDS`` it is asked."""
+
+
+class Room:
+    """What one trial's group may take of the cluster.
+
+    The claims lie with the actor in which Ray merges what all Train runs and Data pipelines of a
+    cluster need: it passes them on to the autoscaler, and promises no place twice. Workers beyond
+    the fewest are claimed with the least priority, so that what other trials need comes first.
+
+    Args:
+        name: of the trial, with its study's.
+        workers: fewest and most.
+        needs: resources of a worker.
+        grow_seconds: how long there must be room for more before the group leaves for it.
+    """
+
+    def __init__(
+        self, name: str, workers: tuple[int, int], needs: Mapping[str, float], grow_seconds: float
+    ) -> None:
+        self._fewest, self._most = workers
+        self._needs, self._grow_seconds = dict(needs), grow_seconds
+        self._must = _Claim(f"{name} at least", self._needs, ResourceRequestPriority.HIGH)
+        self._may = _Claim(f"{name} at most", self._needs, ResourceRequestPriority.LOW)
+
+    def size(self) -> int:
+        """Workers to start with; the fewest where there is no room, which then wait for it."""
+        self._must.ask(self._fewest)
+        self._may.ask(self._most - self._fewest)
+        time.sleep(SETTLE_SECONDS)
+        size = min(self._most, self._found(self._must, self._may))
+        while size > self._fewest and not self._placed(size):
+            size = min(size - 1, self._found(self._must, self._may))
+        self._must.cancel()
+        return max(size, self._fewest)
+
+    @contextmanager
+    def watched(self, size: int, desk: Any, trial: str) -> Iterator[None]:
+        """While a group of this size runs: asks it to leave when there is room for more."""
+        ray.get(desk.start.remote(trial))
+        over = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(size, desk, trial, over), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            self._may.cancel()
+
+    def _watch(self, size: int, desk: Any, trial: str, over: threading.Event) -> None:
+        if size == self._most:
+            return
+        since = time.monotonic()
+        while not over.wait(self._grow_seconds / LOOKS):
+            try:
+                self._may.ask(self._most - size)
+                # before it runs, its own places look free
+                found = ray.get(desk.running.remote(trial)) and self._found(self._may)
+            except ray.exceptions.RayError as error:
+                logger.warning("whether there is room for more workers is unknown: %s", error)
+                found = False
+            if not found:
+                since = time.monotonic()
+            elif time.monotonic() - since >= self._grow_seconds:
+                desk.resize.remote(trial)
+                return
+
+    def _found(self, *claims: _Claim) -> int:
+        """Workers that have been promised a place and that fit into what is free now."""
+        promised = sum(claim.promised() for claim in claims)
+        return min(promised, free_places(self._needs))
+
+    def _placed(self, size: int) -> bool:
+        """Whether Ray can place a group of this size right now."""
+        group = placement_group([self._needs] * size, strategy="PACK")
+        try:
+            return bool(group.wait(PLACE_SECONDS))
+        finally:
+            remove_placement_group(group)
+
+
+class _Claim:
+    """A number of workers of which a cluster's coordinator knows."""
+
+    def __init__(
+        self, name: str, needs: dict[str, float], priority: ResourceRequestPriority
+    ) -> None:
+        self._name, self._needs, self._priority = f"sentune {name}", needs, priority
+        self._coordinator = get_or_create_autoscaling_coordinator()
+
+    def ask(self, workers: int) -> None:
+        """Claims them anew; a claim that is not renewed goes by itself."""
+        request = self._coordinator.request_resources.remote(
+            requester_id=self._name,
+            resources=[self._needs] * workers,
+            expire_after_s=EXPIRE_SECONDS,
+            priority=self._priority,
+        )
+        ray.get(request, timeout=ANSWER_SECONDS)
+
+    def promised(self) -> int:
+        """How many of them have been promised a place on a machine that is there."""
+        request = self._coordinator.get_reserved_resources.remote(self._name, recompute=True)
+        nodes = ray.get(request, timeout=ANSWER_SECONDS)
+        return sum(_held(resources, self._needs) for resources in nodes.values())
+
+    def cancel(self) -> None:
+        """Claims nothing any more."""
+        self._coordinator.cancel_request.remote(self._name)
+
+
+def free_places(needs: Mapping[str, float]) -> int:
+    """How many workers fit into what is free, without the machines that are being taken back.
+
+    Args:
+        needs: resources of a worker.
+    """
+    going = draining_nodes()
+    free = ray._private.state.available_resources_per_node()
+    return sum(_held(there, needs) for node, there in free.items() if node not in going)
+
+
+def _held(there: Mapping[str, float], needs: Mapping[str, float]) -> int:
+    return held(
+        there.get("CPU", 0.0), there.get("GPU", 0.0), needs.get("CPU", 0.0), needs.get("GPU", 0.0)
+    )

@@ -1,0 +1,76 @@
+"""A study's launcher, chosen once and used for its trials and its finalists alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sentune.launchers.control_actor import RemoteJudge
+from sentune.training.trial import Program
+
+
+@dataclass(kw_only=True)
+class Launch:
+    """How training runs are started.
+
+    Attributes:
+        program: what trains; picklable.
+        launcher: ``inline`` or ``train``.
+        workers: of a trial; a range makes the group elastic.
+        cpus: CPUs of a worker.
+        gpus: GPUs of a worker.
+        max_failures: deaths of a trial's processes that are forgiven.
+        code: fingerprint of the driver's code, which every worker must have.
+        storage: the study's folder or URI.
+        desk: where the driver leaves word for its trials.
+    """
+
+    program: Program
+    launcher: str
+    workers: int | tuple[int, int]
+    cpus: float
+    gpus: float
+    max_failures: int
+    code: str
+    storage: str
+    desk: RemoteJudge = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.desk = RemoteJudge()
+
+    @property
+    def judge(self) -> RemoteJudge | None:
+        """Gives the verdicts on a group; None where Tune stops a trial."""
+        return self.desk if self.launcher == "train" else None
+
+    def close(self) -> None:
+        """Ends what the driver's trials no longer need."""
+        self.desk.close()
+
+    def trainable(self) -> Callable[[dict[str, Any]], None]:
+        """The Tune function."""
+        if self.judge is None:
+            from sentune.launchers.inline import inline_trainable  # loads Ray Tune
+
+            return inline_trainable(
+                self.program,
+                cpus=self.cpus,
+                gpus=self.gpus,
+                code=self.code,
+                desk=self.desk.actor,
+            )
+        from sentune.launchers.ray_train import Team, train_trainable  # loads Ray Train
+
+        return train_trainable(
+            Team(
+                program=self.program,
+                workers=self.workers,
+                cpus=self.cpus,
+                gpus=self.gpus,
+                max_failures=self.max_failures,
+                desk=self.desk.actor,
+                code=self.code,
+                storage=f"{self.storage}/ray-train",
+            )
+        )

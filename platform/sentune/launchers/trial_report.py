@@ -1,0 +1,132 @@
+"""What a trial says to its driver: flat values that survive every queue in between."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sentune.code import CodeMismatch
+from sentune.errors import SentuneError
+from sentune.io.atomic import StorageError
+from sentune.lazy_import import Later
+from sentune.readouts.sweep import sweeps_among
+from sentune.training.memory import OutOfMemory, first_line, short_of_memory
+from sentune.training.trial import Progress
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = Later("torch")
+
+PAYLOAD = "said"
+"""The one key under which a report travels through Tune's and Train's result dictionaries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One milestone, or the reason why there will be none.
+
+    Attributes:
+        examples: the milestone; where it left, of the checkpoint from which it will go on.
+        final: the budget is used up.
+        metrics: ``task/metric`` -> value.
+        readouts: ``task/readout`` -> value.
+        seconds: seconds of training and validation up to here, over all starts.
+        failure: why the trial cannot go on; empty while it can.
+        repeats: the same settings would fail in the same way.
+        poisoned: the process should run no further trial (an accelerator in an unknown state, a
+            machine that is being taken back).
+        storage: the storage cannot be written, which is not this trial's fault alone.
+        traceback: where it failed.
+        left: it wrote a checkpoint and ended because it was asked to; it can go on.
+        preempted: it left because its machine is being taken back.
+        resizes: it left because there is room for more workers.
+        out_of_memory: it failed for lack of memory.
+        micro_batch: with which a new start may fit in memory; 0 where none may.
+        notes: what happened to it beside its curve, a sentence each.
+        gpus: of all workers of the group.
+        swept: the milestone's checkpoint has tables of a sweep.
+        restarts: deaths of the group's processes that its own launcher forgave in this start.
+    """
+
+    examples: int = 0
+    final: bool = False
+    metrics: dict[str, float] = field(default_factory=dict)
+    readouts: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    failure: str = ""
+    repeats: bool = False
+    poisoned: bool = False
+    traceback: str = ""
+    storage: bool = False
+    left: bool = False
+    preempted: bool = False
+    resizes: bool = False
+    out_of_memory: bool = False
+    micro_batch: int = 0
+    notes: list[str] = field(default_factory=list)
+    gpus: float = 0.0
+    swept: bool = False
+    restarts: int = 0
+
+    def to_result(self) -> dict[str, Any]:
+        """As a result dictionary of Tune or Train."""
+        return {PAYLOAD: json.dumps(self.__dict__), "examples": self.examples}
+
+    @classmethod
+    def from_result(cls, result: dict[str, Any]) -> Report | None:
+        """The report in a result dictionary; None for Tune's own closing entry."""
+        return cls(**json.loads(result[PAYLOAD])) if PAYLOAD in result else None
+
+
+def said(progress: Progress, seconds: float) -> Report:
+    """The report of a milestone."""
+    return Report(
+        examples=progress.examples,
+        final=progress.final,
+        metrics={name: float(value) for name, value in progress.metrics.items()},
+        readouts=progress.readouts,
+        seconds=seconds,
+        swept=bool(sweeps_among(progress.tables)),
+    )
+
+
+def left(progress: Progress, *, preempted: bool, resizes: bool = False) -> Report:
+    """The report of a trial that leaves with a checkpoint of this progress.
+
+    A milestone that it has just reached is said again, and then counted, when it goes on.
+    """
+    return Report(
+        examples=progress.examples,
+        metrics={name: float(value) for name, value in progress.metrics.items()},
+        left=True,
+        preempted=preempted,
+        resizes=resizes,
+        poisoned=preempted,
+    )
+
+
+def failed(error: BaseException, traceback: str = "") -> Report:
+    """The report of an error that ended the trial."""
+    short = isinstance(error, OutOfMemory) or bool(short_of_memory(error))
+    return Report(
+        failure=reason(error),
+        # a network, a disk or the right code may be there next time
+        repeats=not isinstance(error, OSError | CodeMismatch),
+        poisoned=isinstance(error, torch.AcceleratorError | torch.OutOfMemoryError | OutOfMemory),
+        traceback=traceback,
+        out_of_memory=short,
+        micro_batch=error.micro_batch if isinstance(error, OutOfMemory) else 0,
+        storage=isinstance(error, StorageError),
+    )
+
+
+def reason(error: BaseException) -> str:
+    """One line that a user understands: the error's own words, with its kind where they need it."""
+    words = first_line(error)
+    if isinstance(error, SentuneError):
+        return words
+    if where := short_of_memory(error):
+        return f"out of memory on {where} ({words})"
+    return f"{type(error).__name__}: {words}"

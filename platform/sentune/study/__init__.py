@@ -1,0 +1,1 @@
+"""A study: its search space, samplers, schedulers, store, runner and plan."""

@@ -1,0 +1,190 @@
+"""What a study is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sentune.errors import InvalidValue
+from sentune.study.runner.budget import Budget
+from sentune.study.schedulers import (
+    SCHEDULERS,
+    Scheduler,
+    default_first_rung,
+    make_scheduler,
+)
+from sentune.study.space.constraints import Constraint
+from sentune.study.space.objectives import Objective
+
+LAUNCHERS = ("auto", "inline", "train")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyConfig:
+    """A study's name, place, budget and resources.
+
+    Attributes:
+        name: of the study; the same name resumes it.
+        storage: folder or fsspec URI under which the study's own folder lies.
+        optuna_url: Optuna storage; None: SQLite in the study's folder.
+        trials: configurations to try, counted over restarts.
+        concurrent: trials at a time; None: as many as the cluster holds.
+        max_concurrent: trials at a time at most, where the cluster would hold more.
+        priority: weight of the study among those that share the cluster at the same time.
+        max_examples: budget of a full trial, in examples of the training corpus.
+        first_rung: examples at which trials are first compared; None: max_examples / eta^2.
+        validate_every: examples between validations beside those at the rungs; None: only there.
+        eta: at a rung one trial in eta goes on, and the next rung is eta times as far.
+        finalists: best trials that are trained again from fresh seeds.
+        seeds: fresh seeds a finalist.
+        sampler: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp`` or ``cmaes``.
+        seed: of everything that is drawn, and of the trials' training runs; finalists take the
+            ones after it.
+        launcher: ``inline``, ``train``, or ``auto``: inline for one worker.
+        workers: of a trial; a range makes the group elastic.
+        cpus_per_worker: CPUs of a worker.
+        gpus_per_worker: GPUs of a worker, fractions allowed.
+        retire_after: trials after which inline worker processes are replaced, which costs ten
+            seconds of imports each; a trial's memory goes back when it ends.
+        max_failures: deaths of a trial's processes that are forgiven; preemptions do not count.
+        data_cpus: CPUs kept free for Ray Data; 0 where no corpus streams.
+        scheduler: which rungs stop trials: ``asha``, ``hyperband``, ``median`` or ``none``.
+        checkpoint_every: examples between checkpoints beside those at the milestones.
+        budget: what the study may use up over all of its starts.
+        failed_share: share of failed trials above which the study stops; from five trials on.
+        objectives: further ones beside the space's, for a Pareto front.
+        constraints: on metrics; trials that break one do not win.
+        points: settings to try first, before the published ones.
+        warm_start: studies in the same storage whose trials are taken over where they hold.
+        population: members of a population that is trained instead of single trials; 0: none.
+        generations: segments of each member, each of them one trial.
+        keep: best trials of the study whose checkpoints stay; the winner's always does.
+    """
+
+    name: str
+    storage: str
+    max_examples: int
+    optuna_url: str | None = None
+    trials: int = 8
+    concurrent: int | None = None
+    max_concurrent: int | None = None
+    priority: float = 1.0
+    first_rung: int | None = None
+    validate_every: int | None = None
+    eta: int = 3
+    finalists: int = 1
+    seeds: int = 2
+    sampler: str = "tpe"
+    seed: int = 0
+    launcher: str = "auto"
+    workers: int | tuple[int, int] = 1
+    cpus_per_worker: float = 1.0
+    gpus_per_worker: float = 0.0
+    retire_after: int = 1000
+    max_failures: int = 2
+    data_cpus: float = 0.0
+    scheduler: str = "asha"
+    checkpoint_every: int = 0
+    budget: Budget = field(default_factory=Budget)
+    failed_share: float = 0.5
+    keep: int = 3
+    objectives: tuple[Objective, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    points: tuple[Mapping[str, Any], ...] = ()
+    warm_start: tuple[str, ...] = ()
+    population: int = 0
+    generations: int = 1
+
+    def __post_init__(self) -> None:
+        for option, value, least in (
+            ("--trials", self.trials, 1),
+            ("--max-examples", self.max_examples, 1),
+            ("--finalists", self.finalists, 0),
+            ("--seeds", self.seeds, 1),
+            ("--gpus-per-worker", self.gpus_per_worker, 0),
+            ("--checkpoint-every", self.checkpoint_every, 0),
+            ("--keep", self.keep, 1),
+        ):
+            if value < least:
+                raise InvalidValue(option, value, f"give {least} or more")
+        if self.concurrent is not None and self.concurrent < 1:
+            raise InvalidValue("--concurrent", self.concurrent, "give 1 or more, or auto")
+        if self.max_concurrent is not None and self.max_concurrent < 1:
+            raise InvalidValue("--max-concurrent", self.max_concurrent, "give 1 or more")
+        if not 0.01 <= self.priority <= 100:
+            raise InvalidValue("--priority", self.priority, "give a weight from 0.01 to 100")
+        if self.validate_every is not None and self.validate_every < 1:
+            raise InvalidValue("--validate-every", self.validate_every, "give 1 or more examples")
+        if self.launcher not in LAUNCHERS:
+            raise InvalidValue("--launcher", self.launcher, f"give one of {', '.join(LAUNCHERS)}")
+        low, high = self.worker_range
+        if not 1 <= low <= high:
+            raise InvalidValue("--workers", self.workers, "give N, or MIN-MAX with 1 <= MIN <= MAX")
+        if self.launcher == "inline" and high > 1:
+            fix = "inline runs one worker a trial; give --launcher train"
+            raise InvalidValue("--launcher", "inline", fix)
+        if self.population and (self.launched_by != "inline" or self.finalists):
+            fix = "a population runs on the inline launcher, one worker each, without finals"
+            raise InvalidValue("--population", self.population, fix)
+        if self.scheduler not in SCHEDULERS:
+            fix = f"give one of {', '.join(SCHEDULERS)}"
+            raise InvalidValue("--scheduler", self.scheduler, fix)
+        if not 0 < self.failed_share <= 1:
+            raise InvalidValue("--failed-share", self.failed_share, "give a share from 0 to 1")
+
+    @property
+    def worker_range(self) -> tuple[int, int]:
+        """Fewest and most workers of a trial."""
+        return self.workers if isinstance(self.workers, tuple) else (self.workers, self.workers)
+
+    @property
+    def launched_by(self) -> str:
+        """``inline`` or ``train``."""
+        if self.launcher != "auto":
+            return self.launcher
+        return "inline" if self.worker_range == (1, 1) else "train"
+
+    @cached_property
+    def folder(self) -> str:
+        """The study's own folder, absolute because trials run elsewhere, or URI."""
+        base = self.storage if "://" in self.storage else str(Path(self.storage).resolve())
+        return f"{base.rstrip('/')}/{self.name}"
+
+    def directory(self, run: str) -> str:
+        """Folder or URI of a run's checkpoints."""
+        return f"{self.runs_folder}/{run}"
+
+    @property
+    def runs_folder(self) -> str:
+        """Folder or URI of the runs' folders."""
+        return f"{self.folder}/trials"
+
+    def milestones(self, mode: str) -> tuple[int, ...]:
+        """Examples after which a trial validates: every so often, at the rungs and at the end.
+
+        The papers validate every 100 steps and keep the best; the rungs alone are cheaper.
+        """
+        more = (
+            range(self.validate_every, self.max_examples, self.validate_every)
+            if (self.validate_every)
+            else ()
+        )
+        return tuple(sorted({*more, *self.scheduling(mode).milestones}))
+
+    def scheduling(self, mode: str) -> Scheduler:
+        """The rungs of the search; each lets at least as many go on as there are finalists.
+
+        Trials with several objectives run to their end: which one a rung should go by is not the
+        study's to say.
+        """
+        return make_scheduler(
+            "none" if self.objectives else self.scheduler,
+            first_rung=self.first_rung or default_first_rung(self.max_examples, self.eta),
+            eta=self.eta,
+            max_examples=self.max_examples,
+            mode=mode,
+            keep=max(1, self.finalists),
+        )

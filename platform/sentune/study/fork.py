@@ -1,0 +1,177 @@
+"""A study that starts from another one: the trials of the old that are still true in the new.
+
+Where only the space or the seed has changed, a trial says in the new study what it said in the
+old one: the sampler learns from it, and nobody trains it again. Where the corpora, the method,
+the objective or the budget have changed, a value means something else, and none is taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import TrialState as Stored
+
+from sentune.errors import InvalidValue
+from sentune.study.samplers.per_trial import distribution
+from sentune.study.space.domains import Dimension, Value
+from sentune.study.space.space import SearchSpace
+from sentune.study.store.storage import WORLD, differences, open_storage
+from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.trial_codec import MILESTONE, SETTINGS, TWIN, WARM_FROM, WARM_NUMBER
+from sentune.study.store.trial_rows import TrialRows
+
+MAY_DIFFER = ("seed", "space.settings", "space.fixed", "space.conditions")
+STEPS = ("rungs", "milestones")
+"""Parts of a world on which only the curve of a trial depends, not its value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forked:
+    """What a new study has from an old one.
+
+    Attributes:
+        taken: trials, also those that an earlier start has taken.
+        left: why others were left out, a sentence each.
+    """
+
+    taken: int
+    left: list[str]
+
+
+def fork_from(
+    place: StudyPlace, study: optuna.Study, now: Mapping[str, Any], space: SearchSpace
+) -> Forked:
+    """``fork`` with the trials of a study where that is kept.
+
+    Raises:
+        InvalidValue: it has no trials yet.
+    """
+    storage = open_storage(place.url) if place.url else None
+    try:
+        number = storage.get_study_id_from_name(place.name) if storage else None
+    except KeyError:
+        number = None
+    if storage is None or number is None:
+        raise InvalidValue("--fork", place.name, "that study has no trials yet; start it first")
+    was = storage.get_study_user_attrs(number).get(WORLD, {})
+    trials = TrialRows(storage, number).read()
+    return fork(trials, was, study, now, space, old=place.name)
+
+
+def fork(
+    trials: Sequence[FrozenTrial],
+    was: Mapping[str, Any],
+    study: optuna.Study,
+    now: Mapping[str, Any],
+    space: SearchSpace,
+    *,
+    old: str,
+) -> Forked:
+    """Adds the trials of an old study that still hold to a new one, each of them once.
+
+    Args:
+        trials: of the old study, as stored.
+        was: its world.
+        study: the new one.
+        now: its world, JSON types.
+        space: of the new one, narrowed.
+        old: name of the old study.
+    """
+    ended = [t for t in trials if t.state in (Stored.COMPLETE, Stored.PRUNED) and _own(t)]
+    changed = list(_changes(was, now, MAY_DIFFER + STEPS))
+    if changed:
+        return Forked(taken=0, left=[f"{_trials(len(ended))}: {line}" for line in changed])
+    same_steps = not list(_changes(was, now, MAY_DIFFER))
+    known = {_link(t) for t in study.get_trials(deepcopy=False) if WARM_FROM in t.user_attrs}
+    left: Counter[str] = Counter()
+    taken = 0
+    for trial in ended:
+        try:
+            moved = _moved(trial, space, old=old, same_steps=same_steps)
+        except _Misfit as reason:
+            left[str(reason)] += 1
+            continue
+        taken += 1
+        if _link(moved) not in known:
+            study.add_trial(moved)
+    return Forked(taken=taken, left=[f"{_trials(count)}: {why}" for why, count in left.items()])
+
+
+class _Misfit(Exception):
+    """Why a trial has no place in the new space."""
+
+
+def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool) -> FrozenTrial:
+    """The trial as one of the new study."""
+    if trial.state == Stored.PRUNED and not same_steps:
+        raise _Misfit("stopped at a rung that the new study does not have")
+    point = _point(trial.user_attrs[SETTINGS], space)
+    return create_trial(
+        state=trial.state,
+        values=trial.values,
+        params=point,
+        distributions={name: distribution(space.settings[name]) for name in point},
+        intermediate_values=trial.intermediate_values if same_steps else {},
+        constraints=trial.constraints or None,
+        user_attrs={
+            WARM_FROM: old,
+            WARM_NUMBER: trial.number,
+            **{k: v for k, v in trial.user_attrs.items() if k == SETTINGS or _of_curve(k)},
+        },
+    )
+
+
+def _of_curve(attribute: str) -> bool:
+    return attribute.startswith(MILESTONE)
+
+
+def _point(settings: Mapping[str, Any], space: SearchSpace) -> dict[str, Value]:
+    """What the new study would have drawn for these settings.
+
+    Raises:
+        _Misfit: it never would; says which setting differs.
+    """
+
+    def value(name: str, dimension: Dimension) -> Value:
+        if name not in settings:
+            raise _Misfit(f"without a value of {name}, which the new study searches")
+        if not dimension.contains(settings[name]):
+            raise _Misfit(f"{name} outside the new study's {dimension}")
+        found: Value = settings[name]
+        return found
+
+    point = space.draw(value)
+    for name, fixed in space.fixed.items():
+        if name in settings and settings[name] != fixed:
+            raise _Misfit(f"{name} is not {fixed}, as the new study has it")
+        if name not in settings:
+            raise _Misfit(f"without a value of {name}, which the new study fixes")
+    strange = [name for name in settings if name not in point and name not in space.fixed]
+    if strange:
+        raise _Misfit(f"with a value of {', '.join(strange)}, which the new study leaves out")
+    return point
+
+
+def _changes(was: Any, now: Any, may_differ: Sequence[str]) -> Iterator[str]:
+    for line in differences(was, now):
+        path = line.partition(":")[0]
+        if not any(path == part or path.startswith(f"{part}.") for part in may_differ):
+            yield line
+
+
+def _own(trial: FrozenTrial) -> bool:
+    """Run by the old study itself, so that a trial is not taken twice over a chain of forks."""
+    return SETTINGS in trial.user_attrs and not {TWIN, WARM_FROM} & set(trial.user_attrs)
+
+
+def _link(trial: FrozenTrial) -> tuple[str, int]:
+    return trial.user_attrs[WARM_FROM], trial.user_attrs.get(WARM_NUMBER, -1)
+
+
+def _trials(number: int) -> str:
+    return f"{number:,} trial{'' if number == 1 else 's'} left out"

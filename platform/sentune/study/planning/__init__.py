@@ -1,0 +1,1 @@
+"""Plan of a study: cluster capacity, resources, cost estimates and checks."""

@@ -1,0 +1,161 @@
+"""How a cluster grows for a study: node type by node type, with hours and dollars.
+
+A study has two stages, the search and the finals. Each asks for all of its workers at once, so its
+nodes are reckoned as up for the whole of it, though those of a search's last trials go earlier:
+hours are an upper bound in that. How long a node takes to start is not in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sentune.cluster import Cluster
+from sentune.cluster.packing import Work, nodes_for, stand_ins
+from sentune.study.config import StudyConfig
+from sentune.study.planning.estimate import Probe, estimate
+from sentune.study.planning.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A part of a study.
+
+    Attributes:
+        name: ``search`` or ``finals``.
+        concurrent: runs at a time.
+        nodes: name of the node type -> nodes that are up.
+        hours: of wall time; None where nothing says how fast a trial trains.
+    """
+
+    name: str
+    concurrent: int
+    nodes: Mapping[str, int]
+    hours: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """A cluster over the time of a study.
+
+    Attributes:
+        stages: one after the other.
+        node_hours: name of the node type -> hours of all its nodes, idle ones too; None as above.
+        dollars: name of the node type -> hours times the price that was stated; empty without.
+        unpriced: node types that are used and have no price.
+        stand_in_dollars: that the kinds which stand in would cost beyond, if all nodes were theirs.
+    """
+
+    stages: tuple[Stage, ...]
+    node_hours: Mapping[str, float] | None
+    dollars: Mapping[str, float]
+    unpriced: tuple[str, ...]
+    stand_in_dollars: float
+
+    @property
+    def hours(self) -> float | None:
+        """Wall time."""
+        known = [stage.hours for stage in self.stages if stage.hours is not None]
+        return sum(known) if len(known) == len(self.stages) else None
+
+    @property
+    def total(self) -> float | None:
+        """Dollars of all node types that have a price; None where none was stated."""
+        return sum(self.dollars.values()) if self.dollars else None
+
+
+def growth(
+    plan: Plan,
+    config: StudyConfig,
+    cluster: Cluster,
+    probe: Probe | None,
+    prices: Mapping[str, float],
+) -> Growth:
+    """How the cluster grows for a plan.
+
+    Args:
+        plan: made for this cluster.
+        config: that it was made from.
+        cluster: its kinds of nodes.
+        probe: how fast a trial trains; None: not known.
+        prices: name of the node type -> dollars an hour of one node.
+    """
+    stages = tuple(_stages(plan, config, cluster, probe))
+    hours = _node_hours(stages, cluster)
+    used = {name: value for name, value in (hours or {}).items() if value}
+    other = stand_ins(cluster.kinds)
+    dearer = (
+        value * (prices[other[name]] - prices[name])
+        for name, value in used.items()
+        if name in prices and other.get(name) in prices
+    )
+    return Growth(
+        stages=stages,
+        node_hours=hours,
+        dollars={name: value * prices[name] for name, value in used.items() if name in prices},
+        unpriced=tuple(name for name in used if name not in prices) if prices else (),
+        stand_in_dollars=sum(max(0.0, more) for more in dearer),
+    )
+
+
+def ladder(
+    plan: Plan,
+    config: StudyConfig,
+    cluster: Cluster,
+    probe: Probe | None,
+    prices: Mapping[str, float],
+) -> dict[int, Growth]:
+    """Trials at a time -> growth: for one, two, four, ... up to what the plan has."""
+    steps = [1 << n for n in range(plan.concurrent.bit_length()) if 1 << n < plan.concurrent]
+    return {
+        at_a_time: growth(replace(plan, concurrent=at_a_time), config, cluster, probe, prices)
+        for at_a_time in (*steps, plan.concurrent)
+    }
+
+
+def _stages(plan: Plan, config: StudyConfig, cluster: Cluster, probe: Probe | None) -> list[Stage]:
+    runs = config.population or plan.trials
+    searching = min(plan.concurrent, runs)
+    parts = [("search", searching, _search_alone(plan))]
+    if plan.finalists:
+        parts.append(("finals", min(plan.concurrent, plan.finalists), plan))
+    stages: list[Stage] = []
+    for name, concurrent, so_far in parts:
+        passed = sum(stage.hours or 0.0 for stage in stages)
+        hours = None if probe is None else estimate(so_far, config, probe).hours - passed
+        nodes = nodes_for(cluster, _work(config, concurrent))
+        stages.append(Stage(name=name, concurrent=concurrent, nodes=nodes, hours=hours))
+    return stages
+
+
+def _search_alone(plan: Plan) -> Plan:
+    """The plan without its finals."""
+    finals = plan.finalists
+    return replace(
+        plan,
+        finalists=0,
+        examples_expected=plan.examples_expected - finals * plan.max_examples,
+        validations_expected=plan.validations_expected - finals * plan.validations_full,
+    )
+
+
+def _work(config: StudyConfig, concurrent: int) -> Work:
+    workers, _ = config.worker_range
+    return Work(
+        workers=concurrent * workers,
+        cpus=config.cpus_per_worker,
+        gpus=config.gpus_per_worker,
+        data_cpus=config.data_cpus,
+    )
+
+
+def _node_hours(stages: tuple[Stage, ...], cluster: Cluster) -> dict[str, float] | None:
+    """A node that came for the study idles once, after the last stage that it has work in."""
+    if any(stage.hours is None for stage in stages):
+        return None
+    found = {}
+    for name, kind in cluster.kinds.items():
+        counts = [stage.nodes[name] for stage in stages]
+        working = sum(n * (stage.hours or 0.0) for n, stage in zip(counts, stages, strict=True))
+        found[name] = working + (max(counts) - kind.min_nodes) * cluster.idle_hours
+    return found

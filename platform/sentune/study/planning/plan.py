@@ -1,0 +1,178 @@
+"""The plan: what a study will ask for, computed and checked before anything starts.
+
+Ray's own answer to a bundle that fits nowhere is to wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sentune.errors import PlanError
+from sentune.study.config import StudyConfig
+from sentune.study.planning.capacity import Capacity, Node
+from sentune.study.planning.estimate import Estimate, Probe, estimate
+from sentune.study.samplers.registry import make_sampler
+from sentune.study.space.space import SearchSpace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a study will ask for.
+
+    Attributes:
+        study: its name.
+        launcher: ``inline`` or ``train``.
+        scheduler: which rungs stop trials.
+        sampler: how configurations are drawn.
+        trials: configurations that will be tried.
+        rungs: examples at which trials are compared.
+        max_examples: budget of a full trial.
+        finalists: runs of the finals, finalists times seeds.
+        examples_expected: of all runs, if each rung stops the share that it aims at.
+        examples_at_most: of all runs, if none is stopped.
+        validations_expected: of all runs, likewise.
+        validations_full: of a run that is not stopped.
+        workers: of a trial, fewest and most.
+        cpus: CPUs of a trial at its smallest.
+        gpus: GPUs of a trial at its smallest.
+        data_cpus: CPUs that stay free for Ray Data.
+        concurrent: trials at a time.
+        concurrent_now: of these, how many the machines that are up can hold.
+        note: what had to be changed about the published first point.
+        estimate: what it will cost; None before a probe.
+    """
+
+    study: str
+    launcher: str
+    scheduler: str
+    sampler: str
+    trials: int
+    rungs: tuple[int, ...]
+    max_examples: int
+    finalists: int
+    examples_expected: int
+    examples_at_most: int
+    validations_expected: int
+    validations_full: int
+    workers: tuple[int, int]
+    cpus: float
+    gpus: float
+    data_cpus: float
+    concurrent: int
+    concurrent_now: int
+    note: str = ""
+    estimate: Estimate | None = None
+
+    def estimated(self, config: StudyConfig, probe: Probe) -> Plan:
+        """With what it will cost, as a probe has it."""
+        return replace(self, estimate=estimate(self, config, probe))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON types."""
+        return {**asdict(self), "rungs": list(self.rungs), "workers": list(self.workers)}
+
+
+def searched(config: StudyConfig, space: SearchSpace) -> SearchSpace:
+    """The space that is searched: a named grid in place of its ranges, where one is asked for."""
+    kind, _, grid = config.sampler.partition(":")
+    return space.on_grid(grid) if kind == "grid" and grid else space
+
+
+def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Plan:
+    """Computes and checks the plan; needs no Ray.
+
+    Raises:
+        PlanError: the cluster cannot run it, not even grown to its limit; names the option.
+        InvalidValue: a sampler or a grid that does not fit the space.
+    """
+    space = searched(config, space)
+    make_sampler(
+        config.sampler,
+        space,
+        trials=config.trials,
+        seed=config.seed,
+        constraints=config.constraints,
+    )
+    scheduler = config.scheduling(space.mode)
+    milestones = config.milestones(space.mode)
+    trials = config.trials
+    if space.size is not None and not config.population:
+        trials = min(trials, max(space.size, 1))
+    runs = config.population or trials  # a member's segments are one training run
+    finals = min(config.finalists, trials) * config.seeds
+    most = max(runs, finals)
+    now, full = _trials_held(config, capacity.nodes), _trials_held(config, capacity.reachable)
+    if full < 1:
+        raise _does_not_fit(config, capacity.reachable)
+    if config.concurrent is not None and config.concurrent > full:
+        raise PlanError("--concurrent", config.concurrent, f"the cluster holds {full}; give auto")
+    concurrent = min(config.concurrent or full, config.max_concurrent or full, most)
+    low, high = config.worker_range
+    return Plan(
+        study=config.name,
+        launcher=config.launched_by,
+        scheduler=f"population of {config.population}"
+        if config.population
+        else ("none" if config.objectives else config.scheduler),
+        sampler=config.sampler,
+        trials=trials,
+        rungs=scheduler.rungs,
+        max_examples=config.max_examples,
+        finalists=finals,
+        examples_expected=scheduler.expected(runs) + finals * config.max_examples,
+        examples_at_most=(runs + finals) * config.max_examples,
+        validations_expected=_validations(config, scheduler.rungs, milestones, runs)
+        + finals * len(milestones),
+        validations_full=len(milestones),
+        workers=(low, high),
+        cpus=low * config.cpus_per_worker,
+        gpus=low * config.gpus_per_worker,
+        data_cpus=config.data_cpus,
+        concurrent=concurrent,
+        concurrent_now=min(concurrent, now),
+        note=space.published_note() if not config.sampler.startswith("grid") else "",
+    )
+
+
+def _validations(
+    config: StudyConfig, rungs: Sequence[int], milestones: Sequence[int], trials: int
+) -> int:
+    """Validations of a search in which each rung before them lets its share of trials go on."""
+    share = 2 if config.scheduler == "median" else config.eta
+    passed = [sum(rung < milestone for rung in rungs) for milestone in milestones]
+    return sum(max(1, trials // share**stops) for stops in passed)
+
+
+def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:
+    """Trials that fit at a time, with the CPUs for Ray Data left free."""
+    low, _ = config.worker_range
+    cpus, gpus = config.cpus_per_worker, config.gpus_per_worker
+    held = sum(node.holds(cpus, gpus) for node in nodes) // low
+    free = sum(node.cpus for node in nodes) - config.data_cpus
+    by_cpu = int(free / (low * cpus) + 1e-9) if cpus else held
+    return max(0, min(held, by_cpu))
+
+
+def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
+    low, _ = config.worker_range
+    cpus, gpus = config.cpus_per_worker, config.gpus_per_worker
+    if gpus > max(node.gpus for node in nodes):
+        most = max(node.gpus for node in nodes)
+        fix = f"the largest machine has {most:g} GPUs; give {most:g} or less"
+        return PlanError("--gpus-per-worker", gpus, fix)
+    if not any(node.holds(cpus, gpus) for node in nodes):
+        most = max(node.cpus for node in nodes)
+        fix = f"no machine has them beside {gpus:g} GPUs; the largest has {most:g} CPUs"
+        return PlanError("cpus_per_worker", cpus, fix)
+    workers = sum(node.holds(cpus, gpus) for node in nodes)
+    if low > workers:
+        fix = f"the cluster holds {workers} workers of {cpus:g} CPUs and {gpus:g} GPUs"
+        return PlanError("--workers", low, fix)
+    total = sum(node.cpus for node in nodes)
+    fix = (
+        f"of {total:g} CPUs {config.data_cpus:g} stay free for Ray Data, which otherwise gets no "
+        "batch; give fewer workers, or a higher --share-mb so that the corpus is shared"
+    )
+    return PlanError("--workers", low, fix)

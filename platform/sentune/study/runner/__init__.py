@@ -1,0 +1,1 @@
+"""Runs the trials and finals of a study under Ray Tune."""

@@ -1,0 +1,42 @@
+"""Nodes for a study's first runs, asked for while its driver is still getting ready."""
+
+from __future__ import annotations
+
+from ray.util import placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup
+
+from sentune.study.planning.capacity import Capacity
+from sentune.study.planning.plan import Plan
+
+
+class Ahead:
+    """Holds the places of runs that are about to be given out.
+
+    A cluster that can grow so starts its nodes while this process still imports Ray Tune and opens
+    its databases. The places are given back right before the runs ask for them themselves; were
+    both asked for, there would be twice the nodes.
+
+    Nothing is asked for groups of workers: each asks by a process of its own, which takes longer to
+    come up than a short idle timeout lets a node wait.
+
+    Args:
+        plan: of the study.
+        capacity: of the cluster; one that cannot grow is asked for nothing.
+    """
+
+    def __init__(self, plan: Plan, capacity: Capacity) -> None:
+        grows = plan.launcher == "inline" and capacity.reachable != capacity.nodes
+        self._most = plan.concurrent if grows and plan.concurrent > plan.concurrent_now else 0
+        needs = {"CPU": plan.cpus, "GPU": plan.gpus}
+        self._bundle = {name: amount for name, amount in needs.items() if amount}
+        self._held: list[PlacementGroup] = []
+
+    def ask(self, runs: int) -> None:
+        """For the places of so many runs, if there are not as many already."""
+        self._held = [placement_group([self._bundle]) for _ in range(min(runs, self._most))]
+
+    def release(self) -> None:
+        """Gives back what is held."""
+        for held in self._held:
+            remove_placement_group(held)
+        self._held = []

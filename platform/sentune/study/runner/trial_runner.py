@@ -1,0 +1,332 @@
+"""What happens to a study's runs, between Ray Tune and the ledger; nothing here starts anything."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import ray
+
+from sentune.launchers.opaque_value import Sealed
+from sentune.launchers.trial_report import Report, reason
+from sentune.study.runner.limits import Halt, Limits, Why
+from sentune.study.runner.trial_source import Candidate, Source
+from sentune.study.schedulers import Verdict
+from sentune.study.store.trial_codec import RESTARTS
+from sentune.study.store.trial_store import Ledger
+from sentune.training.trial import TrialSpec
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crash:
+    """Why a run's process died.
+
+    Attributes:
+        reason: one line for the user.
+        out_of_memory: of the host; fewer sentences at a time need less.
+        preempted: its machine was taken back, which is no fault of the run.
+    """
+
+    reason: str = "its process died"
+    out_of_memory: bool = False
+    preempted: bool = False
+
+
+class Events(Protocol):
+    """Told by the conductor, by Optuna number."""
+
+    def started(self, number: int) -> None:
+        """A run starts or goes on."""
+
+    def progressed(self, number: int, report: Report) -> None:
+        """A run has reached a milestone, which is stored."""
+
+    def ended(self, number: int) -> None:
+        """A run is over, which is stored."""
+
+
+class Desk(Protocol):
+    """Where running trials ask what they are to do."""
+
+    def ask_to_leave(self) -> None:
+        """Every run writes a checkpoint and leaves."""
+
+
+class Place(Protocol):
+    """Among the studies that share a cluster.
+
+    Attributes:
+        most: runs at a time that this study could ever use.
+        allowed: of these, for now.
+        live: runs that are at work, as the conductor says.
+        wanted: runs that could be at work, likewise.
+    """
+
+    most: int
+    allowed: int
+    live: int
+    wanted: int
+
+
+class Judge(Protocol):
+    """Told every verdict, for workers that wait for it and leave by themselves."""
+
+    def put(self, trial: str, examples: int, goes_on: bool) -> None:
+        """The verdict on a trial at a milestone."""
+
+
+class Conductor:
+    """What happens to a study's runs.
+
+    Args:
+        ledger: where everything is kept.
+        source: of runs.
+        spec_of: the training run of a candidate.
+        events: who is told.
+        retire_after: runs after which a worker process is replaced.
+        judge: None where Tune stops a trial; else trials leave by themselves when told.
+        desk: asked to send runs home when the study halts; None where nobody can.
+        limits: what ends the study before its source does.
+        max_failures: deaths of a run's processes that are forgiven.
+        place: of the study among those that share the cluster; None where it is alone.
+
+    Attributes:
+        live: Tune's id -> what it runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        source: Source,
+        spec_of: Callable[[Candidate], TrialSpec],
+        events: Events,
+        retire_after: int,
+        judge: Judge | None = None,
+        desk: Desk | None = None,
+        limits: Limits | None = None,
+        max_failures: int = 0,
+        place: Place | None = None,
+    ) -> None:
+        self.ledger, self.source, self.spec_of, self.events = ledger, source, spec_of, events
+        self.retire_after, self.judge, self.desk = retire_after, judge, desk
+        self.limits = limits or Limits()
+        self.max_failures, self.place = max_failures, place
+        self.live: dict[str, Candidate] = {}
+        self.last: dict[int, Report] = {}
+        self.stopped: dict[int, str] = {}
+        self._again: deque[Candidate] = deque()
+        self._given = self._generation = 0
+        self._halted = False
+        self._forgiven: dict[str, int] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing more to run, for good or because the study was halted."""
+        if self.live:
+            return False
+        return self._halted or (self.source.finished and not self._again)
+
+    def give(self, tune_id: str) -> dict[str, Any] | None:
+        """The configuration of the next Tune trial; None: wait, or the end (see ``finished``)."""
+        candidate = None if self._halted else self._next()
+        if candidate is None:
+            return None
+        if self._given == self.retire_after:
+            self._retire()
+        self._given += 1
+        self.live[tune_id] = candidate
+        known = self.ledger.get(candidate.number).user_attrs
+        self._forgiven[tune_id] = known.get(RESTARTS, 0)
+        self.events.started(candidate.number)
+        return {
+            "trial": candidate.name,
+            "generation": self._generation,
+            "spec": Sealed(self.spec_of(candidate)),
+        }
+
+    def _next(self) -> Candidate | None:
+        live = len(self.live)
+        if self.place is not None and live >= self.place.allowed:
+            return None
+        candidate = self._again.popleft() if self._again else self._fresh(live)
+        if self.place is not None:  # without a candidate it needs no more places than it has
+            self.place.wanted = max(1, live) if candidate is None else self.place.most
+        return candidate
+
+    def _fresh(self, live: int) -> Candidate | None:
+        if self.limits.closed():
+            self.source.close()
+        return self.source.next(live)
+
+    def _retire(self) -> None:
+        """Runs from here on get new processes; those at work finish theirs."""
+        self._given = 0
+        self._generation += 1
+
+    def watch(self) -> None:
+        """Halts the study where a limit says so; called again and again."""
+        if self.place is not None:
+            self.place.live = len(self.live)
+        if not self._halted and self.limits.watch() is not None:
+            self.halt()
+
+    def halt(self, halt: Halt | None = None) -> None:
+        """No further run; those at work write a checkpoint and leave, to be continued."""
+        if halt is not None:
+            self.limits.set(halt)
+        self._halted = True
+        if self.desk is not None:
+            self.desk.ask_to_leave()
+
+    def hear(self, tune_id: str, result: dict[str, Any]) -> bool:
+        """Takes a result; False if the trial is to stop."""
+        report = Report.from_result(result)
+        if report is None:  # Tune's own closing entry
+            return True
+        candidate = self.live[tune_id]
+        with self.ledger.together():
+            report, verdict = self._store(tune_id, candidate, report, result)
+        if verdict is None:
+            if report.poisoned:
+                self._retire()
+            return self._answer(candidate, report, goes_on=False)
+        self.events.progressed(candidate.number, report)
+        if 0 < candidate.stop_at <= report.examples:
+            self.last[candidate.number] = replace(report, final=True)
+            return self._answer(candidate, report, goes_on=False)
+        if verdict.stop:
+            self.stopped[candidate.number] = verdict.reason
+        return self._answer(candidate, report, goes_on=not verdict.stop)
+
+    def _store(
+        self, tune_id: str, candidate: Candidate, report: Report, result: dict[str, Any]
+    ) -> tuple[Report, Verdict | None]:
+        """The report as it counts, and the verdict; None where the run has failed or left."""
+        number = candidate.number
+        self._charge(tune_id, candidate, report, result)
+        self.ledger.noted(number, report.notes)
+        if report.restarts:  # those that a group's own launcher has forgiven, of this start
+            self.ledger.forgiven(number, self._forgiven[tune_id] + report.restarts)
+        over = bool(report.failure) or report.left
+        if not over and (missing := self.ledger.missing(report)):
+            report, over = replace(report, failure=missing, repeats=True), True
+        self.last[number] = report
+        return report, None if over else self.ledger.milestone(number, report)
+
+    def _charge(
+        self, tune_id: str, candidate: Candidate, report: Report, result: dict[str, Any]
+    ) -> None:
+        seconds = float(result.get("time_total_s", report.seconds))
+        self.ledger.charge(candidate.number, tune_id, seconds, report.gpus)
+        self.limits.charge(tune_id, seconds * report.gpus)
+
+    def _answer(self, candidate: Candidate, report: Report, *, goes_on: bool) -> bool:
+        if self.judge is None:
+            return goes_on
+        self.judge.put(candidate.name, report.examples, goes_on)
+        return True
+
+    def end(self, tune_id: str, crash: Crash | None = None) -> None:
+        """Writes how a run ended, or gives it out again where it may go on.
+
+        Args:
+            tune_id: of the Tune trial.
+            crash: why its process died; None if it did not.
+        """
+        candidate = self.live.pop(tune_id)
+        number = candidate.number
+        report, stopped = self.last.pop(number, None), self.stopped.pop(number, "")
+        if report is not None and report.failure:
+            if report.storage:  # the next trial would meet it too; this one goes on when mended
+                self.halt(Halt(why=Why.STORAGE, reason=report.failure))
+                return
+            if self._fits_smaller(candidate, report):
+                return
+            self._fail(number, report)
+        elif stopped:
+            self.ledger.prune(number, stopped)
+        elif report is not None and report.final:
+            self.ledger.complete(number)
+        elif report is not None and report.left:
+            self._left(candidate, report)
+            return
+        elif crash is not None and self._goes_on(candidate, crash):
+            return
+        else:
+            self._lost(number, crash)
+        self.events.ended(number)
+        self.limits.ended(self.ledger.record(number))
+
+    def _fail(self, number: int, said: Report) -> None:
+        if said.out_of_memory:
+            self.ledger.infeasible(number, said.failure)
+        else:
+            self.ledger.fail(number, said.failure, repeats=said.repeats, traceback=said.traceback)
+
+    def _fits_smaller(self, candidate: Candidate, said: Report) -> bool:
+        """Whether a run that met an end of memory is given out again with less at a time."""
+        if not (said.out_of_memory and said.micro_batch):
+            return False
+        note = f"micro-batch {said.micro_batch} from here on: {said.failure}"
+        number, size = candidate.number, said.micro_batch
+        self.ledger.restarted(number, note, micro_batch=size, counts=False)
+        self._again.append(replace(candidate, micro_batch=size))
+        return True
+
+    def _left(self, candidate: Candidate, report: Report) -> None:
+        """It was asked to: the next start goes on with it. A preempted one goes on at once."""
+        if report.preempted:
+            at = f"{report.examples:,} examples"
+            note = f"its machine was taken back; it went on elsewhere from {at}"
+            self.ledger.restarted(candidate.number, note, counts=False)
+            self._again.append(candidate)
+
+    def _goes_on(self, candidate: Candidate, crash: Crash) -> bool:
+        """Whether a run whose process died is given out again, from its newest checkpoint."""
+        number = candidate.number
+        smaller = candidate.halved if crash.out_of_memory else None
+        if smaller is not None:
+            note = f"micro-batch {smaller.micro_batch} from here on: {crash.reason}"
+            self.ledger.restarted(number, note, micro_batch=smaller.micro_batch, counts=False)
+            candidate = smaller
+        elif crash.out_of_memory and candidate.micro_batch == 1:
+            return False
+        elif crash.preempted:
+            self.ledger.restarted(number, f"went on elsewhere: {crash.reason}", counts=False)
+        elif self.ledger.get(number).user_attrs.get(RESTARTS, 0) < self.max_failures:
+            self.ledger.restarted(number, f"started again: {crash.reason}", counts=True)
+        else:
+            return False
+        logger.warning("run %s: %s; it goes on from its checkpoint", candidate.name, crash.reason)
+        self._again.append(candidate)
+        return True
+
+    def _lost(self, number: int, crash: Crash | None) -> None:
+        if crash is None:
+            self.ledger.fail(number, "the trial ended before its budget was used up")
+        elif crash.out_of_memory:
+            self.ledger.infeasible(number, crash.reason)
+        else:
+            self.ledger.fail(number, crash.reason)
+
+
+def crash_of(error: BaseException | None) -> Crash:
+    """Why a run's process ended, as Ray says it."""
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        told = "out of memory on the host: Ray ended its process before the machine stood still"
+        return Crash(reason=told, out_of_memory=True)
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return Crash(reason=reason(error.cause))
+    lines = [line.strip() for line in str(error or "").splitlines() if line.strip()]
+    if not lines:
+        return Crash()
+    preempted = bool(getattr(error, "preempted", False))
+    if preempted:
+        return Crash(reason="its machine was taken back", preempted=True)
+    return Crash(reason=f"its process died: {lines[-1][:300]}")

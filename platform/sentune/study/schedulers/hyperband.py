@@ -1,0 +1,67 @@
+"""Hyperband: several successive halvings side by side, each with its own first rung.
+
+Li et al. 2018, "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization",
+algorithm 1. Early rungs may rank by warm-up; here only a share of the trials is exposed to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from sentune.study.schedulers.asha import Halving
+from sentune.study.schedulers.base import GOES_ON, Curves, GeometricRungs, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyperband(GeometricRungs):
+    """Brackets by trial number; trials of one bracket are compared with each other alone.
+
+    The rungs are those of the bracket that stops earliest; each further bracket starts a rung
+    later, and the last one stops nothing. They share the trials that ``keep`` lets go on.
+    """
+
+    @cached_property
+    def brackets(self) -> tuple[Halving, ...]:
+        """One successive halving for each first rung, the earliest first."""
+        return tuple(
+            Halving(
+                first_rung=first,
+                eta=self.eta,
+                max_examples=self.max_examples,
+                mode=self.mode,
+                keep=-(-self.keep // len(self.milestones)),
+            )
+            for first in self.milestones
+        )
+
+    @cached_property
+    def _turns(self) -> tuple[int, ...]:
+        """Bracket of each trial of a round; each has the share that the algorithm gives it.
+
+        ceil((s_max + 1) / (s + 1) * eta^s) trials of a round go to the bracket with s rungs, and
+        the turns are spread evenly over the round.
+        """
+        most = len(self.brackets)
+        sizes = [-(-most * self.eta**s // (s + 1)) for s in reversed(range(most))]
+        turns = [((2 * i + 1) / (2 * size), b) for b, size in enumerate(sizes) for i in range(size)]
+        return tuple(bracket for _, bracket in sorted(turns))
+
+    def bracket_of(self, trial: int) -> int:
+        """Place of a trial's bracket in ``brackets``."""
+        return self._turns[trial % len(self._turns)]
+
+    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
+        """Whether a trial goes on past a milestone; see ``Scheduler``."""
+        bracket = self.bracket_of(trial)
+        peers = {number: c for number, c in curves.items() if self.bracket_of(number) == bracket}
+        said = self.brackets[bracket].verdict(peers, trial, examples)
+        if not said.stop:
+            return GOES_ON
+        where = f"bracket {bracket + 1} of {len(self.brackets)}"
+        return Verdict(stop=True, reason=f"{said.reason} ({where})")
+
+    def expected(self, trials: int) -> int:
+        """Examples of a search in which each bracket's rungs let one trial in ``eta`` go on."""
+        number = [self.bracket_of(trial) for trial in range(trials)]
+        return sum(b.expected(number.count(place)) for place, b in enumerate(self.brackets))

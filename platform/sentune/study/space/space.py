@@ -1,0 +1,361 @@
+"""What a study searches: settings that training depends on, readouts, objective, known points."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from sentune.errors import InvalidValue
+from sentune.readouts.grid import Grid, Readout, grid_of
+from sentune.study.space.conditions import Conditions, active, check, needed, settled
+from sentune.study.space.domains import (
+    Choice,
+    Dimension,
+    Integer,
+    Uniform,
+    Value,
+    dimension_from_dict,
+    narrowed,
+)
+from sentune.study.space.known_points import parsed, projected, tried_point
+
+_KNOWN_POINTS = ("published", "starts", "grids", "tried")
+
+__all__ = ["Choice", "Dimension", "Integer", "SearchSpace", "Uniform", "Value"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpace:
+    """One method's search.
+
+    Attributes:
+        method: name in ``sentune.methods.REGISTRY``.
+        objective: metric by which trials are compared, ``task/metric``.
+        settings: name -> values that may be taken; a training run is paid for each draw. They
+            stand after those that they depend on.
+        conditions: setting -> another one, a Choice -> its values under which the first one is
+            active. Where that can never be, the setting is not part of the space.
+        readouts: what is swept on the trained model instead, where the grid differs from the
+            method's own: name -> values; none: found exactly.
+        searched_readouts: readouts that are drawn like settings (``--search-readouts``).
+        mode: whether more (``max``) or less (``min``) of the objective is better.
+        published: the paper's own best values, the first trial where the space still holds them.
+        starts: more points to try first, by the encoder that they suit (``builtin:tiny``); what
+            they leave out is as published.
+        grids: the paper's own grids by name, setting -> values.
+        live: settings that may change while a model is trained; population-based training does.
+        fixed: settings with one value.
+        narrowed_names: settings that a user has narrowed; a named grid keeps to them.
+        tried: points to try before all others.
+    """
+
+    method: str
+    objective: str
+    settings: Mapping[str, Dimension]
+    conditions: Conditions = field(default_factory=dict)
+    readouts: Mapping[str, Grid] = field(default_factory=dict)
+    searched_readouts: frozenset[str] = frozenset()
+    mode: str = "max"
+    published: Mapping[str, Value] = field(default_factory=dict)
+    starts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    grids: Mapping[str, Mapping[str, tuple[Value, ...]]] = field(default_factory=dict)
+    live: frozenset[str] = frozenset()
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    narrowed_names: frozenset[str] = frozenset()
+    tried: tuple[Mapping[str, Value], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("max", "min"):
+            raise InvalidValue("mode", self.mode, "give max or min")
+        check(self.settings, self.fixed, self.conditions)
+        settings, conditions = settled(self.settings, self.fixed, self.conditions)
+        object.__setattr__(self, "settings", settings)
+        object.__setattr__(self, "conditions", conditions)
+
+    @property
+    def size(self) -> int | None:
+        """Number of configurations, None where a range is continuous."""
+        return self._size(list(self.settings), {})
+
+    def _size(self, names: list[str], point: dict[str, Value]) -> int | None:
+        """Of the settings from a name on; only what others depend on is walked value by value."""
+        if not names:
+            return 1
+        name, rest = names[0], names[1:]
+        dimension = self.settings[name]
+        if not active(name, point, self.conditions):
+            return self._size(rest, point)
+        if isinstance(dimension, Choice) and any(name in c for c in self.conditions.values()):
+            sizes = [self._size(rest, {**point, name: value}) for value in dimension.values]
+            return None if None in sizes else sum(size for size in sizes if size is not None)
+        below = self._size(rest, point)
+        return None if below is None or dimension.size is None else dimension.size * below
+
+    def draw(self, suggest: Callable[[str, Dimension], Value]) -> dict[str, Value]:
+        """A value of every active setting, each after those that it depends on.
+
+        Args:
+            suggest: the value of a setting.
+        """
+        point: dict[str, Value] = {}
+        for name, dimension in self.settings.items():
+            if active(name, point, self.conditions):
+                point[name] = suggest(name, dimension)
+        return point
+
+    def with_points(self, points: Sequence[Mapping[str, Value]]) -> SearchSpace:
+        """With points to try before the published one; what they leave out is as published.
+
+        Raises:
+            InvalidValue: an unknown setting, or a value outside the space; names the setting.
+        """
+        held = [tried_point(p, self.published, self.settings, self.conditions) for p in points]
+        return replace(self, tried=(*self.tried, *held))
+
+    def parse_point(self, text: str) -> dict[str, Value]:
+        """The point that ``--try key=value,key=value`` stands for.
+
+        Raises:
+            InvalidValue: another form, an unknown setting, or a value outside the space.
+        """
+        return parsed(text, self.settings)
+
+    def narrow(
+        self,
+        wanted: Mapping[str, str],
+        others: Collection[str] = (),
+        readouts: Sequence[Readout] = (),
+    ) -> SearchSpace:
+        """The space that ``--set`` leaves.
+
+        Args:
+            wanted: setting -> text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows. For
+                a readout the text is its grid, which may be wider than the method's.
+            others: settings outside the space that may be fixed; whoever builds the trial checks
+                their values.
+            readouts: of the method.
+
+        Raises:
+            InvalidValue: an unknown setting, or a value that the space does not hold.
+        """
+        settings, fixed, grids = dict(self.settings), dict(self.fixed), dict(self.readouts)
+        own = {readout.name: readout for readout in readouts}
+        for name, text in wanted.items():
+            if name in own:
+                grids[name] = own[name].parse(text)
+            elif name in settings:
+                left = _narrow_one(name, settings[name], text)
+                if isinstance(left, tuple) and name in self.conditions:
+                    settings[name] = Choice(*left)  # it still is not active everywhere
+                elif isinstance(left, tuple):
+                    del settings[name]
+                    (fixed[name],) = left
+                else:
+                    settings[name] = left
+            elif name in others or name in fixed:
+                fixed[name] = yaml_scalar(text)
+            else:
+                known = ", ".join(sorted({*self.settings, *self.fixed, *others, *own}))
+                raise InvalidValue(f"--set {name}", text, f"the settings are {known}")
+        names = self.narrowed_names | set(wanted)
+        active_ones, conditions = settled(settings, fixed, self.conditions)
+        for name in wanted:
+            if name in settings and name not in active_ones:
+                raise InvalidValue(f"--set {name}", wanted[name], needed(name, self.conditions))
+            if name in active_ones and active_ones[name].size == 1 and name not in conditions:
+                fixed[name] = active_ones.pop(name).at(0.0)
+        return replace(
+            self,
+            settings=active_ones,
+            conditions=conditions,
+            fixed=fixed,
+            readouts=grids,
+            narrowed_names=names,
+        )
+
+    def searching(self, readouts: Sequence[Readout]) -> SearchSpace:
+        """With the readouts as ordinary dimensions: each draw of them costs a training run.
+
+        What a sweep finds exactly becomes a range, a grid a choice.
+        """
+        drawn: dict[str, Dimension] = {}
+        for readout in readouts:
+            grid = grid_of(readout, self.readouts)
+            if grid:
+                drawn[readout.name] = Choice(*grid)
+            elif readout.low is not None and readout.high is not None:
+                drawn[readout.name] = Uniform(readout.low, readout.high)
+        return replace(
+            self,
+            settings={**self.settings, **drawn},
+            readouts={name: self.readouts[name] for name in self.readouts if name not in drawn},
+            searched_readouts=frozenset(drawn),
+        )
+
+    def apart(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Grid]]:
+        """A trial's settings without drawn readouts, and the grids that differ from the method's.
+
+        A drawn readout's grid is its one value.
+        """
+        kept = {k: v for k, v in settings.items() if k not in self.searched_readouts}
+        drawn = {name: (settings[name],) for name in self.searched_readouts}
+        return kept, {**self.readouts, **drawn}
+
+    def for_encoder(self, encoder: str) -> SearchSpace:
+        """With the starts that suit an encoder, and no others."""
+        suiting = {name: point for name, point in self.starts.items() if encoder.startswith(name)}
+        return replace(self, starts=suiting)
+
+    def first_points(self) -> list[dict[str, Value]]:
+        """The points to try, the published values and the starts, as far as the space holds them.
+
+        None comes twice.
+        """
+        if not self.settings:
+            return []
+        known = [self.published, *({**self.published, **start} for start in self.starts.values())]
+        points: list[dict[str, Value]] = []
+        for values in (*self.tried, *known):
+            point, _ = self._projected(values)
+            if point is not None and point not in points:
+                points.append(point)
+        return points
+
+    def published_note(self) -> str:
+        """What a narrowed space changes about the published point; empty if nothing."""
+        return self._projected(self.published)[1] if self.published and self.settings else ""
+
+    def _projected(self, values: Mapping[str, Value]) -> tuple[dict[str, Value] | None, str]:
+        return projected(values, self.settings, self.conditions, self.fixed)
+
+    def on_grid(self, name: str) -> SearchSpace:
+        """A named grid as a space; settings that it leaves out take their published value.
+
+        Raises:
+            InvalidValue: no such grid, or a setting without any value.
+        """
+        if name not in self.grids:
+            known = ", ".join(f"grid:{own}" for own in sorted(self.grids)) or "none has a name"
+            raise InvalidValue("--sampler", f"grid:{name}", f"grids of this space: {known}")
+        settings: dict[str, Dimension] = {}
+        fixed = dict(self.fixed)
+        for setting, dimension in self.settings.items():
+            if setting in self.grids[name]:
+                settings[setting] = self._grid_axis(name, setting, dimension)
+            elif setting in self.narrowed_names and dimension.size is not None:
+                settings[setting] = dimension
+            elif setting in self.published and setting in self.conditions:
+                settings[setting] = Choice(self.published[setting])
+            elif setting in self.published:
+                fixed[setting] = self.published[setting]
+            else:
+                fix = f"the grid says nothing of {setting}; add --set {setting}=VALUE"
+                raise InvalidValue("--sampler", f"grid:{name}", fix)
+        settings, conditions = settled(settings, fixed, self.conditions)
+        return replace(self, settings=settings, conditions=conditions, fixed=fixed)
+
+    def _grid_axis(self, grid: str, setting: str, dimension: Dimension) -> Choice:
+        values = self.grids[grid][setting]
+        if setting in self.narrowed_names:
+            values = tuple(value for value in values if dimension.contains(value))
+        if not values:
+            fix = f"grid:{grid} has {self.grids[grid][setting]} there"
+            raise InvalidValue(f"--set {setting}", str(dimension), fix)
+        return Choice(*values)
+
+    def points(self) -> Iterator[dict[str, Value]]:
+        """Every configuration, the last setting changing fastest.
+
+        Raises:
+            InvalidValue: a range is continuous.
+        """
+        yield from self._points(list(self.settings), {})
+
+    def _points(self, names: list[str], point: dict[str, Value]) -> Iterator[dict[str, Value]]:
+        if not names:
+            yield point
+        elif active(names[0], point, self.conditions):
+            for value in _values(names[0], self.settings[names[0]]):
+                yield from self._points(names[1:], {**point, names[0]: value})
+        else:
+            yield from self._points(names[1:], point)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON types, complete: ``from_dict`` makes the same space."""
+        return {
+            "method": self.method,
+            "objective": self.objective,
+            "mode": self.mode,
+            "settings": {name: d.to_dict() for name, d in self.settings.items()},
+            "conditions": _plain(self.conditions),
+            "fixed": dict(self.fixed),
+            "readouts": _plain(self.readouts),
+            "searched_readouts": sorted(self.searched_readouts),
+            "live": sorted(self.live),
+            "published": dict(self.published),
+            "starts": _plain(self.starts),
+            "grids": _plain(self.grids),
+            "tried": _plain(self.tried),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SearchSpace:
+        """The space that ``to_dict`` wrote."""
+        known = {
+            **data,
+            "settings": {name: dimension_from_dict(d) for name, d in data["settings"].items()},
+            "conditions": {n: _tuples(asked) for n, asked in data.get("conditions", {}).items()},
+            "grids": {name: _tuples(grid) for name, grid in data["grids"].items()},
+            "readouts": _tuples(data["readouts"]),
+            "searched_readouts": frozenset(data["searched_readouts"]),
+            "live": frozenset(data.get("live", ())),
+            "tried": tuple(data.get("tried", ())),
+        }
+        return cls(**known)
+
+    def identity(self) -> dict[str, Any]:
+        """What two studies must share to be one; points to try first do not belong to it."""
+        shown = self.to_dict()
+        return {name: shown[name] for name in shown if name not in _KNOWN_POINTS}
+
+    def fingerprint(self) -> str:
+        """Hash of the identity."""
+        text = json.dumps(self.identity(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def yaml_scalar(text: str) -> Value:
+    """``2`` -> 2, ``1e-4`` -> 0.0001, ``true`` -> True, ``null`` -> None, else the text."""
+    try:
+        return float(text) if "e" in text.lower() else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError):
+        return text
+
+
+def _narrow_one(name: str, dimension: Dimension, text: str) -> Dimension | tuple[Value]:
+    try:
+        return narrowed(dimension, text)
+    except ValueError as error:
+        raise InvalidValue(f"--set {name}", text, f"{error} (allowed: {dimension})") from None
+
+
+def _values(name: str, dimension: Dimension) -> tuple[Value, ...]:
+    if isinstance(dimension, Uniform):
+        fix = f"{name} is a range; choose values with --set {name}=a,b,c or give grid:NAME"
+        raise InvalidValue("--sampler", "grid", fix)
+    if isinstance(dimension, Integer):
+        return tuple(range(dimension.low, dimension.high + 1, dimension.step))
+    return dimension.values
+
+
+def _tuples(data: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
+    return {name: tuple(values) for name, values in data.items()}
+
+
+def _plain(data: Any) -> Any:
+    return json.loads(json.dumps(data))

@@ -1,0 +1,1 @@
+"""A study in Optuna's storage: trials, driver lock and read model."""

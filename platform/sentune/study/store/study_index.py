@@ -1,0 +1,137 @@
+"""Which studies there are in a storage, and how each of them stands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sentune.errors import InvalidValue
+from sentune.io.atomic import read_document
+from sentune.io.object_store import asked, files_at, is_local
+
+DESCRIPTION, SUMMARY, DATABASE = "study.json", "summary.json", "optuna.db"
+FINALS = "/finalists"
+"""Ends the Optuna name of a study's finals."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlace:
+    """Where a study is kept.
+
+    Attributes:
+        name: of the study.
+        folder: local path or URI of its own folder; empty where only its database is known.
+        url: Optuna storage; empty where it has none yet.
+        description: its ``study.json``, as its last start wrote it: ``job``, ``options``,
+            ``space``, ``command`` and ``started``; empty before that.
+        trouble: what is wrong with it; empty if nothing is.
+    """
+
+    name: str
+    folder: str
+    url: str
+    description: dict[str, Any] = field(default_factory=dict)
+    trouble: str = ""
+
+    def summary(self) -> dict[str, Any]:
+        """The last ``summary.json``; empty where there is none, or a damaged one."""
+        try:
+            return read_json(f"{self.folder}/{SUMMARY}") if self.folder else {}
+        except ValueError:
+            return {}
+
+
+def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]:
+    """The studies of a storage, by name.
+
+    Args:
+        storage: folder or URI whose folders are studies, or the URL of an Optuna database.
+        optuna_url: database of all studies in that folder, as their ``--optuna``.
+
+    Raises:
+        InvalidValue: there is no such folder or database.
+    """
+    if is_database(storage):
+        return [
+            StudyPlace(name=name, folder="", url=storage) for name in _names_in_database(storage)
+        ]
+    base = storage.rstrip("/") if "://" in storage else str(Path(storage).resolve())
+    names = _folders(storage)
+    found = [_in_folder(name, f"{base}/{name}", optuna_url) for name in names]
+    return [place for place in found if place is not None]
+
+
+def _folders(storage: str) -> list[str]:
+    files, root = files_at(storage)
+    if not is_local(files):
+        paths = asked(storage, lambda: files.ls(root, detail=False) if files.isdir(root) else None)
+    else:
+        paths = files.ls(root, detail=False) if files.isdir(root) else None
+    if paths is None:
+        fix = "there is no such folder; give the job's --storage"
+        raise InvalidValue("--storage", storage, fix)
+    return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
+
+
+def find_study(storage: str, name: str, optuna_url: str | None = None) -> StudyPlace:
+    """One study by its name.
+
+    Raises:
+        InvalidValue: there is none; says which ones there are.
+    """
+    places = {place.name: place for place in every_study(storage, optuna_url)}
+    if name in places:
+        return places[name]
+    known = ", ".join(sorted(places)[:20]) or "none yet"
+    raise InvalidValue("STUDY", name, f"the studies in {storage} are: {known}")
+
+
+def is_database(storage: str) -> bool:
+    """Whether a storage is named by its database's URL, not by a folder or bucket."""
+    scheme, separator, _ = storage.partition("://")
+    return bool(separator) and scheme.split("+")[0] in ("sqlite", "postgresql", "mysql")
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """The object in a JSON file, local or remote; empty where there is no file.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    folder, _, name = path.rpartition("/")
+    text = read_document(folder, name)
+    content: dict[str, Any] = json.loads(text) if text is not None else {}
+    return content
+
+
+def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | None:
+    """The study in a folder; None if the folder is none."""
+    description, trouble = _described(folder)
+    own = Path(folder, DATABASE)
+    named = optuna_url or description.get("options", {}).get("optuna")
+    if not named and "://" not in folder and own.exists():
+        named = f"sqlite:///{own}"
+    if not named and not description and not trouble:
+        return None
+    return StudyPlace(
+        name=name, folder=folder, url=named or "", description=description, trouble=trouble
+    )
+
+
+def _described(folder: str) -> tuple[dict[str, Any], str]:
+    """The description, and what is wrong with it: one damaged file must not hide the others."""
+    try:
+        return read_json(f"{folder}/{DESCRIPTION}"), ""
+    except ValueError as error:
+        return {}, f"{DESCRIPTION} is damaged ({error}); the study's own command writes it again"
+
+
+def _names_in_database(url: str) -> list[str]:
+    from sentune.study.store.storage import open_storage
+
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        raise InvalidValue("--storage", url, "there is no such file")
+    names = [study.study_name for study in open_storage(url).get_all_studies()]
+    return sorted(name for name in names if not name.endswith(FINALS))

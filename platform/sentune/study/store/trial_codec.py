@@ -1,0 +1,98 @@
+"""A trial as Optuna's storage holds it, and what is read from that alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as Stored
+
+from sentune.records import TrialRecord, TrialState
+from sentune.study.space.objectives import Objective
+
+SETTINGS, REASON, TWIN, SEED = "settings", "reason", "twin", "seed"
+REPEATS, TRACEBACK, NOTES, RESTARTS = "repeats", "traceback", "notes", "restarts"
+MICRO_BATCH, WARM_FROM, WARM_NUMBER, BEGUN_AT = (
+    "micro_batch",
+    "warm_from",
+    "warm_number",
+    "begun_at",
+)
+MILESTONE, VERDICT, COST = "milestone:", "verdict:", "cost:"
+
+TRIAL = "trial"
+"""Of a run of the finals: number of the trial of the search that it repeats."""
+
+MEMORY = "fits_in_memory"
+"""Constraint of a trial that found no memory at its smallest micro-batch; above 0 is broken."""
+
+STATES = {
+    Stored.RUNNING: TrialState.RUNNING,
+    Stored.WAITING: TrialState.RUNNING,
+    Stored.COMPLETE: TrialState.COMPLETE,
+    Stored.PRUNED: TrialState.PRUNED,
+    Stored.FAIL: TrialState.FAILED,
+}
+
+
+def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
+    """The trial as the summary shows it."""
+    curve, notes = milestones(trial), trial.user_attrs
+    best = best_milestone(curve, objective)
+    shown = curve.get(best, {}) if best is not None else {}
+    costs = [said for name, said in notes.items() if name.startswith(COST)]
+    return TrialRecord(
+        id=trial.number,
+        state=state_of(trial),
+        settings=notes[SETTINGS],
+        reason=notes.get(REASON, ""),
+        readouts=shown.get("readouts", {}),
+        metrics=shown.get("metrics", {}),
+        examples=max(curve, default=0),
+        seconds=max((said["seconds"] for said in curve.values()), default=0.0),
+        curve={examples: said["metrics"] for examples, said in curve.items()},
+        gpu_seconds=sum(cost["seconds"] * cost["gpus"] for cost in costs),
+        restarts=notes.get(RESTARTS, 0),
+        notes=notes.get(NOTES, []),
+        begun_at=notes.get(BEGUN_AT, 0),
+        source=f"{notes[WARM_FROM]}/{notes[WARM_NUMBER]}" if WARM_FROM in notes else "",
+        violations={name: by for name, by in trial.constraints.items() if name != MEMORY},
+    )
+
+
+def state_of(trial: FrozenTrial) -> TrialState:
+    """How the trial stands; Optuna has no word for one that found no memory."""
+    if trial.state == Stored.PRUNED and trial.constraints.get(MEMORY, 0.0) > 0:
+        return TrialState.INFEASIBLE
+    return STATES[trial.state]
+
+
+def answers(trial: FrozenTrial) -> bool:
+    """Whether another trial with the same settings would only find the same again."""
+    return trial.state in (Stored.COMPLETE, Stored.PRUNED) or bool(
+        trial.state == Stored.FAIL and trial.user_attrs.get(REPEATS)
+    )
+
+
+def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
+    """Examples -> what the trial said there, in order."""
+    found = {
+        int(name.removeprefix(MILESTONE)): said
+        for name, said in trial.user_attrs.items()
+        if name.startswith(MILESTONE)
+    }
+    return dict(sorted(found.items()))
+
+
+def best_milestone(curve: Mapping[int, Mapping[str, Any]], objective: Objective) -> int | None:
+    """Examples at which the objective was best, the earliest where several were."""
+    if not curve:
+        return None
+    return max(sorted(curve), key=lambda at: objective.of(curve[at]["metrics"]))
+
+
+def key(params: Mapping[str, Any]) -> str:
+    """Settings as one text, equal for equal settings."""
+    return json.dumps(params, sort_keys=True)

@@ -1,0 +1,149 @@
+"""What is asked of the outside world before a study starts, with that world broken."""
+
+from __future__ import annotations
+
+import http.server
+import shutil
+import sqlite3
+import sys
+import threading
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentune.errors import PlanError
+from sentune.io.atomic import StorageError
+from sentune.study.config import StudyConfig
+from sentune.study.planning import checks
+from sentune.study.planning.capacity import Capacity, Node
+from sentune.study.planning.checks import (
+    check_database,
+    check_disk,
+    check_world,
+    check_writable,
+    silent_server,
+)
+from sentune.study.planning.plan import Plan, make_plan
+from sentune.study.planning.sizes import size_of
+from sentune.study.runner.retention import bytes_bound
+from tests.servers import free_port
+from tests.study.test_plan import SPACE
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def config(folder: Path, **changes: Any) -> StudyConfig:
+    return StudyConfig(**{"name": "s", "storage": str(folder), "max_examples": 900, **changes})
+
+
+def plan_of(wanted: StudyConfig) -> Plan:
+    return make_plan(wanted, SPACE, Capacity.fixed(Node(cpus=4)))
+
+
+def test_a_sound_world_says_nothing_and_is_left_as_it_was(tmp_path: Path) -> None:
+    wanted = config(tmp_path, optuna_url=f"sqlite:///{tmp_path}/own.db")
+    assert check_world(wanted, plan_of(wanted), checkpoint_bytes=1000) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["file/studies", "file"])
+def test_a_file_where_a_folder_should_be(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises((PlanError, StorageError), match="--storage") as refused:
+        check_writable(str(tmp_path / below))
+    assert str(tmp_path / "file") in str(refused.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file system that refuses everybody")
+def test_a_file_system_that_takes_nothing() -> None:
+    with pytest.raises((PlanError, StorageError), match="--storage") as refused:
+        check_writable("/proc/studies")
+    assert "/proc/studies" in str(refused.value)
+
+
+def test_an_address_of_an_unknown_kind() -> None:
+    with pytest.raises(PlanError, match=r"--storage.*Protocol not known"):
+        check_writable("gopher://bucket/studies")
+    check_writable("memory://bucket/studies")
+
+
+def test_a_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = threading.Event()
+    monkeypatch.setattr(checks, "PATIENCE", 0.01)
+    monkeypatch.setattr(checks, "check_storage", lambda folder: never.wait(60))
+    with pytest.raises(PlanError, match=r"s3://bucket.*no answer within 0.01 s"):
+        check_writable("s3://bucket/studies")
+    never.set()
+
+
+def test_a_disk_that_cannot_hold_the_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = config(tmp_path, keep=4, finalists=2, seeds=3, trials=9)
+    plan, each = plan_of(wanted), 1000
+    most = bytes_bound(each, concurrent=4, keep=4, finals=6)
+    free = most - 10
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 0, free))
+    with pytest.raises(PlanError) as refused:
+        check_disk(wanted, plan, each)
+    assert refused.value.field == "--storage"
+    for told in (size_of(most), f"{free:,} are free", "4 trials at a time", "--keep"):
+        assert told in refused.value.fix
+    run = Path(wanted.folder, "trials", "0000")
+    run.mkdir(parents=True)
+    (run / "weights").write_bytes(b"x" * 10)  # a resumed study has some of them already
+    check_disk(wanted, plan, each)
+    check_disk(wanted, plan, 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgresql://ann:hush@127.0.0.1:{port}/studies", "nothing answers at 127.0.0.1:"),
+        ("redis://127.0.0.1:{port}/0", "nothing answers at 127.0.0.1:"),
+        ("sqlite:///{folder}/missing/own.db", "there is no folder"),
+        ("sqlite:///{folder}/garbage.db", "file is not a database"),
+        ("nothing at all", "sqlite:////PATH"),
+        ("postgresql://ann:hush@127.0.0.1:first/studies", "sqlite:////PATH"),
+        ("oddbase://127.0.0.1/studies", "driver"),
+    ],
+)
+def test_a_database_that_cannot_be_reached(tmp_path: Path, url: str, told: str) -> None:
+    (tmp_path / "garbage.db").write_text("not what SQLite writes" * 100)
+    url = url.format(port=free_port(), folder=tmp_path)
+    with pytest.raises(PlanError) as refused:
+        check_database(config(tmp_path, optuna_url=url))
+    assert refused.value.field == "--optuna"
+    assert told in refused.value.fix
+    assert "hush" not in str(refused.value)
+
+
+def test_a_database_that_another_driver_writes_is_no_trouble(tmp_path: Path) -> None:
+    file = tmp_path / "own.db"
+    with sqlite3.connect(file) as other:
+        other.execute("CREATE TABLE t (n)")
+        other.execute("BEGIN IMMEDIATE")
+        check_database(config(tmp_path, optuna_url=f"sqlite:///{file}"))
+    check_database(config(tmp_path, optuna_url=f"sqlite:///{file}"))
+    check_database(config(tmp_path))
+
+
+def test_a_tracking_server_that_is_away_is_a_warning(tmp_path: Path) -> None:
+    wanted, address = config(tmp_path), f"http://ann:hush@127.0.0.1:{free_port()}"
+    (warning,) = check_world(wanted, plan_of(wanted), tracking=address)
+    assert "does not answer" in warning
+    assert "training goes on" in warning
+    assert "hush" not in warning
+
+
+def test_a_tracking_server_that_answers_anything_is_there() -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as there:
+        threading.Thread(target=there.handle_request, daemon=True).start()
+        assert silent_server(f"http://127.0.0.1:{there.server_port}") == ""
+    assert silent_server(None) == silent_server("sqlite:///mlflow.db") == ""
+
+
+def test_one_refusal_takes_less_than_five_seconds() -> None:
+    assert checks.PATIENCE < 5

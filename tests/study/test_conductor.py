@@ -1,0 +1,405 @@
+"""What the conductor makes of deaths, departures, bad trials and limits; no process is started."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from toys import OBJECTIVE, Heard, open_ledger
+
+from sentune.errors import StudyConflict
+from sentune.launchers.trial_report import Report
+from sentune.records import Spent, TrialState
+from sentune.study.runner.budget import Budget
+from sentune.study.runner.limits import Halt, Limits, Why
+from sentune.study.runner.trial_runner import Conductor, Crash, crash_of
+from sentune.study.runner.trial_source import Candidate, SearchSource
+from sentune.study.space.constraints import parse
+from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.store.trial_store import Ledger
+
+SPACE = SearchSpace(
+    method="toy",
+    objective=OBJECTIVE,
+    settings={"x": Choice(*range(30))},
+    fixed={"batch_size": 6},
+)
+
+
+@dataclass
+class Desk:
+    asked: int = 0
+
+    def ask_to_leave(self) -> None:
+        self.asked += 1
+
+
+@dataclass
+class Held:
+    """A lease that says what a test wants."""
+
+    wish: str = ""
+    lost: bool = False
+    lost_because: str = ""
+    hours: float = 0.0
+
+
+class Study:
+    """A conductor over a real ledger, whose trials are played by hand."""
+
+    def __init__(self, folder: Path, *, trials: int = 8, limits: Limits | None = None) -> None:
+        self.ledger: Ledger = open_ledger(folder, space=SPACE, sampler="random")
+        self.given: list[Candidate] = []
+        self.heard, self.desk = Heard(), Desk()
+        self.conductor = Conductor(
+            ledger=self.ledger,
+            source=SearchSource(self.ledger, SPACE, trials=trials, seed=7),
+            spec_of=self._spec,
+            events=self.heard,
+            retire_after=100,
+            desk=self.desk,
+            limits=limits,
+            max_failures=2,
+        )
+
+    def _spec(self, candidate: Candidate) -> Any:
+        self.given.append(candidate)
+        return candidate
+
+    def start(self, name: str) -> Candidate | None:
+        return self.given[-1] if self.conductor.give(name) is not None else None
+
+    def say(self, name: str, examples: int = 900, **said: Any) -> bool:
+        metrics = {OBJECTIVE: 0.5, "train/seconds": 1.0}
+        report = Report(**{"examples": examples, "metrics": metrics, "gpus": 2.0, **said})
+        return self.conductor.hear(name, {**report.to_result(), "time_total_s": 30.0})
+
+    def whole(self, name: str, value: float = 0.5) -> None:
+        self.start(name)
+        self.say(name, final=True, metrics={OBJECTIVE: value, "train/seconds": 1.0})
+        self.conductor.end(name)
+
+    def fail(self, name: str, why: str = "loss is nan") -> None:
+        self.start(name)
+        self.say(name, 0, failure=why, repeats=True, metrics={})
+        self.conductor.end(name)
+
+    def state(self, number: int = 0) -> TrialState:
+        return self.ledger.record(number).state
+
+
+def test_a_run_whose_process_dies_is_given_out_again_and_then_fails(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=1)
+    for death in range(3):
+        candidate = study.start(f"t{death}")
+        assert candidate is not None, "two deaths are forgiven"
+        assert candidate.number == 0
+        study.say(f"t{death}", 100)
+        study.conductor.end(f"t{death}", Crash(reason="its process died: signal 9"))
+    record = study.ledger.record(0)
+    assert record.state is TrialState.FAILED
+    assert record.restarts == 2
+    assert record.reason == "its process died: signal 9"
+    assert all("signal 9" in note for note in record.notes)
+    assert record.gpu_seconds == pytest.approx(3 * 30 * 2), "every attempt is paid for"
+    assert study.start("more") is None
+    assert study.conductor.finished
+
+
+def test_a_machine_that_is_taken_back_costs_no_failure(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=1)
+    for death in range(4):
+        assert study.start(f"t{death}") is not None
+        if death % 2:
+            study.say(f"t{death}", 250, left=True, preempted=True, metrics={})
+            study.conductor.end(f"t{death}")
+        else:
+            study.conductor.end(f"t{death}", Crash(reason="taken back", preempted=True))
+    study.whole("last")
+    record = study.ledger.record(0)
+    assert (record.state, record.restarts) == (TrialState.COMPLETE, 0)
+    assert len(record.notes) == 4
+    assert any("250 examples" in note for note in record.notes)
+
+
+def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_nothing_to_halve(
+    tmp_path: Path,
+) -> None:
+    study = Study(tmp_path, trials=2)
+    sizes = []
+    for death in range(4):
+        candidate = study.start(f"t{death}")
+        assert candidate is not None
+        assert candidate.number == 0
+        sizes.append(candidate.micro_batch)
+        study.conductor.end(f"t{death}", Crash(reason="out of memory", out_of_memory=True))
+    assert sizes == [0, 3, 2, 1], "0: as the settings say, here batches of 6"
+    record = study.ledger.record(0)
+    assert record.state is TrialState.INFEASIBLE
+    assert not record.feasible
+    assert study.ledger.get(0).constraints == {"fits_in_memory": 1.0}, "the sampler learns it"
+    assert record.restarts == 0
+    study.whole("next")
+    assert study.state(1) is TrialState.COMPLETE, "the study goes on"
+
+
+def test_another_driver_goes_on_with_the_smaller_micro_batch(tmp_path: Path) -> None:
+    first = Study(tmp_path, trials=1)
+    first.start("t")
+    first.conductor.end("t", Crash(out_of_memory=True))
+    candidate = Study(tmp_path, trials=1).start("t")
+    assert candidate is not None
+    assert (candidate.number, candidate.micro_batch) == (0, 3)
+
+
+def test_a_device_without_memory_is_infeasible_and_no_failure(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("t")
+    study.say("t", 0, failure="out of memory on the device", out_of_memory=True, metrics={})
+    study.conductor.end("t")
+    assert study.state() is TrialState.INFEASIBLE
+    assert study.ledger.record(0).reason == "out of memory on the device"
+
+
+def test_what_a_run_says_beside_its_curve_is_kept_once(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("t")
+    for examples in (100, 300):
+        study.say("t", examples, notes=["micro-batch 6 -> 3 after out of memory on the device"])
+    assert study.ledger.record(0).notes == ["micro-batch 6 -> 3 after out of memory on the device"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "told"),
+    [
+        ({"train/seconds": 1.0}, f"{OBJECTIVE} is not measured at 100 examples"),
+        ({OBJECTIVE: 0.5}, "train/seconds is not measured"),
+        ({OBJECTIVE: 0.5, "train/seconds": math.inf}, "train/seconds is inf"),
+    ],
+)
+def test_a_metric_that_is_missing_ends_a_trial_at_its_first_milestone(
+    tmp_path: Path, metrics: dict[str, float], told: str
+) -> None:
+    study = Study(tmp_path)
+    study.conductor.ledger = replace(study.ledger, constraints=(parse("train/seconds<=9"),))
+    study.start("t")
+    assert not study.say("t", 100, metrics=metrics)
+    study.conductor.end("t")
+    record = study.ledger.record(0)
+    assert record.state is TrialState.FAILED
+    assert told in record.reason
+
+
+def test_a_broken_constraint_is_told_to_the_sampler_and_the_trial_cannot_win(
+    tmp_path: Path,
+) -> None:
+    study = Study(tmp_path)
+    study.conductor.ledger = replace(study.ledger, constraints=(parse("train/seconds<=0.5"),))
+    study.whole("t")
+    assert study.ledger.get(0).constraints == {"train/seconds<=0.5": 0.5}
+    record = study.ledger.record(0)
+    assert record.state is TrialState.COMPLETE
+    assert record.violations == {"train/seconds<=0.5": 0.5}
+    assert not record.feasible
+
+
+def test_a_run_that_was_asked_to_leave_is_continued_by_the_next_start(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("t")
+    study.conductor.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
+    assert study.desk.asked == 1
+    assert not study.conductor.finished, "it still writes its checkpoint"
+    study.say("t", 150, left=True, metrics={})
+    study.conductor.end("t")
+    assert study.start("next") is None
+    assert study.conductor.finished
+    assert study.state() is TrialState.RUNNING
+    assert ("ended", 0) not in study.heard.said
+    resumed = Study(tmp_path).start("t")
+    assert resumed is not None
+    assert resumed.number == 0
+
+
+def test_too_many_failures_end_the_study_and_say_why(tmp_path: Path) -> None:
+    study = Study(tmp_path, limits=Limits(failed_share=0.5))
+    study.whole("a")
+    study.whole("b")
+    for name in "cd":
+        study.fail(name)
+    study.conductor.watch()
+    assert study.conductor.limits.halt is None, "half of four trials"
+    study.fail("e", "loss is inf")
+    study.conductor.watch()
+    halt = study.conductor.limits.halt
+    assert halt is not None
+    assert halt.why is Why.FAILURES
+    for part in ("3 of 5 trials failed", "loss is nan", "loss is inf", "0.5"):
+        assert part in halt.reason
+    assert study.start("f") is None
+
+
+def test_a_full_disk_ends_the_study_and_its_trial_goes_on_when_it_is_mended(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("t")
+    study.say("t", 0, failure="/data: the disk is full", storage=True, metrics={})
+    study.conductor.end("t")
+    halt = study.conductor.limits.halt
+    assert halt == Halt(why=Why.STORAGE, reason="/data: the disk is full")
+    assert study.desk.asked == 1
+    assert study.start("u") is None
+    assert study.conductor.finished
+    resumed = Study(tmp_path).start("t")
+    assert resumed is not None
+    assert resumed.number == 0
+
+
+def test_a_worker_that_knows_what_would_fit_is_given_out_again_with_that(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("t")
+    said = {"failure": "out of memory on the host", "out_of_memory": True, "micro_batch": 2}
+    study.say("t", 0, metrics={}, **said)
+    study.conductor.end("t")
+    assert study.state() is TrialState.RUNNING
+    candidate = study.start("u")
+    assert candidate is not None
+    assert (candidate.number, candidate.micro_batch) == (0, 2)
+
+
+def test_a_wish_halts_and_a_lost_lease_stops_at_once(tmp_path: Path) -> None:
+    held = Held()
+    study = Study(tmp_path, limits=Limits(held=held))
+    study.start("t")
+    study.conductor.watch()
+    assert study.desk.asked == 0
+    held.wish = "stop"
+    study.conductor.watch()
+    study.conductor.watch()
+    assert study.desk.asked == 1, "asked once"
+    assert study.conductor.limits.halt == Halt(
+        why=Why.ASKED, reason="stopped by `sentune study stop`"
+    )
+    other = Study(tmp_path, limits=Limits(held=Held(lost=True, lost_because="pid 7 on b has it")))
+    with pytest.raises(StudyConflict, match="pid 7 on b has it"):
+        other.conductor.watch()
+
+
+def test_hours_and_gpu_hours_count_what_earlier_starts_used_up(tmp_path: Path) -> None:
+    held = Held(hours=1.5)
+    hours = Limits(budget=Budget(max_hours=2), held=held)
+    assert hours.watch() is None
+    held.hours = 2.1
+    halt = hours.watch()
+    assert halt is not None
+    assert (halt.why, "--max-hours 2" in halt.reason) == (Why.BUDGET, True)
+
+    gpus = Limits(budget=Budget(max_gpu_hours=1), held=Held(), spent=Spent(gpu_hours=0.5))
+    gpus.charge("attempt", 1000)
+    gpus.charge("attempt", 1500)
+    assert gpus.spent().gpu_hours == pytest.approx(0.5 + 1500 / 3600)
+    assert gpus.watch() is None
+    gpus.charge("another", 400)
+    assert gpus.watch() is not None
+
+
+def test_the_search_ends_early_enough_for_the_finals(tmp_path: Path) -> None:
+    held = Held(hours=1.0)
+    limits = Limits(
+        budget=Budget(max_hours=2), held=held, reserve=lambda: Spent(hours=0.5)
+    )  # fmt: skip
+    study = Study(tmp_path, limits=limits)
+    study.whole("a")
+    held.hours = 1.6
+    assert study.start("b") is None, "half an hour is kept for the finals"
+    assert study.conductor.finished
+    assert limits.halt is None, "nobody is sent home"
+    finals = limits.for_finals(0.0)
+    assert "--max-hours 2" in finals.ended_early
+    assert finals.watch() is None
+    assert not finals.closed(), "they may use what was kept for them"
+
+
+def test_most_trials_and_no_gain_close_the_search(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    few = Study(tmp_path / "a")
+    few.conductor.limits = Limits(
+        budget=Budget(max_trials=2), trials=lambda: len(few.ledger.trials())
+    )
+    few.whole("a")
+    few.whole("b")
+    assert few.start("c") is None
+    assert "--max-trials 2" in few.conductor.limits.ended_early
+
+    flat = Study(tmp_path / "b")
+    budget = Budget(no_gain=2)
+    flat.conductor.limits = Limits(
+        budget=budget,
+        no_gain=lambda: budget.no_gain_in(flat.ledger.records(), flat.ledger.first),
+    )
+    for name, value in zip("abcd", (0.5, 0.6, 0.6, 0.55), strict=True):
+        flat.whole(name, value)
+    assert flat.start("e") is None
+    assert "2 trials in a row" in flat.conductor.limits.ended_early
+
+
+def test_deaths_that_a_group_forgave_itself_are_counted_over_all_starts(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.start("a")
+    study.say("a", 100, restarts=1)
+    study.say("a", 300, restarts=1)
+    study.conductor.end("a", Crash())
+    study.start("b")
+    study.say("b", 300, restarts=1)
+    assert study.ledger.record(0).restarts == 3
+
+
+def test_what_ray_says_of_a_death_is_understood() -> None:
+    assert crash_of(ray.exceptions.OutOfMemoryError("x")).out_of_memory
+    taken = ray.exceptions.ActorDiedError()
+    taken._preempted = True
+    assert crash_of(taken).preempted
+    assert crash_of(None).reason == "its process died"
+    assert "signal 9" in crash_of(RuntimeError("first\nsignal 9\n")).reason
+
+
+@dataclass
+class Neighbourhood:
+    """Studies beside this one that leave it so much."""
+
+    most: int = 4
+    allowed: int = 4
+    live: int = 0
+    wanted: int = 4
+
+
+def test_a_study_that_shares_a_cluster_takes_its_places_only(tmp_path: Path) -> None:
+    study, place = Study(tmp_path, trials=5), Neighbourhood(allowed=2)
+    study.conductor.place = place
+    assert study.start("a") is not None
+    assert study.start("b") is not None
+    assert study.start("c") is None
+    assert not study.conductor.finished
+    study.conductor.watch()
+    assert place.live == 2
+    place.allowed = 1
+    study.say("a", final=True)
+    study.conductor.end("a")
+    assert study.start("c") is None, "b is still at work"
+    place.allowed = 4
+    assert [study.start(name) is None for name in "cde"] == [False] * 3
+    assert place.wanted == 4
+    assert study.start("f") is None
+    assert place.wanted == 4, "the last one of five is at work, and so are three others"
+    for name in "bcd":
+        study.say(name, final=True)
+        study.conductor.end(name)
+    assert study.start("f") is None
+    assert place.wanted == 1, "others may have the rest"
+    study.say("e", final=True)
+    study.conductor.end("e")
+    assert study.start("f") is None
+    assert study.conductor.finished

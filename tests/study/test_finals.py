@@ -1,0 +1,236 @@
+"""Finals: who is in, what they cost, who won by how much, and whose checkpoint is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentune.code import code_fingerprint
+from sentune.launchers.run_trial import guarded
+from sentune.launchers.trial_report import Report
+from sentune.records import TrialState
+from sentune.study.config import StudyConfig
+from sentune.study.runner.finals import Finals
+from sentune.study.runner.retention import Retention, note_published
+from sentune.study.runner.trial_source import Source
+from sentune.study.space.objectives import Objective
+from sentune.study.store.audience import Audience
+from sentune.study.store.storage import open_storage, open_study
+from sentune.study.store.trial_store import Ledger
+from sentune.training.checkpoints import CheckpointStore
+from sentune.training.group import Group
+from sentune.training.trial import Progress
+from tests.study.toys import OBJECTIVE, make_spec, toy
+
+SCORE, COST = Objective(OBJECTIVE), Objective("toy/cost", "min")
+
+
+class Ended:
+    """A listener that keeps what it hears of the finals."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, int, bool]] = []
+
+    def finalist_ended(
+        self,
+        trial: int,
+        seed: int,
+        metrics: dict[str, float],
+        readouts: dict[str, Any],
+        reason: str = "",
+    ) -> None:
+        self.runs.append((trial, seed, bool(metrics)))
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: None
+
+
+class Scene:
+    """A search whose trials are written into the store, and its finals."""
+
+    def __init__(self, folder: Path, objectives: Sequence[Objective] = (SCORE,)) -> None:
+        self.folder, self.objectives, self.heard = folder, objectives, Ended()
+        self.storage = open_storage(f"sqlite:///{folder / 'optuna.db'}")
+        self.search = self._ledger("s")
+        self.config = StudyConfig(
+            name="s", storage=str(folder), max_examples=900, finalists=2, seeds=2
+        )
+
+    def _ledger(self, name: str) -> Ledger:
+        modes = [objective.mode for objective in self.objectives]
+        study = open_study(self.storage, name, modes=modes, sampler=None, world={})
+        return Ledger(study=study, objectives=self.objectives, budget=900)
+
+    def trial(self, x: int, value: float, broken: float = -1.0, **more: float) -> int:
+        """A complete trial of the search."""
+        trial = self.search.study.ask()
+        self.search.start(trial, {"x": x, "y": 0}, seed=0)
+        metrics = {OBJECTIVE: value, **more}
+        self.search.milestone(trial.number, Report(examples=900, final=True, metrics=metrics))
+        trial.set_constraint("toy/cost<=1", broken)
+        self.search.complete(trial.number)
+        return int(trial.number)
+
+    def finals(self, **changes: int) -> Finals:
+        config = replace(self.config, **changes)
+        study = self._ledger("s/finalists").study
+        return Finals(
+            study=study, ledger=self.search, config=config, audience=Audience([self.heard])
+        )
+
+    def play(self, finals: Finals, source: Source | None = None, runs: int = 99) -> None:
+        source = source or finals.source
+        while runs and (candidate := source.next(0)) is not None:
+            runs -= 1
+            finals.started(candidate.number)
+            finals.ledger.charge(candidate.number, "start", seconds=7.0, gpus=2.0)
+            spec = make_spec(self.folder / "s", candidate)
+            for report in guarded(toy, spec, Group.single("cpu"), code_fingerprint()):
+                if report.failure:
+                    finals.ledger.fail(candidate.number, report.failure, repeats=report.repeats)
+                    break
+                finals.ledger.milestone(candidate.number, report)
+            else:
+                finals.ledger.complete(candidate.number)
+            finals.ended(candidate.number)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_only_feasible_trials_are_finalists(scene: Scene) -> None:
+    scene.trial(5, 0.9, broken=0.5)
+    scene.trial(3, 0.5)
+    scene.trial(4, 0.7)
+    assert [t.id for t in scene.finals().best_trials()] == [2, 1]
+
+
+def test_with_several_objectives_finalists_are_on_the_front(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, (SCORE, COST))
+    for value, cost in ((0.9, 5.0), (0.8, 6.0), (0.7, 1.0), (0.6, 2.0)):
+        scene.trial(3, value, **{COST.metric: cost})
+    assert [t.id for t in scene.finals(finalists=3).best_trials()] == [0, 2]
+
+
+def test_the_winner_is_compared_and_the_cost_of_all_seeds_is_summed(scene: Scene) -> None:
+    scene.trial(5, 0.9)  # x = 3 is the best by the toy's formula, and was unlucky in the search
+    scene.trial(3, 0.8)
+    finals = scene.finals()
+    scene.play(finals)
+    first, second = finals.records()
+    assert (first.trial, second.trial) == (1, 0)
+    assert first.seconds == pytest.approx(18.0)  # two seeds of 900 examples at a hundred a second
+    comparison = finals.comparison()
+    assert comparison is not None
+    assert comparison.difference == pytest.approx(0.04)
+    assert comparison.verdict == (
+        "Trial 1 is ahead of trial 0 by 4.0 points on each of 2 seeds: "
+        "no seed changes the difference."
+    )
+    assert finals.winning_run() == "finalist-0001-seed-2"
+    assert str(finals.best_checkpoint()).endswith("finalist-0001-seed-2/examples_000000900")
+    assert finals.lost() is None
+
+
+def test_what_failed_runs_cost_is_counted_and_they_are_told_without_metrics(scene: Scene) -> None:
+    scene.trial(8, 0.9)
+    scene.trial(3, 0.8)
+    finals = scene.finals()
+    scene.play(finals)
+    assert scene.heard.runs == [(0, 1, False), (0, 2, False), (1, 1, True), (1, 2, True)]
+    (only,) = finals.records()
+    comparison = finals.comparison()
+    assert comparison is not None
+    assert "only finalist" in comparison.verdict
+    assert only.gpu_seconds == pytest.approx(28.0)
+
+
+def test_a_winner_whose_checkpoint_was_dropped_is_trained_again_to_the_same_model(
+    scene: Scene,
+) -> None:
+    scene.trial(4, 0.9)
+    scene.trial(3, 0.8)
+    finals = scene.finals()
+    scene.play(finals)
+    winner = finals.winning_run()
+    assert winner is not None
+    before = finals.records()
+    CheckpointStore(finals.config.directory(winner)).drop_all()
+    source = finals.lost()
+    assert source is not None
+    scene.play(finals, source)
+    assert finals.lost() is None
+    assert finals.records()[0].metrics == before[0].metrics
+    assert finals.records()[0].seeds == before[0].seeds
+
+
+def test_retention_follows_the_finals(scene: Scene) -> None:
+    for x in (4, 3):
+        scene.trial(x, 0.9)
+    finals = scene.finals()
+    retention = Retention(scene.config, scene.search)
+    retention.finals = finals
+    scene.play(finals)
+    retention.apply()
+    folder = scene.folder / "s" / "trials"
+    assert len(list(folder.glob("finalist-*/examples_*"))) == 4
+    winner = finals.winning_run()
+    assert winner is not None
+    note_published(scene.config.folder, winner)
+    retention.apply(everything=True)
+    assert [p.parent.name for p in folder.glob("*/examples_*")] == [winner]
+
+
+def test_a_killed_run_of_a_trial_that_was_pushed_out_does_not_stay_running(scene: Scene) -> None:
+    scene.trial(4, 0.5)
+    first = scene.finals(finalists=1)
+    candidate = first.source.next(0)
+    assert candidate is not None
+    scene.trial(3, 0.9)
+    second = scene.finals(finalists=1)
+    (old,) = [r for r in second.ledger.records() if r.id == candidate.number]
+    assert (old.state, old.reason) == (TrialState.FAILED, "no longer among the finalists")
+    scene.play(second)
+    assert [record.trial for record in second.records()] == [1]
+    scene.play(scene.finals(finalists=2))  # it is chosen again, and tried again
+    assert len(scene.finals(finalists=2).records()) == 2
+
+
+def test_a_damaged_best_checkpoint_of_the_winner_is_trained_again(scene: Scene) -> None:
+    scene.trial(3, 0.9)
+    finals = scene.finals(finalists=1)
+    scene.play(finals)
+    found = finals.best_checkpoint()
+    assert found is not None
+    store = CheckpointStore(str(Path(found).parent))
+    store.save(Progress(examples=950, metrics={}, save=lambda folder: None), 0.0)
+    (Path(found) / "progress.json").write_text("{")
+    source = finals.lost()
+    assert source is not None
+    scene.play(finals, source)
+    assert finals.lost() is None
+    assert finals.best_checkpoint() == found
+
+
+def test_without_finalists_a_best_trial_of_another_study_is_trained_here(scene: Scene) -> None:
+    scene.trial(4, 0.5)
+    scene.trial(3, 0.9)  # written into the store alone, as a trial that was taken over is
+    finals = scene.finals(finalists=0)
+    assert finals.winning_run() == "0001"
+    assert finals.best_checkpoint() is None
+    source = finals.lost()
+    assert source is not None
+    scene.play(finals, source)
+    assert finals.winning_run() == "finalist-0001-seed-0"
+    found = finals.best_checkpoint()
+    assert found is not None
+    assert finals.lost() is None
+    again = scene.finals(finalists=0)
+    assert (again.best_checkpoint(), again.lost()) == (found, None)
+    assert again.records() == [], "it is no finalist"

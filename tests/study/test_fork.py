@@ -1,0 +1,167 @@
+"""What a new study may take from an old one, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of, world
+
+from sentune.errors import InvalidValue
+from sentune.study.fork import WARM_NUMBER, Forked, fork, fork_from
+from sentune.study.runner.trial_source import SearchSource
+from sentune.study.space.objectives import Objective
+from sentune.study.space.space import Choice, SearchSpace, Uniform
+from sentune.study.store.study_index import StudyPlace, find_study
+from sentune.study.store.trial_codec import TWIN, WARM_FROM
+from sentune.study.store.trial_store import Ledger
+
+
+def new_study() -> optuna.Study:
+    return optuna.create_study(storage=optuna.storages.InMemoryStorage(), direction="maximize")
+
+
+def forked(space: SearchSpace, trials: Any = TRIALS, study: Any = None, **now: Any) -> Any:
+    """The study after a fork of ``TRIALS``, and what was said."""
+    study = study or new_study()
+    numbered = list(trials)
+    for number, trial in enumerate(numbered):
+        trial.number = number
+    plain = json.loads(json.dumps(world(**{"space": space.identity(), **now})))
+    was = json.loads(json.dumps(world()))
+    return study, fork(numbered, was, study, plain, space, old="old")
+
+
+def test_the_same_space_takes_all_that_has_ended_and_is_the_old_ones_own():
+    study, said = forked(SPACE, seed=3)
+    assert said == Forked(taken=3, left=[])
+    taken = study.get_trials()
+    numbers = [t.user_attrs[WARM_NUMBER] for t in taken]
+    assert numbers == [0, 1, 2], "no copies, no other studies' trials"
+    for trial in taken:
+        original = TRIALS[trial.user_attrs[WARM_NUMBER]]
+        assert trial.user_attrs[WARM_FROM] == "old"
+        assert (trial.state, trial.params, trial.values, trial.intermediate_values) == (
+            original.state,
+            original.params,
+            original.values,
+            original.intermediate_values,
+        )
+    assert study.best_trial.user_attrs[WARM_NUMBER] == 2
+
+
+def test_trials_outside_the_new_space_are_left_and_counted():
+    space = replace(SPACE, settings={**SPACE.settings, "rate": Uniform(0.2, 0.4)})
+    study, said = forked(space)
+    assert [t.user_attrs[WARM_NUMBER] for t in study.get_trials()] == [2]
+    assert said.left == ["2 trials left out: rate outside the new study's 0.2..0.4"]
+    assert study.get_trials()[0].distributions["rate"].high == 0.4
+
+
+def test_a_setting_that_is_fixed_now_keeps_the_trials_that_had_its_value():
+    space = replace(
+        SPACE, settings={"rate": Uniform(0.0, 1.0)}, fixed={"layers": 2, "pooling": "cls"}
+    )
+    study, said = forked(space)
+    assert [t.params for t in study.get_trials()] == [{"rate": 0.31}]
+    assert said.left == ["2 trials left out: pooling is not cls, as the new study has it"]
+
+
+def test_a_setting_that_was_fixed_may_be_searched_now():
+    space = replace(SPACE, settings={**SPACE.settings, "layers": Choice(1, 2)}, fixed={})
+    study, said = forked(space)
+    assert said.taken == 3
+    assert all(t.params["layers"] == 2 for t in study.get_trials())
+
+
+@pytest.mark.parametrize(
+    ("space", "why"),
+    [
+        (
+            replace(SPACE, settings={**SPACE.settings, "heads": Choice(1, 2)}),
+            "without a value of heads, which the new study searches",
+        ),
+        (
+            replace(SPACE, fixed={"layers": 2, "heads": 1}),
+            "without a value of heads, which the new study fixes",
+        ),
+        (replace(SPACE, fixed={}), "with a value of layers, which the new study leaves out"),
+    ],
+)
+def test_settings_that_only_one_of_the_studies_knows(space: SearchSpace, why: str):
+    study, said = forked(space)
+    assert said == Forked(taken=0, left=[f"3 trials left out: {why}"])
+    assert study.get_trials() == []
+
+
+@pytest.mark.parametrize(
+    ("now", "line"),
+    [
+        ({"corpus": {"fingerprint": "99"}}, 'corpus.fingerprint: was "1234", is now "99"'),
+        ({"max_examples": 2700}, "max_examples: was 900, is now 2700"),
+        ({"code": "2"}, 'code: was null, is now "2"'),
+        (
+            {"into": {"objective": "toy/loss"}},
+            'space.objective: was "toy/score", is now "toy/loss"',
+        ),
+    ],
+)
+def test_of_another_world_nothing_is_taken(now: dict[str, Any], line: str):
+    study, said = forked(replace(SPACE, **now.pop("into", {})), **now)
+    assert said == Forked(taken=0, left=[f"3 trials left out: {line}"])
+    assert study.get_trials() == []
+
+
+def test_other_rungs_keep_what_was_trained_to_its_end():
+    study, said = forked(SPACE, rungs=[50])
+    assert said.taken == 2
+    assert said.left == ["1 trial left out: stopped at a rung that the new study does not have"]
+    assert all(t.state == TrialState.COMPLETE for t in study.get_trials())
+    assert all(t.intermediate_values == {} for t in study.get_trials())
+
+
+def test_a_fork_that_was_killed_takes_each_trial_once():
+    study, _ = forked(SPACE, trials=[trial_of(0.5)])
+    study, said = forked(SPACE, study=study)
+    assert said.taken == 3
+    assert sorted(t.user_attrs[WARM_NUMBER] for t in study.get_trials()) == [0, 1, 2]
+    study, said = forked(SPACE, study=study)
+    assert (said.taken, len(study.get_trials())) == (3, 3)
+
+
+def test_the_old_study_is_read_where_it_is_kept(tmp_path: Path):
+    make_study(tmp_path, "old")
+    study = new_study()
+    now = json.loads(json.dumps(world()))
+    assert fork_from(find_study(str(tmp_path), "old"), study, now, SPACE).taken == 3
+    assert {t.user_attrs[WARM_FROM] for t in study.get_trials()} == {"old"}
+    assert [t.user_attrs[WARM_NUMBER] for t in study.get_trials()] == [0, 1, 2]
+    nothing = StudyPlace(name="new", folder=str(tmp_path), url="")
+    with pytest.raises(InvalidValue, match=r"--fork.*no trials yet"):
+        fork_from(nothing, study, now, SPACE)
+
+
+def test_a_point_that_was_taken_over_is_not_run_again():
+    """Points tried first, and grids, would draw it; a stopped one need not be stopped again."""
+    space = replace(
+        SPACE, settings={"rate": Choice(0.1, 0.31, 0.5, 0.7), "pooling": Choice("mean")}
+    )
+    study, said = forked(space)
+    assert said.taken == 2
+    ledger = Ledger(study=study, objectives=(Objective(OBJECTIVE, "max"),), budget=900)
+    for rate in (0.5, 0.1, 0.31):
+        study.enqueue_trial({"rate": rate, "pooling": "mean"})
+    source = SearchSource(ledger, space, trials=4, seed=0, first=False)
+    first = source.next(0)
+    assert first is not None
+    assert first.settings["rate"] == 0.31, "with another pooling it was taken over, not with this"
+    copies = [t for t in study.get_trials() if TWIN in t.user_attrs]
+    assert [(t.state, t.value) for t in copies] == [
+        (TrialState.COMPLETE, 0.8),
+        (TrialState.PRUNED, 0.4),
+    ]

@@ -1,0 +1,71 @@
+"""Rungs in examples, and a verdict that is a pure function of the curves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentune.errors import InvalidValue
+from sentune.study.schedulers import Halving, default_first_rung
+
+
+@pytest.mark.parametrize(
+    ("first", "eta", "budget", "milestones"),
+    [
+        (100, 3, 900, (100, 300, 900)),
+        (100, 3, 901, (100, 300, 900, 901)),
+        (64, 2, 500, (64, 128, 256, 500)),
+        (500, 3, 500, (500,)),
+        (900, 3, 500, (500,)),
+    ],
+)
+def test_milestones_are_the_rungs_and_the_end(first, eta, budget, milestones):
+    assert Halving(first_rung=first, eta=eta, max_examples=budget).milestones == milestones
+
+
+def test_the_default_leaves_two_rungs_before_the_end():
+    first = default_first_rung(30_000, 3)
+    assert len(Halving(first_rung=first, eta=3, max_examples=30_000).rungs) >= 2
+
+
+@pytest.mark.parametrize("wrong", [{"eta": 1}, {"max_examples": 0}, {"first_rung": 0}])
+def test_impossible_rungs_are_refused(wrong):
+    with pytest.raises(InvalidValue):
+        Halving(**{"first_rung": 1, "eta": 3, "max_examples": 9, **wrong})
+
+
+def plain(values: list[float], own: float, eta: int, keep: int) -> bool:
+    """ASHA's rule, slowly: fewer than max(keep, n // eta) trials are better."""
+    better = sum(value > own for value in values)
+    return better < max(keep, len(values) // eta)
+
+
+@given(
+    st.lists(st.floats(-1, 1), min_size=1, max_size=20),
+    st.integers(2, 4),
+    st.integers(1, 3),
+    st.sampled_from(["max", "min"]),
+    st.data(),
+)
+def test_the_best_share_goes_on(values, eta, keep, mode, data):
+    halving = Halving(first_rung=10, eta=eta, max_examples=1000, mode=mode, keep=keep)
+    trial = data.draw(st.integers(0, len(values) - 1))
+    curves = {number: {10: value} for number, value in enumerate(values)}
+    verdict = halving.verdict(curves, trial, 10)
+    sign = 1 if mode == "max" else -1
+    seen = [sign * value for value in values[: trial + 1]]
+    assert verdict.stop is not plain(seen, seen[-1], eta, keep)
+    assert verdict == halving.verdict(curves, trial, 10)
+    later = {number: {10: value} for number, value in enumerate([*values, 5.0, -5.0])}
+    assert verdict == halving.verdict(later, trial, 10), "trials that come later change nothing"
+
+
+def test_only_rungs_compare_and_the_reason_says_with_what():
+    halving = Halving(first_rung=10, eta=2, max_examples=40)
+    curves = {0: {10: 0.9, 15: 0.9, 40: 0.9}, 1: {10: 0.5, 15: 0.5, 40: 0.5}}
+    assert halving.verdict(curves, 1, 10).stop
+    assert "0.5 at 10 examples" in halving.verdict(curves, 1, 10).reason
+    assert "0.9" in halving.verdict(curves, 1, 10).reason
+    assert not halving.verdict(curves, 1, 15).stop
+    assert not halving.verdict(curves, 1, 40).stop

@@ -1,0 +1,203 @@
+"""The plan: what will be asked for, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentune.errors import InvalidValue, PlanError
+from sentune.study.config import StudyConfig
+from sentune.study.planning.capacity import Capacity, Node, available, grown
+from sentune.study.planning.estimate import Probe
+from sentune.study.planning.plan import make_plan
+from sentune.study.space.constraints import Constraint
+from sentune.study.space.objectives import Objective
+from sentune.study.space.space import Choice, SearchSpace, Uniform
+
+SPACE = SearchSpace(
+    method="toy",
+    objective="direction/accuracy",
+    settings={"rate": Uniform(1e-5, 1e-3, log=True), "batch_size": Choice(16, 32)},
+    grids={"paper": {"rate": (1e-5, 2e-5, 5e-5), "batch_size": (16, 32)}},
+)
+LAPTOP = Capacity.fixed(Node(cpus=2))
+GPUS = Capacity.fixed(Node(cpus=8), Node(cpus=16, gpus=4), Node(cpus=16, gpus=4))
+
+
+def config(**changes: Any) -> StudyConfig:
+    return StudyConfig(**{"name": "s", "storage": "studies", "max_examples": 900, **changes})
+
+
+def test_a_plan_says_trials_rungs_examples_and_concurrency():
+    plan = make_plan(config(trials=9, finalists=2, seeds=3), SPACE, LAPTOP)
+    assert plan.rungs == (100, 300)
+    assert (plan.trials, plan.finalists, plan.concurrent, plan.launcher) == (9, 6, 2, "inline")
+    # nine to the first rung, three to the second, one to the end; six finalists whole
+    assert plan.examples_expected == 9 * 100 + 3 * 200 + 1 * 600 + 6 * 900
+    assert plan.examples_at_most == 15 * 900
+    # all nine at the first rung, three at the second, one at the end; six finalists at all three
+    assert plan.validations_expected == 9 + 3 + 1 + 6 * 3
+    assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
+
+
+def test_several_objectives_and_no_scheduler_stop_nothing():
+    for changes in ({"scheduler": "none"}, {"objectives": (Objective("train/seconds", "min"),)}):
+        plan = make_plan(config(trials=5, finalists=0, **changes), SPACE, LAPTOP)
+        assert (plan.rungs, plan.scheduler) == ((), "none")
+        assert plan.examples_expected == plan.examples_at_most == 5 * 900
+
+
+PROBE = Probe(
+    start_seconds=10.0,
+    seconds_per_example=0.5,
+    seconds_per_validation=60.0,
+    checkpoint_bytes=1_000_000,
+    gpu=False,
+    basis="a probe",
+)
+
+
+def run_seconds(examples: int, validations: int, workers: int) -> float:
+    return 10.0 + examples * 0.5 / workers + 60.0 * validations
+
+
+def test_the_cost_of_a_plan_run_by_run():
+    wanted = config(trials=9, finalists=1, seeds=2, eta=3, keep=3)
+    cost = make_plan(wanted, SPACE, LAPTOP).estimated(wanted, PROBE).estimate
+    search = 6 * run_seconds(100, 1, 1) + 2 * run_seconds(300, 2, 1) + run_seconds(900, 3, 1)
+    full = run_seconds(900, 3, 1)
+    assert cost.cpu_hours == pytest.approx((search + 2 * full) / 3600)
+    assert cost.gpu_hours == 0
+    assert cost.hours == pytest.approx((search / 2 + full) / 3600)  # two at a time
+    assert cost.hours_now == cost.hours
+    # five for each of two at work, three kept, two of the finals, one published
+    assert cost.disk_bytes == 16 * PROBE.checkpoint_bytes
+    assert cost.basis == "a probe; on other machines it will differ"
+
+
+def test_gpus_cost_while_one_of_them_validates():
+    wanted = config(trials=4, finalists=0, scheduler="none", workers=4, gpus_per_worker=1.0)
+    cluster = Capacity(nodes=(Node(cpus=4),), reachable=GPUS.nodes)
+    cost = make_plan(wanted, SPACE, cluster).estimated(wanted, PROBE).estimate
+    each = run_seconds(900, len(wanted.milestones("max")), 4)
+    assert cost.gpu_hours == pytest.approx(4 * each * 4 / 3600)
+    assert cost.hours == pytest.approx(4 * each / 2 / 3600)
+    assert cost.hours_now is None
+    assert "upper bound" in cost.basis
+    assert "4 workers are taken to train 4 times as fast" in cost.basis
+
+
+def test_a_search_takes_no_less_than_its_longest_trial():
+    wanted = config(trials=8, finalists=0)
+    crowd = Capacity.fixed(Node(cpus=64))
+    cost = make_plan(wanted, SPACE, crowd).estimated(wanted, PROBE).estimate
+    assert cost.hours == pytest.approx(run_seconds(900, 3, 1) / 3600)
+
+
+def test_it_needs_no_ray():
+    plan = make_plan(config(concurrent=1), SPACE, available())
+    assert plan.concurrent == 1
+
+
+def test_a_grid_has_as_many_trials_as_points():
+    assert make_plan(config(sampler="grid:paper", trials=99), SPACE, LAPTOP).trials == 6
+    assert make_plan(config(sampler="grid:paper", trials=4), SPACE, LAPTOP).trials == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "concurrent"),
+    [
+        ({"gpus_per_worker": 1}, 8),
+        ({"gpus_per_worker": 0.5}, 16),
+        ({"gpus_per_worker": 1 / 3}, 24),
+        ({"gpus_per_worker": 2, "workers": 2}, 2),
+        ({"gpus_per_worker": 1, "workers": (1, 8)}, 8),
+        ({"gpus_per_worker": 1, "cpus_per_worker": 8}, 4),
+        ({"gpus_per_worker": 1, "concurrent": 3}, 3),
+        ({"workers": 4}, 10),
+        ({"workers": 4, "data_cpus": 4}, 9),
+    ],
+)
+def test_concurrency_is_what_the_machines_hold(changes, concurrent):
+    assert make_plan(config(trials=99, **changes), SPACE, GPUS).concurrent == concurrent
+
+
+@pytest.mark.parametrize(
+    ("capacity", "changes", "field", "fix"),
+    [
+        (GPUS, {"gpus_per_worker": 5}, "--gpus-per-worker", "4 GPUs"),
+        (LAPTOP, {"gpus_per_worker": 1}, "--gpus-per-worker", "0 GPUs"),
+        (GPUS, {"gpus_per_worker": 1, "workers": 9}, "--workers", "holds 8 workers"),
+        (LAPTOP, {"workers": 3}, "--workers", "holds 2 workers"),
+        (LAPTOP, {"workers": 2, "data_cpus": 1}, "--workers", "Ray Data"),
+        (GPUS, {"cpus_per_worker": 64}, "cpus_per_worker", "16 CPUs"),
+        (GPUS, {"cpus_per_worker": 9, "gpus_per_worker": 1, "concurrent": 3}, "--concurrent", "2"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_the_field_and_the_fix(capacity, changes, field, fix):
+    with pytest.raises(PlanError) as refused:
+        make_plan(config(**changes), SPACE, capacity)
+    assert refused.value.field == field
+    assert fix in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"trials": 0}, "--trials"),
+        ({"concurrent": 0}, "--concurrent"),
+        ({"launcher": "magic"}, "--launcher"),
+        ({"launcher": "inline", "workers": 2}, "--launcher"),
+        ({"workers": (3, 2)}, "--workers"),
+        ({"max_examples": 0}, "--max-examples"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(changes, field):
+    with pytest.raises(InvalidValue) as refused:
+        config(**changes)
+    assert refused.value.field == field
+
+
+def test_a_sampler_that_would_ignore_a_constraint_is_refused():
+    numbers = replace(SPACE, settings={"rate": Uniform(1e-5, 1e-3, log=True)}, grids={})
+    bound = Constraint(metric="train/seconds", bound=60.0, at_most=True)
+    asked = config(sampler="cmaes", trials=2, constraints=(bound,))
+    with pytest.raises(InvalidValue, match="constraint") as refused:
+        make_plan(asked, numbers, LAPTOP)
+    assert refused.value.field == "--sampler"
+    assert make_plan(config(sampler="cmaes", trials=2), numbers, LAPTOP).trials == 2
+
+
+def test_auto_is_inline_for_one_worker():
+    assert config().launched_by == "inline"
+    assert config(workers=2).launched_by == "train"
+    assert config(workers=(1, 4)).launched_by == "train"
+    assert config(launcher="train").launched_by == "train"
+
+
+CLUSTER = """
+cluster_name: test
+max_workers: 5
+head_node_type: head
+available_node_types:
+  head: {resources: {CPU: 4}}
+  gpu: {resources: {CPU: 8, GPU: 1}, min_workers: 0, max_workers: 4}
+  data: {resources: {CPU: 16}, max_workers: 4}
+"""
+
+
+def test_a_cluster_file_says_how_far_the_cluster_grows(tmp_path: Path):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(CLUSTER)
+    nodes = grown(file)
+    assert set(nodes) >= {Node(cpus=4), Node(cpus=8, gpus=1)}
+    assert sum(node.gpus for node in nodes) == 4
+    cluster = Capacity(nodes=(Node(cpus=4),), reachable=nodes)
+    plan = make_plan(config(trials=99, gpus_per_worker=1), SPACE, cluster)
+    assert (plan.concurrent, plan.concurrent_now) == (4, 0)
+    with pytest.raises(PlanError, match="holds 4 workers"):
+        make_plan(config(gpus_per_worker=1, workers=5), SPACE, cluster)

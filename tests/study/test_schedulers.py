@@ -1,0 +1,143 @@
+"""Schedulers answer from the curves alone, and each by its own rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import fmean, median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentune.errors import InvalidValue
+from sentune.study.schedulers import (
+    SCHEDULERS,
+    Halving,
+    Hyperband,
+    MedianStopping,
+    NoRungs,
+    make_scheduler,
+)
+
+NUMBERS = {"first_rung": 100, "eta": 3, "max_examples": 900, "mode": "max", "keep": 1}
+
+curves_of = st.lists(
+    st.lists(st.floats(-1, 1), min_size=9, max_size=9), min_size=1, max_size=24
+).map(lambda rows: {n: {100 * (i + 1): v for i, v in enumerate(r)} for n, r in enumerate(rows)})
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("asha", Halving), ("hyperband", Hyperband), ("median", MedianStopping), ("none", NoRungs)],
+)
+def test_schedulers_come_by_name(name, made):
+    scheduler = make_scheduler(name, **NUMBERS)
+    assert isinstance(scheduler, made)
+    assert scheduler.milestones[-1] == 900
+    assert set(scheduler.rungs) < set(scheduler.milestones)
+    assert list(scheduler.milestones) == sorted(set(scheduler.milestones))
+
+
+def test_unknown_names_and_impossible_numbers_are_refused():
+    with pytest.raises(InvalidValue, match=r"--scheduler: 'pbt'.*asha"):
+        make_scheduler("pbt", **NUMBERS)
+    for name in SCHEDULERS:
+        with pytest.raises(InvalidValue, match="--max-examples"):
+            make_scheduler(name, **{**NUMBERS, "max_examples": 0})
+    for name in ("asha", "hyperband"):
+        with pytest.raises(InvalidValue, match="eta"):
+            make_scheduler(name, **{**NUMBERS, "eta": 1})
+
+
+@given(st.sampled_from(SCHEDULERS), st.sampled_from(["max", "min"]), curves_of, st.data())
+def test_a_verdict_stands_whatever_comes_later(name, mode, curves, data):
+    scheduler = make_scheduler(name, **{**NUMBERS, "mode": mode})
+    trial = data.draw(st.sampled_from(sorted(curves)))
+    examples = data.draw(st.sampled_from(scheduler.milestones))
+    known = {number: {e: v for e, v in c.items() if e <= examples} for number, c in curves.items()}
+    verdict = scheduler.verdict(known, trial, examples)
+    assert verdict == scheduler.verdict(known, trial, examples)
+    assert verdict == scheduler.verdict(curves, trial, examples), "nobody looks ahead"
+    later = {
+        **known,
+        **{len(known) + i: dict.fromkeys(range(100, 901, 100), 5.0 - i) for i in (0, 9)},
+    }
+    assert verdict == scheduler.verdict(later, trial, examples)
+    assert bool(verdict.reason) is verdict.stop
+    if examples not in scheduler.rungs:
+        assert not verdict.stop
+
+
+@given(st.sampled_from(["asha", "hyperband", "median"]), curves_of, st.data())
+def test_less_is_better_where_the_mode_says_so(name, curves, data):
+    """``keep`` is 1, so the first is never stopped; mirrored curves get mirrored verdicts."""
+    most, least = (make_scheduler(name, **{**NUMBERS, "mode": mode}) for mode in ("max", "min"))
+    mirrored = {number: {e: -v for e, v in c.items()} for number, c in curves.items()}
+    trial = data.draw(st.sampled_from(sorted(curves)))
+    for examples in most.rungs:
+        one, other = most.verdict(curves, trial, examples), least.verdict(mirrored, trial, examples)
+        assert one.stop is other.stop
+        assert not (trial == 0 and one.stop)
+
+
+def test_a_round_of_hyperband_has_the_brackets_of_the_algorithm():
+    """R = 81, eta = 3: 81, 34, 15, 8 and 5 trials (Li et al. 2018, table 1)."""
+    hyperband = Hyperband(first_rung=1, eta=3, max_examples=81)
+    counted = Counter(hyperband.bracket_of(trial) for trial in range(143))
+    assert [counted[place] for place in range(5)] == [81, 34, 15, 8, 5]
+    assert [bracket.rungs for bracket in hyperband.brackets] == [
+        (1, 3, 9, 27), (3, 9, 27), (9, 27), (27,), (),
+    ]  # fmt: skip
+    assert [hyperband.bracket_of(trial + 143) for trial in range(143)] == [
+        hyperband.bracket_of(trial) for trial in range(143)
+    ]
+    early = Counter(hyperband.bracket_of(trial) for trial in range(30))
+    assert len(early) == 5, "a short search has every bracket"
+
+
+@given(curves_of)
+def test_brackets_are_blind_to_each_other(curves):
+    hyperband = Hyperband(first_rung=100, eta=3, max_examples=900)
+    for trial in curves:
+        place = hyperband.bracket_of(trial)
+        peers = {n: c for n, c in curves.items() if hyperband.bracket_of(n) == place}
+        for examples in hyperband.rungs:
+            verdict = hyperband.verdict(curves, trial, examples)
+            assert verdict.stop is hyperband.brackets[place].verdict(peers, trial, examples).stop
+            if verdict.stop:
+                assert f"bracket {place + 1} of 3" in verdict.reason
+                assert examples in hyperband.brackets[place].rungs
+
+
+@given(curves_of, st.integers(1, 4))
+def test_the_median_rule_is_viziers(curves, keep):
+    rule = MedianStopping(first_rung=100, max_examples=900, keep=keep)
+    assert rule.rungs == (200, 300, 400, 500, 600, 700, 800)
+    for trial, curve in curves.items():
+        for examples in rule.rungs:
+            averages = [
+                fmean(v for e, v in curves[n].items() if e <= examples) for n in range(trial)
+            ]
+            best = max(v for e, v in curve.items() if e <= examples)
+            stops = len(averages) >= keep and best < median(averages)
+            assert rule.verdict(curves, trial, examples).stop is stops
+
+
+def test_reasons_are_in_plain_words():
+    curves = {0: {100: 0.5, 200: 0.7}, 1: {100: 0.6, 200: 0.8}, 2: {100: 0.2, 200: 0.3}}
+    said = MedianStopping(first_rung=100, max_examples=900).verdict(curves, 2, 200).reason
+    assert said == ("0.3 at best by 200 examples; the median of 2 earlier trials' averages is 0.65")
+
+
+@pytest.mark.parametrize(
+    ("name", "trials", "examples"),
+    [
+        ("none", 9, 9 * 900),
+        ("asha", 9, 9 * 100 + 3 * 200 + 1 * 600),
+        ("asha", 0, 0),
+        ("median", 8, 8 * 200 + 4 * 700),
+        ("hyperband", 17, (9 * 100 + 3 * 200 + 600) + (5 * 300 + 1 * 600) + 3 * 900),
+    ],
+)
+def test_what_a_search_is_expected_to_cost(name, trials, examples):
+    assert make_scheduler(name, **NUMBERS).expected(trials) == examples

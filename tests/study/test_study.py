@@ -1,0 +1,243 @@
+"""Whole studies under Ray Tune, the toy program in reused actors."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+import toys
+from toys import HALVING, OBJECTIVE, SPACE, open_ledger, play
+
+from sentune.code import runtime_env
+from sentune.records import StudyListener, TrialState
+from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.study import StudyConfig, StudyOutcome, run_study
+from sentune.training.trial import TrialSpec
+
+ray.cloudpickle.register_pickle_by_value(toys)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env=runtime_env(),
+    )
+    yield
+    ray.shutdown()
+
+
+class Notes:
+    """A listener that writes everything down, and one of whose calls raises."""
+
+    def __init__(self, breaks: bool = False) -> None:
+        self.said: list[tuple[Any, ...]] = []
+        self.breaks = breaks
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def note(*given: Any) -> None:
+            self.said.append((name, *given))
+            if self.breaks:
+                raise OSError("the listener's server is down")
+
+        return note
+
+    def names(self) -> list[str]:
+        return [said[0] for said in self.said]
+
+
+def study(
+    folder: Path,
+    program: Any = toys.toy,
+    listeners: tuple[Any, ...] = (),
+    space: SearchSpace = SPACE,
+    **changes: Any,
+) -> StudyOutcome:
+    given = {"trials": 8, "concurrent": 1, "finalists": 0, "seeds": 3, "seed": 7, **changes}
+    config = StudyConfig(name="toy", storage=str(folder), max_examples=900, **given)
+
+    def make_spec(
+        settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
+    ) -> TrialSpec:
+        return TrialSpec(
+            study="toy",
+            trial=name,
+            method="toy",
+            settings=settings,
+            encoder="",
+            corpus=None,  # type: ignore[arg-type]
+            dev=None,  # type: ignore[arg-type]
+            max_examples=milestones[-1],
+            milestones=milestones,
+            objective=OBJECTIVE,
+            seed=seed,
+        )
+
+    watching: tuple[StudyListener, ...] = listeners
+    return run_study(config, space, make_spec, program, watching, {"code": "1"})
+
+
+def rows(outcome: StudyOutcome) -> list[tuple[Any, ...]]:
+    return [
+        (r.id, r.state, r.reason, r.settings, r.readouts, r.metrics, r.examples, r.curve)
+        for r in outcome.trials
+    ]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_study_finds_trains_again_and_resumes_without_running_anything(tmp_path: Path, capfd):
+    notes = Notes()
+    outcome = study(tmp_path, listeners=(Notes(breaks=True), notes), finalists=2)
+    assert outcome.state == "complete"
+    assert capfd.readouterr().out == "", "Tune keeps quiet"
+
+    complete = [r for r in outcome.trials if r.state == TrialState.COMPLETE]
+    best = sorted(complete, key=lambda r: -r.metrics[OBJECTIVE])[:2]
+    assert [f.trial for f in outcome.finalists] == [r.id for r in best]
+    for finalist, trial in zip(outcome.finalists, best, strict=True):
+        assert finalist.seeds == [8, 9, 10], "fresh seeds: the search had 7"
+        # the toy adds a thousandth per seed, and its last milestone is its best
+        values = [trial.metrics[OBJECTIVE] + (seed - 7) / 1000 for seed in finalist.seeds]
+        shown = finalist.metrics[OBJECTIVE]
+        assert shown.values == pytest.approx(values)
+        assert shown.mean == pytest.approx(np.mean(values))
+        assert shown.sd == pytest.approx(np.std(values, ddof=1))
+        assert finalist.readouts == {"toy/beta": 0.9}
+    assert outcome.winner == 0
+    winner = outcome.finalists[0].trial
+    assert outcome.best_checkpoint is not None
+    assert Path(outcome.best_checkpoint).parent.name == f"finalist-{winner:04d}-seed-10"
+    assert json.loads(Path(outcome.best_checkpoint, "progress.json").read_text())["final"]
+
+    assert notes.names().count("trial_ended") == 8
+    assert notes.names().count("finalist_ended") == 6
+    ended = [said for said in notes.said if said[0] == "finalist_ended"]
+    assert all(OBJECTIVE in metrics for _, _, _, metrics, *_ in ended)
+
+    again = Notes()
+    resumed = study(tmp_path, listeners=(again,), finalists=2)
+    assert rows(resumed) == rows(outcome)
+    assert resumed.finalists == outcome.finalists
+    assert again.names().count("trial_ended") == 8, "what was finished is told again"
+    assert len(list((tmp_path / "toy" / "trials").iterdir())) >= 6
+
+
+@pytest.mark.usefixtures("cluster")
+def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path):
+    """The same conductor, driven by a loop of twenty lines and by Tune."""
+    (tmp_path / "plain").mkdir()
+    ledger = open_ledger(tmp_path / "plain")
+    play(ledger, tmp_path / "plain")
+    expected = [
+        (r.id, r.state, r.reason, r.settings, r.readouts, r.metrics, r.examples, r.curve)
+        for r in ledger.records()
+    ]
+    assert {row[1] for row in expected} >= {TrialState.COMPLETE, TrialState.PRUNED}
+    assert rows(study(tmp_path, trials=12)) == expected
+
+
+@pytest.mark.usefixtures("cluster")
+def test_actors_are_used_again_do_not_leak_and_retire(tmp_path: Path):
+    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(*range(6))})
+    outcome = study(tmp_path, toys.heavy, space=space, sampler="grid", trials=6, retire_after=3)
+    pids = [record.metrics["toy/pid"] for record in outcome.trials]
+    assert len(set(pids[:3])) == len(set(pids[3:])) == 1
+    assert pids[0] != pids[3]
+    pages = [record.metrics["toy/pages"] for record in outcome.trials]
+    assert (pages[2] - pages[1]) * 4096 < 20e6, "a trial's 40 MB went back before the next"
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_trial_whose_process_dies_goes_on_and_fails_when_it_dies_again(tmp_path: Path):
+    space = SearchSpace(
+        method="toy", objective=OBJECTIVE, settings={"x": Choice(1, 2, 3)}, fixed={"y": 0}
+    )
+    outcome = study(tmp_path, toys.mortal, space=space, sampler="grid", trials=3, max_failures=1,
+                    first_rung=100, eta=9)  # fmt: skip
+    once, always, never = outcome.trials
+    assert once.state == never.state == TrialState.COMPLETE
+    assert list(once.curve) == [100, 900]
+    assert always.state == TrialState.FAILED
+    assert "process died" in always.reason
+
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+
+sys.path[:0] = {path!r}
+import ray, toys
+from sentune.code import runtime_env
+from test_study import Notes, study
+
+class Killer(Notes):
+    def __getattr__(self, name):
+        noted = super().__getattr__(name)
+
+        def note(*given):
+            noted(*given)
+            if len(self.said) == int(sys.argv[2]):
+                os.kill(os.getpid(), signal.SIGKILL)
+        return note
+
+ray.cloudpickle.register_pickle_by_value(toys)
+ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+         runtime_env=runtime_env())
+outcome = study(Path(sys.argv[1]), listeners=(Killer(),), finalists=1, seeds=2)
+print(outcome.state)
+"""
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_driver_killed_with_9_leaves_a_study_that_goes_on(tmp_path: Path):
+    """Killed in the search and in the finals; the table is that of an undisturbed study."""
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER.format(path=[str(Path(__file__).parent), *sys.path]))
+    (tmp_path / "study").mkdir()
+
+    def drive(kill_at: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(script), str(tmp_path / "study"), str(kill_at)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    for kill_at in (6, 31):
+        assert drive(kill_at).returncode == -signal.SIGKILL
+    last = drive(-1)
+    assert last.stdout.split() == ["complete"], last.stderr
+    assert study(tmp_path / "whole", finalists=1, seeds=2).state == "complete"
+    assert _table(tmp_path / "study") == _table(tmp_path / "whole")
+
+
+def _table(folder: Path) -> list[Any]:
+    import optuna
+
+    url = f"sqlite:///{folder / 'toy' / 'optuna.db'}"
+    found = []
+    for name in ("toy", "toy/finalists"):
+        for t in optuna.load_study(study_name=name, storage=url).trials:
+            left_out = ("milestone:", "traceback", "cost:")
+            notes = {k: v for k, v in t.user_attrs.items() if not k.startswith(left_out)}
+            found.append((name, t.number, t.state, t.params, t.value, t.intermediate_values, notes))
+    return found
+
+
+def test_the_toy_has_the_studys_rungs():
+    config = StudyConfig(name="s", storage="x", max_examples=900)
+    assert config.scheduling("max").rungs == HALVING.rungs

@@ -1,0 +1,211 @@
+"""A toy program and a Tune without Ray, so that a study can be broken anywhere in seconds."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentune.code import code_fingerprint
+from sentune.launchers.run_trial import guarded
+from sentune.study.runner.trial_runner import Conductor
+from sentune.study.runner.trial_source import Candidate, SearchSource, settle_orphans
+from sentune.study.samplers.registry import make_sampler
+from sentune.study.schedulers import Halving
+from sentune.study.space.objectives import Objective
+from sentune.study.space.space import Choice, Integer, SearchSpace
+from sentune.study.store.storage import open_storage, open_study
+from sentune.study.store.trial_store import Ledger
+from sentune.study.store.write_through import WriteThrough
+from sentune.training.checkpoints import CheckpointStore
+from sentune.training.group import Group
+from sentune.training.trial import Progress, TrialSpec
+
+OBJECTIVE = "toy/score"
+SPACE = SearchSpace(
+    method="toy",
+    objective=OBJECTIVE,
+    settings={"x": Integer(0, 9), "y": Choice(0, 1, 2)},
+    published={"x": 3, "y": 0},
+)
+HALVING = Halving(first_rung=100, eta=3, max_examples=900)
+
+
+def toy(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """Scores by a formula; x = 9 gives NaN, x = 8 an exception. Resumes like the real loop."""
+    last = CheckpointStore(spec.directory).last_progress()
+    if last is not None:
+        yield last.again(lambda folder: None)
+    x, y = spec.settings["x"], spec.settings["y"]
+    for examples in spec.milestones:
+        if last is not None and examples <= last.examples:
+            continue
+        if x == 8:
+            raise ValueError("eight is too much\nsecond line")
+        score = -((x - 3) ** 2) / 100 - y / 10 + examples / 10_000 + spec.seed / 1000
+        yield Progress(
+            examples=examples,
+            metrics={OBJECTIVE: math.nan if x == 9 else score, "train/seconds": examples / 100},
+            readouts={"toy/beta": examples / 1000},
+            final=examples == spec.max_examples,
+            save=lambda folder: None,
+        )
+
+
+def heavy(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """Takes 40 MB, and says in which process it is and what that process holds."""
+    held = np.ones(5_000_000)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    for examples in spec.milestones:
+        metrics = {OBJECTIVE: float(held[0]), "toy/pid": os.getpid(), "toy/pages": pages}
+        yield Progress(
+            examples=examples,
+            metrics=metrics,
+            final=examples == spec.max_examples,
+            save=lambda folder: None,
+        )
+
+
+def mortal(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """Its process dies: once for x = 1, each time for x = 2."""
+    died = Path(spec.directory).parent / f"died-{spec.trial}"
+    for progress in toy(spec, group):
+        yield progress
+        if progress.examples == 100 and (spec.settings["x"] == 2 or not died.exists()):
+            died.touch()
+            if spec.settings["x"] != 3:
+                os._exit(1)
+
+
+def make_spec(folder: Path, candidate: Candidate, space: SearchSpace = SPACE) -> TrialSpec:
+    """The toy's training run of a candidate."""
+    return TrialSpec(
+        study="toy",
+        trial=candidate.name,
+        method="toy",
+        settings=candidate.settings,
+        encoder="",
+        corpus=None,  # type: ignore[arg-type]
+        dev=None,  # type: ignore[arg-type]
+        max_examples=HALVING.max_examples,
+        milestones=HALVING.milestones,
+        objective=OBJECTIVE,
+        seed=candidate.seed,
+        directory=str(folder / "trials" / candidate.name),
+    )
+
+
+class Killed(BaseException):
+    """The driver is gone."""
+
+
+@dataclass
+class Heard:
+    """Events as a listener would have them."""
+
+    said: list[tuple[str, int]] = field(default_factory=list)
+
+    def started(self, number: int) -> None:
+        self.said.append(("started", number))
+
+    def progressed(self, number: int, report: Any) -> None:
+        self.said.append(("progressed", number))
+
+    def ended(self, number: int) -> None:
+        self.said.append(("ended", number))
+
+
+def open_ledger(
+    folder: Path,
+    *,
+    space: SearchSpace = SPACE,
+    sampler: str = "tpe",
+    trials: int = 12,
+    writes: int | None = None,
+) -> Ledger:
+    """The ledger in a folder.
+
+    Args:
+        writes: of the store, after which the driver is killed; a database counts transactions.
+    """
+    storage = open_storage(f"sqlite:///{folder / 'optuna.db'}")
+    if writes is not None:
+        _kill_after(storage, writes)
+    study = open_study(
+        storage,
+        "toy",
+        modes=[space.mode],
+        sampler=make_sampler(sampler, space, trials=trials, seed=7),
+        world={"space": space.identity()},
+    )
+    objective = Objective(OBJECTIVE, space.mode)
+    return Ledger(study=study, objectives=[objective], budget=900, scheduler=HALVING)
+
+
+def _kill_after(storage: Any, writes: int) -> None:
+    left = [writes]
+
+    def counted(write: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+            return write(*args, **kwargs)
+
+        return call
+
+    places = [
+        (storage, ("create_new_trial", "set_trial_param", "set_trial_state_values",
+                   "set_trial_intermediate_value", "set_trial_user_attr", "set_trial_system_attr",
+                   "set_study_user_attr")),
+    ]  # fmt: skip
+    if isinstance(storage, WriteThrough):
+        places = [
+            (storage, ("create_new_trial", "_write")),
+            (storage._backend, ("set_study_user_attr",)),
+        ]
+    for place, names in places:
+        for name in names:
+            setattr(place, name, counted(getattr(place, name)))
+
+
+def play(
+    ledger: Ledger,
+    folder: Path,
+    *,
+    trials: int = 12,
+    space: SearchSpace = SPACE,
+    first: bool = True,
+) -> Heard:
+    """Runs a study as Tune does at concurrency 1, in this process."""
+    heard = Heard()
+    settle_orphans(ledger)
+    conductor = Conductor(
+        ledger=ledger,
+        source=SearchSource(ledger, space, trials=trials, seed=7, first=first),
+        spec_of=lambda candidate: make_spec(folder, candidate, space),
+        events=heard,
+        retire_after=5,
+    )
+    place = 0
+    while (config := conductor.give(str(place))) is not None:
+        for report in guarded(toy, config["spec"].value, Group.single("cpu"), code_fingerprint()):
+            if not conductor.hear(str(place), report.to_result()):
+                break
+        conductor.end(str(place))
+        place += 1
+    assert conductor.finished
+    return heard
+
+
+def table(ledger: Ledger) -> list[tuple[Any, ...]]:
+    """All that must come out the same however often the driver was killed."""
+    return [
+        (r.id, r.state, r.reason, r.settings, r.readouts, r.metrics, r.examples, r.curve)
+        for r in ledger.records()
+    ]
