@@ -147,6 +147,24 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
     assert study.state(1) is TrialState.COMPLETE, "the study goes on"
 
 
+@pytest.mark.parametrize(
+    ("settings", "half"),
+    [
+        ({"batch_size": "6"}, 3),
+        ({"micro_batch": "none", "batch_size": 6}, 3),
+        ({"micro_batch": None, "batch_size": 6}, 3),
+        ({"micro_batch": "4", "batch_size": 6}, 2),
+        ({"micro_batch": "none"}, None),
+        ({}, None),
+    ],
+)
+def test_half_of_what_is_stated_as_text_or_not_at_all(
+    settings: dict[str, Any], half: int | None
+) -> None:
+    smaller = Candidate(number=0, name="0000", settings=settings, seed=1).halved
+    assert (None if smaller is None else smaller.micro_batch) == half
+
+
 def test_another_driver_goes_on_with_the_smaller_micro_batch(tmp_path: Path) -> None:
     first = Study(tmp_path, trials=1)
     first.start("t")
