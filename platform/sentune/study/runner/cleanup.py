@@ -18,10 +18,9 @@ from sentune.study.runner.retention import Retention, Stays, published
 from sentune.study.space.objectives import Objective
 from sentune.study.store.driver import runs
 from sentune.study.store.study_view import StudyView
-from sentune.training.checkpoints import CheckpointStore
+from sentune.training.checkpoints import CHECKPOINT, CheckpointStore, examples_of, name_of
 from sentune.training.places import DAMAGED, PARTIAL, place_of
 
-CHECKPOINT = "examples_"
 SCRATCH = "ray-train"
 """Ray Train's own snapshots in a study's folder; nothing ever goes on from them."""
 
@@ -84,15 +83,15 @@ def _why(name: str, kept: set[str]) -> str:
 
 def _kept(folder: str, names: Sequence[str], stays: Stays) -> set[str]:
     """The checkpoints of a run that stay."""
-    stored = sorted(name for name in names if name.startswith(CHECKPOINT))
+    stored = {name for name in names if name.startswith(CHECKPOINT)}
     if stays is Stays.ALL or not stored:
-        return set(stored)
+        return stored
     if stays is Stays.NOTHING:
         return set()
     best = CheckpointStore(folder).best_progress()
     if best is None:
-        return {stored[-1]}
-    return {name for name in stored if int(name.removeprefix(CHECKPOINT)) == best.examples}
+        return {max(stored, key=examples_of)}
+    return stored & {name_of(best.examples)}
 
 
 def _rule(view: StudyView) -> Mapping[str, Stays]:
