@@ -24,7 +24,7 @@ from sentune.corpora.encode import Encoder
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.encoders import prepare
-from sentune.launchers.run_trial import follow
+from sentune.launchers.run_trial import run_trial
 from sentune.records import StudyListener, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.connect import connected
@@ -81,7 +81,7 @@ def without_ray(folder: TokenFolder, dev: Corpus, encoder: str, scratch: Path) -
     milestones = (EXAMPLES // 9, EXAMPLES // 3, EXAMPLES)
     spec = spec_of({}, "0", corpus, Held([dev]), encoder, milestones, str(scratch))
     # with the same checkpoints that a trial writes
-    told = [time.perf_counter() for _ in follow(train, spec, Group.single(torch.device("cpu")))]
+    told = [time.perf_counter() for _ in run_trial(train, spec, Group.single(torch.device("cpu")))]
     return told[-1] - told[0]
 
 

@@ -94,9 +94,7 @@ def test_what_a_store_refuses_for_good_is_told_at_once(
     assert (len(left), waits) == (1, [])
 
 
-def test_an_outage_ends_after_a_minute(
-    waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outage_ends_after_a_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     began = time.monotonic()
     monkeypatch.setattr(object_store.time, "monotonic", lambda: began + sum(waits))
     action, _ = failing(*[ConnectionRefusedError() for _ in range(100)])

@@ -31,7 +31,7 @@ SPACE = SearchSpace(
 
 
 @dataclass
-class Desk:
+class Control:
     asked: int = 0
 
     def ask_to_leave(self) -> None:
@@ -54,14 +54,14 @@ class Study:
     def __init__(self, folder: Path, *, trials: int = 8, limits: Limits | None = None) -> None:
         self.ledger: Ledger = open_ledger(folder, space=SPACE, sampler="random")
         self.given: list[Candidate] = []
-        self.heard, self.desk = Heard(), Desk()
+        self.heard, self.control = Heard(), Control()
         self.conductor = Conductor(
             ledger=self.ledger,
             source=SearchSource(self.ledger, SPACE, trials=trials, seed=7),
             spec_of=self._spec,
             events=self.heard,
             retire_after=100,
-            desk=self.desk,
+            control=self.control,
             limits=limits,
             max_failures=2,
         )
@@ -229,7 +229,7 @@ def test_a_run_that_was_asked_to_leave_is_continued_by_the_next_start(tmp_path: 
     study = Study(tmp_path)
     study.start("t")
     study.conductor.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
-    assert study.desk.asked == 1
+    assert study.control.asked == 1
     assert not study.conductor.finished, "it still writes its checkpoint"
     study.say("t", 150, left=True, metrics={})
     study.conductor.end("t")
@@ -267,7 +267,7 @@ def test_a_full_disk_ends_the_study_and_its_trial_goes_on_when_it_is_mended(tmp_
     study.conductor.end("t")
     halt = study.conductor.limits.halt
     assert halt == Halt(why=Why.STORAGE, reason="/data: the disk is full")
-    assert study.desk.asked == 1
+    assert study.control.asked == 1
     assert study.start("u") is None
     assert study.conductor.finished
     resumed = Study(tmp_path).start("t")
@@ -292,11 +292,11 @@ def test_a_wish_halts_and_a_lost_lease_stops_at_once(tmp_path: Path) -> None:
     study = Study(tmp_path, limits=Limits(held=held))
     study.start("t")
     study.conductor.watch()
-    assert study.desk.asked == 0
+    assert study.control.asked == 0
     held.wish = "stop"
     study.conductor.watch()
     study.conductor.watch()
-    assert study.desk.asked == 1, "asked once"
+    assert study.control.asked == 1, "asked once"
     assert study.conductor.limits.halt == Halt(
         why=Why.ASKED, reason="stopped by `sentune study stop`"
     )

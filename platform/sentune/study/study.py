@@ -11,6 +11,7 @@ import optuna
 
 from sentune.code import code_fingerprint
 from sentune.launchers.launch import Launch
+from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import Spent, StudyListener
 from sentune.study.config import StudyConfig
 from sentune.study.fork import fork_from
@@ -24,8 +25,7 @@ from sentune.study.runner.population import Plan as PopulationPlan
 from sentune.study.runner.population import Population
 from sentune.study.runner.prewarm import Ahead
 from sentune.study.runner.retention import Retention
-from sentune.study.runner.shares import Claim
-from sentune.study.runner.sharing import ClusterBoard, Neighbours
+from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
 from sentune.study.runner.trial_runner import Conductor
 from sentune.study.runner.trial_source import Candidate, SearchSource, Source, settle_orphans
 from sentune.study.samplers.registry import make_sampler
@@ -109,7 +109,7 @@ class Study:
             wanted=self.plan.concurrent,
             weight=config.priority,
         )
-        self.neighbours = Neighbours(claim, capacity, ClusterBoard())
+        self.sharing = Sharing(claim, capacity, ClusterStore(CLAIMS))
         self.ahead = Ahead(self.plan, capacity)
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.audience = Audience(listeners)
@@ -160,8 +160,8 @@ class Study:
     def run(self) -> StudyOutcome:
         """Runs what is left of the search and of the finals."""
         try:
-            with self.neighbours.watched():
-                self.ahead.ask(min(self.neighbours.allowed, self._runs_left()))
+            with self.sharing.watched():
+                self.ahead.ask(min(self.sharing.allowed, self._runs_left()))
                 return self._whole()
         finally:
             self.ahead.release()
@@ -250,11 +250,11 @@ class Study:
             spec_of=self._spec_of,
             events=events,
             retire_after=self.config.retire_after,
-            judge=self.launch.judge,
-            desk=self.launch.desk,
+            verdicts=self.launch.verdicts,
+            control=self.launch.control,
             limits=limits,
             max_failures=self.config.max_failures,
-            place=self.neighbours,
+            place=self.sharing,
         )
         from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
 
