@@ -30,7 +30,7 @@ from sentune.launchers.trial_report import Report
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
-from sentune.study.planning.capacity_forecast import growth
+from sentune.study.planning.capacity_forecast import forecast
 from sentune.study.planning.plan import make_plan
 from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.trial_runner import Conductor
@@ -176,7 +176,7 @@ def main() -> None:
         started = time.perf_counter()
         capacity = Capacity(nodes=machines(cluster())[:1], reachable=machines(cluster()))
         plan = make_plan(config, SPACE, capacity)
-        growth(plan, config, cluster(), None, {})
+        forecast(plan, config, cluster(), None, {})
         planning = time.perf_counter() - started
         ledger = Ledger(
             study=open_study(

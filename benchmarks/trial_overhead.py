@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {"batch_size": 64, "learning_rate": 5e-4}
 EXAMPLES, ROUNDS = 18_000, 3
 
 
-class Stopwatch(StudyListener):
+class ProbeTimes(StudyListener):
     """Keeps when milestones were told; it has no use for the rest."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def without_ray(folder: TokenFolder, dev: Corpus, encoder: str, scratch: Path) -
 
 def with_ray(folder: TokenFolder, dev: Corpus, encoder: str, scratch: Path) -> float:
     """The same as a study of one trial."""
-    watch = Stopwatch()
+    watch = ProbeTimes()
     shared, held = hand_out(folder), share([dev])
 
     def make_spec(

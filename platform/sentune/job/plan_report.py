@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.formatting import clock, counted
-from sentune.study.planning.sizes import size_of
+from sentune.study.planning.estimate import size_of
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:

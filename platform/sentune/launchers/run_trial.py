@@ -14,7 +14,7 @@ from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.launchers.control_signal import Ask, ControlSignal, no_signal
 from sentune.launchers.trial_report import Report, failed, left, said
-from sentune.lazy_import import Later
+from sentune.lazy_import import LazyModule
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
@@ -22,7 +22,7 @@ from sentune.training.trial import Program, Progress, TrialSpec
 if TYPE_CHECKING:
     from torch import distributed
 else:
-    distributed = Later("torch.distributed")
+    distributed = LazyModule("torch.distributed")
 
 SECONDS = "train/seconds"
 """Metric in which a program that counts its own time over restarts says it."""

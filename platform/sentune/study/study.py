@@ -23,7 +23,7 @@ from sentune.study.runner.limits import Held, Limits
 from sentune.study.runner.outcome import StudyOutcome, outcome_of
 from sentune.study.runner.population import Plan as PopulationPlan
 from sentune.study.runner.population import Population
-from sentune.study.runner.prewarm import Ahead
+from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
 from sentune.study.runner.trial_runner import Conductor
@@ -110,7 +110,7 @@ class Study:
             weight=config.priority,
         )
         self.sharing = Sharing(claim, capacity, ClusterStore(CLAIMS))
-        self.ahead = Ahead(self.plan, capacity)
+        self.prewarm = Prewarm(self.plan, capacity)
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.audience = Audience(listeners)
         self.launch = Launch(
@@ -161,10 +161,10 @@ class Study:
         """Runs what is left of the search and of the finals."""
         try:
             with self.sharing.watched():
-                self.ahead.ask(min(self.sharing.allowed, self._runs_left()))
+                self.prewarm.ask(min(self.sharing.allowed, self._runs_left()))
                 return self._whole()
         finally:
-            self.ahead.release()
+            self.prewarm.release()
             self.launch.close()
 
     def _whole(self) -> StudyOutcome:
@@ -259,7 +259,7 @@ class Study:
         from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
 
         trainable = self.launch.trainable()
-        self.ahead.release()
+        self.prewarm.release()
         return run_trials(trainable, conductor, concurrent=self.plan.concurrent)
 
     def _spec_of(self, candidate: Candidate) -> TrialSpec:

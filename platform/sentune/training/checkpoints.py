@@ -19,7 +19,7 @@ from typing import Any
 from sentune.credentials import without_credentials
 from sentune.io.checksums import checksums, damage, document_checksum
 from sentune.readouts.sweep import sweeps_among
-from sentune.training.places import DAMAGED, PARTIAL, PROGRESS_FILE, place_of
+from sentune.training.checkpoint_storage import DAMAGED, PARTIAL, PROGRESS_FILE, storage_of
 from sentune.training.trial import Progress
 
 __all__ = ["PROGRESS_FILE", "CheckpointStore", "SavedProgress", "sweeps_in"]
@@ -92,7 +92,7 @@ class CheckpointStore:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.notes: list[str] = []
-        self._place = place_of(directory)
+        self._place = storage_of(directory)
         self._sound: set[str] = set()
         self._written: dict[str, SavedProgress] | None = None
 

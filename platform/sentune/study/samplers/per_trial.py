@@ -26,7 +26,7 @@ from optuna.search_space.group_decomposed import _GroupDecomposedSearchSpace, _S
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.lazy_import import Later
+from sentune.lazy_import import LazyModule
 from sentune.study.samplers.study_adapter import Lines, Remembered, Seen, lines_of, placed
 from sentune.study.space.domains import Choice, Dimension, Uniform, Value
 from sentune.study.space.space import SearchSpace
@@ -36,7 +36,7 @@ from sentune.study.store.unended import Unended
 if TYPE_CHECKING:
     from scipy.stats import qmc
 else:
-    qmc = Later("scipy.stats.qmc")
+    qmc = LazyModule("scipy.stats.qmc")
 
 COUNTABLE = 10_000
 """Configurations up to which those that are left are listed, where draws only repeat themselves."""
