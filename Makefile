@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PROCESSES ?= 2
 
-.PHONY: help setup tune test soak check format dashboard bench lock clean
+.PHONY: help setup tune test soak check format dashboard bench docs lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -46,6 +46,11 @@ dashboard: $(READY)  ## MLflow on 127.0.0.1 over what 'make tune' left
 bench: $(READY)  ## the benchmarks: ratios against a peer, in one run
 	@missed=; for file in $(filter-out benchmarks/measure.py benchmarks/simulate.py benchmarks/curves.py,$(wildcard benchmarks/*.py)); do echo; echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || missed="$$missed $$file"; done; \
 	[ -z "$$missed" ] || { echo; echo "a limit was missed:$$missed"; exit 1; }
+
+docs: $(READY)  ## the documentation as a site, in build/site
+	@$(BIN)/typer sentune.cli utils docs --name sentune --title Commands --output docs/reference/cli.md > build/cli.log
+	@$(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 lock: ## remake requirements.lock from pyproject.toml with the newest versions and their hashes
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock build/tools
