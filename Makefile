@@ -49,7 +49,7 @@ bench: $(READY)  ## the benchmarks: ratios against a peer, in one run
 
 docs: $(READY)  ## the documentation as a site, in build/site
 	@$(BIN)/typer sentune.cli utils docs --name sentune --title Commands --output docs/reference/cli.md > build/cli.log
-	@$(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html"
 
 lock: ## remake requirements.lock from pyproject.toml with the newest versions and their hashes
