@@ -48,7 +48,7 @@ class Operations(Encoding):
         """Embeddings of the essential of sentences; see ``fuse``."""
         method = self._intersent()
         with torch.no_grad():
-            return _array(method.operators.compress(self._rows(a)), single=_single(a))
+            return _array(method.operators.compress(self._operand_rows(a)), single=_single(a))
 
     def decode(
         self,
@@ -76,7 +76,7 @@ class Operations(Encoding):
         for name, value in (("beams", beams), ("batch_size", batch_size)):
             if value < 1:
                 raise InvalidValue(name, value, "it must be at least 1")
-        rows, texts = self._rows(embeddings), []
+        rows, texts = self._operand_rows(embeddings), []
         for part in rows.split(batch_size):
             ids = method.decode(part, beams, max_length or self.max_length)
             texts += method.decoder.texts(ids)
@@ -120,7 +120,7 @@ class Operations(Encoding):
         return method
 
     def _pairwise(self, a: Sentences, b: Sentences, operator: Any) -> Embeddings:
-        first, second = self._rows(a), self._rows(b)
+        first, second = self._operand_rows(a), self._operand_rows(b)
         if len(first) != len(second) and 1 not in (len(first), len(second)):
             fix = "give as many on both sides, or one on one of them"
             raise InvalidValue("sentences", f"{len(first)} and {len(second)}", fix)
@@ -129,7 +129,7 @@ class Operations(Encoding):
             found = operator(first.expand(count, -1), second.expand(count, -1))
         return _array(found, single=_single(a) and _single(b))
 
-    def _rows(self, operand: Sentences) -> Tensor:
+    def _operand_rows(self, operand: Sentences) -> Tensor:
         """[N, D] on the model's device."""
         if not isinstance(operand, np.ndarray):
             return self.embed([operand] if isinstance(operand, str) else operand)

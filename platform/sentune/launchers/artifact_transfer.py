@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import ray
 
+from sentune.io.folders import new_folder
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
 
@@ -52,9 +52,7 @@ class ShippedFolder:
         if folder.is_dir() and _digest(_contents(folder)) != self.digest:
             logger.warning("%s is not as it was written; it is written anew", folder)
             shutil.rmtree(folder)
-        if not folder.is_dir():
-            _write(ray.get(self.files[0]), folder)
-        return str(folder)
+        return str(new_folder(folder, lambda draft: _write(ray.get(self.files[0]), draft)))
 
 
 @dataclass(frozen=True)
@@ -115,15 +113,7 @@ def _digest(contents: Iterable[tuple[str, bytes]]) -> str:
 
 
 def _write(contents: dict[str, bytes], folder: Path) -> None:
-    """Write beside the folder's place, then rename: other processes see the whole or nothing."""
-    draft = folder.with_name(f".{folder.name}-{uuid4().hex}")
     for name, content in contents.items():
-        file = draft / name
+        file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
-    try:
-        draft.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # else another process was first with the same content
-            raise
-        shutil.rmtree(draft)

@@ -34,6 +34,10 @@ LOOK_SECONDS = 10.0
 that is cut off, and starts its trial elsewhere, after some 30 s."""
 
 
+_SHARED = ("examples", "metrics", "readouts", "tables", "final", "milestone")
+"""What ``Progress`` and ``SavedProgress`` have in common."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SavedProgress:
     """``progress.json``: what was said, its score (higher is better) and the state's checksums.
@@ -52,15 +56,7 @@ class SavedProgress:
 
     def again(self, save: Callable[[Path], None]) -> Progress:
         """The progress as it was said."""
-        return Progress(
-            examples=self.examples,
-            metrics=self.metrics,
-            readouts=self.readouts,
-            tables=self.tables,
-            final=self.final,
-            save=save,
-            milestone=self.milestone,
-        )
+        return Progress(**{name: getattr(self, name) for name in _SHARED}, save=save)
 
     @property
     def bytes(self) -> int:
@@ -263,16 +259,8 @@ def _best(stored: Mapping[str, SavedProgress]) -> str | None:
 def _said(
     progress: Progress, score: float | None, files: dict[str, dict[str, Any]]
 ) -> SavedProgress:
-    return SavedProgress(
-        examples=progress.examples,
-        metrics=progress.metrics,
-        readouts=progress.readouts,
-        tables=progress.tables,
-        final=progress.final,
-        score=score,
-        milestone=progress.milestone,
-        files=files,
-    )
+    shared = {name: getattr(progress, name) for name in _SHARED}
+    return SavedProgress(**shared, score=score, files=files)
 
 
 def _to_json(said: SavedProgress) -> str:
