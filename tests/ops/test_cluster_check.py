@@ -329,7 +329,6 @@ def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
     assert "the driver cannot write it" in printed
 
 
-@pytest.mark.slow
 def test_the_command_joins_and_leaves_a_cluster(cluster: None, tmp_path: Path) -> None:
     address = ray.get_runtime_context().gcs_address
     places = ["--storage", str(tmp_path), "--optuna", f"sqlite:///{tmp_path}/optuna.db"]

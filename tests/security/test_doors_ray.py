@@ -171,7 +171,6 @@ print("INSIDE", len(ray.nodes()))
 """
 
 
-@pytest.mark.slow
 def test_neither_ray_client_nor_driver_gets_in_without_the_token(
     head: Head, tmp_path: Path
 ) -> None:
