@@ -73,7 +73,8 @@ def pytest_terminal_summary(
 ) -> None:
     """Says how many tests of each tier ran."""
     counts = config.stash[COUNTS]
-    terminalreporter.write_line(ran(counts))
+    if counts:
+        terminalreporter.write_line(ran(counts))
     if file := config.getoption("tier_counts"):
         with Path(file).open("a") as lines:
             lines.write(json.dumps(counts) + "\n")

@@ -16,6 +16,8 @@ import pytest
 
 from sentune.code import read_code
 
+pytestmark = pytest.mark.cluster
+
 WITH_UPLOAD = ("--working-dir", ".", "--", "python")
 WITHOUT_UPLOAD = ("--", "python")
 

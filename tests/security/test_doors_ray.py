@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.cluster
+
 TOKEN = "a-token-of-this-test-only-0123456789"
 BIN = Path(sys.executable).parent
 JOB = {"entrypoint": "touch {mark}"}
