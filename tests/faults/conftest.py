@@ -19,7 +19,6 @@ SOAK = "SENTUNE_SOAK" in os.environ
 OVER_SERVERS = {
     "test_killed_with_two_trials_at_a_time_nothing_is_lost_or_run_twice",
     "test_it_leaves_with_a_checkpoint_and_goes_on_at_the_next_step",
-    "test_a_worker_that_is_killed",
 }
 """Tests that run over PostgreSQL and S3 outside of ``make soak``; the others run on a disk."""
 
