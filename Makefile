@@ -18,7 +18,7 @@ NUMERIC := tests/geometry tests/methods tests/readouts tests/tasks tests/encoder
 AVX512 := $(if $(shell grep -m1 -o avx512bw /proc/cpuinfo),OPENBLAS_CORETYPE=SkylakeX)
 CORES := OPENBLAS_CORETYPE=Haswell $(AVX512) ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE
 
-.PHONY: help setup tune test test-rest test-all test-numbers soak check format dashboard bench docs lock clean
+.PHONY: help setup tune test test-rest tier test-all test-numbers soak check format dashboard bench docs lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -42,6 +42,9 @@ test: $(READY)  ## lint, types, import contracts, and every test that needs no c
 
 test-rest: $(READY)  ## the tests that 'make test' leaves out: clusters, servers, faults at small counts
 	@$(TIMED) $(PYTEST) -m 'not ($(QUICK))'; }
+
+tier: $(READY)  ## the tests of one tier: make tier TIER=cluster
+	@$(TIMED) $(PYTEST) -m '$(or $(TIER),$(error name it: make tier TIER=cluster))'; }
 
 test-all: $(READY)  ## all tests, faults at small counts (35 minutes)
 	@$(TIMED) $(CHECKED) $(PYTEST); $(BOTH)
