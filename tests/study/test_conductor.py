@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,17 @@ class Control:
 
     def ask_to_leave(self) -> None:
         self.asked += 1
+
+
+@dataclass
+class Verdicts:
+    kept: dict[str, list[bool]] = field(default_factory=dict)
+
+    def put(self, trial: str, examples: int, goes_on: bool) -> None:
+        self.kept.setdefault(trial, []).append(goes_on)
+
+    def forget(self, trial: str) -> None:
+        del self.kept[trial]
 
 
 @dataclass
@@ -163,6 +174,18 @@ def test_half_of_what_is_stated_as_text_or_not_at_all(
 ) -> None:
     smaller = Candidate(number=0, name="0000", settings=settings, seed=1).halved
     assert (None if smaller is None else smaller.micro_batch) == half
+
+
+def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=3)
+    verdicts = study.conductor.verdicts = Verdicts()
+    study.start("t0")
+    study.start("t1")
+    for tune_id in ("t0", "t1"):
+        study.say(tune_id, 250)
+    assert verdicts.kept == {"0000": [True], "0001": [True]}
+    study.conductor.end("t0", Crash(reason="taken back", preempted=True))
+    assert verdicts.kept == {"0001": [True]}
 
 
 def test_another_driver_goes_on_with_the_smaller_micro_batch(tmp_path: Path) -> None:
