@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -68,6 +68,7 @@ class StudyOptions(BaseModel):
     """What a user can ask of any job; the field's description is the option's help."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    family: ClassVar[str]
 
     corpus: str | tuple[str, ...] = Field("", description=CORPUS)
     dev: tuple[str, ...] = Field((), description="corpus to select on; repeat it for several")
@@ -232,6 +233,8 @@ class TrainingOptions(StudyOptions):
 class JobOptions(TrainingOptions):
     """What a user can ask of a method that embeds sentences and compares them."""
 
+    family: ClassVar[str] = "sentences"
+
     corpus: str = Field("builtin:nli", description=CORPUS)
     dev: tuple[str, ...] = Field(
         (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
@@ -248,6 +251,8 @@ class JobOptions(TrainingOptions):
 
 class OperationOptions(TrainingOptions):
     """What a user can ask of a method that decodes what operations make of embeddings."""
+
+    family: ClassVar[str] = "operations"
 
     corpus: tuple[str, ...] = Field(
         ("builtin:operations",),
@@ -271,6 +276,8 @@ class OperationOptions(TrainingOptions):
 class WordOptions(TrainingOptions):
     """What a user can ask of a method that is trained by gradient on fixed word vectors."""
 
+    family: ClassVar[str] = "words"
+
     corpus: str = Field("builtin:stories", description=CORPUS)
     dev: tuple[str, ...] = Field(
         (), description="corpus to select on; repeat it for several (default: builtin:similarity)"
@@ -287,6 +294,8 @@ class WordOptions(TrainingOptions):
 
 class ClosedFormOptions(StudyOptions):
     """What a user can ask of a method on word vectors, which is fitted in closed form."""
+
+    family: ClassVar[str] = "word-vectors"
 
     corpus: str = Field("", description=CORPUS)
     vectors: tuple[str, ...] = Field(
@@ -341,6 +350,14 @@ def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
         message = first["msg"].removeprefix("Value error, ")
         message = message[:1].lower() + message[1:]
         raise InvalidValue(option_name(field), given.get(field), message) from None
+
+
+def forked(options: AnyOptions) -> AnyOptions:
+    """``--study OLD --fork NEW`` is the study NEW, which learns from OLD."""
+    if options.fork is None:
+        return options
+    known = (*options.warm_start, options.study)
+    return options.model_copy(update={"study": options.fork, "fork": None, "warm_start": known})
 
 
 def _named(variable: str) -> str | None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import yaml
@@ -21,6 +22,7 @@ from sentune.study.space.domains import (
     Value,
     dimension_from_dict,
     narrowed,
+    replaced,
 )
 from sentune.study.space.known_points import parsed, projected, tried_point
 
@@ -130,18 +132,21 @@ class SearchSpace:
         wanted: Mapping[str, str],
         others: Collection[str] = (),
         readouts: Sequence[Readout] = (),
+        typed: Callable[[str, str], Value] | None = None,
     ) -> SearchSpace:
         """The space that ``--set`` leaves.
 
         Args:
             wanted: setting -> text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows. For
                 a readout the text is its grid, which may be wider than the method's.
-            others: settings outside the space that may be fixed; whoever builds the trial checks
-                their values.
+            others: all settings of the method and its training; those outside the space may be
+                fixed.
             readouts: of the method.
+            typed: (setting, text) -> the value that the method's own settings make of it, which
+                may lie outside the space; None: the space's values are all there are.
 
         Raises:
-            InvalidValue: an unknown setting, or a value that the space does not hold.
+            InvalidValue: an unknown setting, or a value that the method does not take.
         """
         settings, fixed, grids = dict(self.settings), dict(self.fixed), dict(self.readouts)
         own = {readout.name: readout for readout in readouts}
@@ -149,7 +154,7 @@ class SearchSpace:
             if name in own:
                 grids[name] = own[name].parse(text)
             elif name in settings:
-                left = _narrow_one(name, settings[name], text)
+                left = _narrow_one(name, settings[name], text, typed if name in others else None)
                 if isinstance(left, tuple) and name in self.conditions:
                     settings[name] = Choice(*left)  # it still is not active everywhere
                 elif isinstance(left, tuple):
@@ -158,7 +163,7 @@ class SearchSpace:
                 else:
                     settings[name] = left
             elif name in others or name in fixed:
-                fixed[name] = yaml_scalar(text)
+                fixed[name] = typed(name, text) if typed and name in others else yaml_scalar(text)
             else:
                 known = ", ".join(sorted({*self.settings, *self.fixed, *others, *own}))
                 raise InvalidValue(f"--set {name}", text, f"the settings are {known}")
@@ -337,11 +342,21 @@ def yaml_scalar(text: str) -> Value:
         return text
 
 
-def _narrow_one(name: str, dimension: Dimension, text: str) -> Dimension | tuple[Value]:
+def _narrow_one(
+    name: str, dimension: Dimension, text: str, typed: Callable[[str, str], Value] | None
+) -> Dimension | tuple[Value]:
     try:
         return narrowed(dimension, text)
     except ValueError as error:
-        raise InvalidValue(f"--set {name}", text, f"{error} (allowed: {dimension})") from None
+        told = f"{error} (allowed: {dimension})"
+    try:
+        if typed is not None:
+            return replaced(dimension, text, partial(typed, name))
+    except InvalidValue as error:
+        told = error.fix
+    except ValueError as error:
+        told = str(error)
+    raise InvalidValue(f"--set {name}", text, told)
 
 
 def _values(name: str, dimension: Dimension) -> tuple[Value, ...]:

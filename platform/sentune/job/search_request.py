@@ -15,7 +15,7 @@ from sentune.readouts.grid import Readout
 from sentune.study.config import StudyConfig
 from sentune.study.runner.budget import Budget
 from sentune.study.space.constraints import parse as constraint
-from sentune.study.space.domains import Integer
+from sentune.study.space.domains import Integer, Value
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.training.settings import TrainingSettings, split
@@ -32,7 +32,13 @@ def narrowed(space: SearchSpace, options: TrainingOptions, suits: str) -> Search
     """
     method = find(space.method)
     others = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
-    left = space.narrow(options.narrowing, others, method.readouts).for_encoder(suits)
+
+    def typed(name: str, text: str) -> Value:
+        own, training = split({name: text}, method)
+        value: Value = getattr(own if name in type(own).model_fields else training, name)
+        return value
+
+    left = space.narrow(options.narrowing, others, method.readouts, typed).for_encoder(suits)
     split({k: v for k, v in left.fixed.items() if not is_weight(k)}, method)
     if "max_length" in left.settings:
         fix = "fix one length: a corpus is tokenised once for all trials"

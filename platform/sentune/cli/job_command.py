@@ -12,7 +12,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from sentune.errors import SentuneError
-from sentune.job.ending import INTERRUPTED, WRONG, Ended
+from sentune.job.exit_codes import INTERRUPTED, WRONG, Ended
 from sentune.job.options import StudyOptions, option_name, parse
 from sentune.terminal import Terminal
 
@@ -70,32 +70,25 @@ METAVARS = {
 }
 
 
-def run(
-    space: SearchSpace, defaults: StudyOptions, *, quick: Mapping[str, Any] | None = None
+def run_command(
+    space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
 ) -> None:
-    """Runs a job from the command line: parses, checks, tunes, reports.
-
-    Args:
-        quick: options that ``--quick`` sets, for a first look within minutes; what is given beside
-            it holds. None: the job has no such flag.
-
-    Exit codes: 0 the study is complete, 1 it failed, 2 a wrong value or an impossible plan, 3 it
-    was stopped before its finals (a budget, or ``sentune study stop``), 130 interrupted. After
-    the last two the same command goes on.
-    """
-    typer.run(_command(space, defaults, quick))
+    """Runs a job with the arguments of this process; see ``sentune.job.run.run``."""
+    typer.run(command(space, defaults, quick))
 
 
-def _command(
+def command(
     space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
 ) -> Callable[..., None]:
+    """The command of a job, an option for each field of ``defaults``."""
+
     def main(**given: Any) -> None:
         errors = Terminal(stderr=True)
         try:
             usual = {**defaults.model_dump(), **(quick or {})} if given.pop("quick", None) else {}
             base = type(defaults).model_validate(usual) if usual else defaults
             options = parse({k: v for k, v in given.items() if v is not None and v != []}, base)
-            from sentune.job.flow import tune  # slow imports wait until the options are right
+            from sentune.job.run import tune
 
             tune(options, space)
         except Ended as end:
