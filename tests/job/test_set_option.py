@@ -1,4 +1,4 @@
-"""``--set``: every setting that our texts show is planned, and what a method does not take is refused.
+"""``--set``: what our texts show is planned, and what a method does not take is refused.
 
 Nothing is read and Ray is not started: options are parsed, the space is narrowed, and the method's
 own settings are made of what is fixed.
@@ -37,7 +37,10 @@ def texts() -> Iterator[tuple[str, str]]:
     """(file, text) of README, docs and every docstring and comment of search spaces and jobs."""
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
-    for path in (*sorted((ROOT / "jobs").glob("*.py")), *sorted((ROOT / "search_spaces").glob("*"))):
+    for path in (
+        *sorted((ROOT / "jobs").glob("*.py")),
+        *sorted((ROOT / "search_spaces").glob("*")),
+    ):
         if path.suffix == ".py":
             yield f"{path.parent.name}/{path.name}", path.read_text(encoding="utf-8")
     for path in sorted((ROOT / "platform").rglob("*.py")):
@@ -67,9 +70,9 @@ def shown() -> Iterator[tuple[str, str, str]]:
             if name:
                 above.append(name)
                 continue
-            value = value.rstrip(".,;:")
-            if "..." in value or value.isupper() or key in ("key", "KEY") or value in ("a,b,c",):
+            if "..." in value or value.isupper() or key == "key":  # a form, no setting
                 continue
+            value = value.rstrip(".,;:")
             jobs = [job for job in reversed(above) if job in JOBS and key in settings_of(JOBS[job])]
             jobs = jobs or [job for job in JOBS if key in settings_of(JOBS[job])]
             assert jobs, f"{where}: no job has the setting of --set {key}={value}"

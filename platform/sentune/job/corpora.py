@@ -77,7 +77,11 @@ def sample_references(space: SearchSpace, corpora: Corpora, seed: int) -> Refere
         return None
     corpus = corpora.references or corpora.train
     drawn = space.settings.get(REFERENCES.name)
-    grid = drawn.values if isinstance(drawn, Choice) else grid_of(REFERENCES, space.readouts)
+    grid = (
+        drawn.values
+        if isinstance(drawn, Choice)
+        else grid_of(REFERENCES, space.grids_for(space.fixed))
+    )
     counts = {STORED, *(int(n) for n in grid if n is not None)}
     return References.sample(corpus.table, sorted(counts), seed)
 

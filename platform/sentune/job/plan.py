@@ -22,7 +22,7 @@ from sentune.study.planning.plan import Plan, make_plan
 from sentune.study.planning.sizes import size_of
 
 SECONDS = 60.0
-"""Longest probe; on the built-in corpus and encoder it takes 3 to 20, a BERT is cut off on a CPU."""
+"""Longest probe. On the built-in corpus and encoder it takes 3 to 20, a BERT reaches it."""
 
 
 def checked_plan(job: Family, options: StudyOptions, console: Console) -> Plan:

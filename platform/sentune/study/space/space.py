@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -28,6 +28,8 @@ from sentune.study.space.known_points import parsed, projected, tried_point
 
 _KNOWN_POINTS = ("published", "starts", "grids", "tried")
 
+ReadoutGrid: TypeAlias = Grid | Mapping[str, Mapping[str, Grid]]
+
 __all__ = ["Choice", "Dimension", "Integer", "SearchSpace", "Uniform", "Value"]
 
 
@@ -42,8 +44,8 @@ class SearchSpace:
             stand after those that they depend on.
         conditions: setting -> another one, a Choice -> its values under which the first one is
             active. Where that can never be, the setting is not part of the space.
-        readouts: what is swept on the trained model instead, where the grid differs from the
-            method's own: name -> values; none: found exactly.
+        readouts: what is swept on the trained model instead: name -> values, or a setting -> its
+            value -> values; none: found exactly. One that is missing has the method's own grid.
         searched_readouts: readouts that are drawn like settings (``--search-readouts``).
         mode: whether more (``max``) or less (``min``) of the objective is better.
         published: the paper's own best values, the first trial where the space still holds them.
@@ -60,7 +62,7 @@ class SearchSpace:
     objective: str
     settings: Mapping[str, Dimension]
     conditions: Conditions = field(default_factory=dict)
-    readouts: Mapping[str, Grid] = field(default_factory=dict)
+    readouts: Mapping[str, ReadoutGrid] = field(default_factory=dict)
     searched_readouts: frozenset[str] = frozenset()
     mode: str = "max"
     published: Mapping[str, Value] = field(default_factory=dict)
@@ -190,7 +192,7 @@ class SearchSpace:
         """
         drawn: dict[str, Dimension] = {}
         for readout in readouts:
-            grid = grid_of(readout, self.readouts)
+            grid = grid_of(readout, self.grids_for(self.fixed))
             if grid:
                 drawn[readout.name] = Choice(*grid)
             elif readout.low is not None and readout.high is not None:
@@ -203,13 +205,25 @@ class SearchSpace:
         )
 
     def apart(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Grid]]:
-        """A trial's settings without drawn readouts, and the grids that differ from the method's.
+        """A trial's settings without drawn readouts, and the grids of its readouts.
 
         A drawn readout's grid is its one value.
         """
         kept = {k: v for k, v in settings.items() if k not in self.searched_readouts}
         drawn = {name: (settings[name],) for name in self.searched_readouts}
-        return kept, {**self.readouts, **drawn}
+        return kept, {**self.grids_for(kept), **drawn}
+
+    def grids_for(self, settings: Mapping[str, Any]) -> dict[str, Grid]:
+        """The grids of the readouts beside these settings, as far as they say."""
+        found: dict[str, Grid] = {}
+        for name, grid in self.readouts.items():
+            if isinstance(grid, tuple):
+                found[name] = grid
+                continue
+            for setting, by_value in grid.items():
+                if settings.get(setting) in by_value:
+                    found[name] = by_value[settings[setting]]
+        return found
 
     def for_encoder(self, encoder: str) -> SearchSpace:
         """With the starts that suit an encoder, and no others."""
@@ -316,7 +330,12 @@ class SearchSpace:
             "settings": {name: dimension_from_dict(d) for name, d in data["settings"].items()},
             "conditions": {n: _tuples(asked) for n, asked in data.get("conditions", {}).items()},
             "grids": {name: _tuples(grid) for name, grid in data["grids"].items()},
-            "readouts": _tuples(data["readouts"]),
+            "readouts": {
+                name: {setting: _tuples(by_value) for setting, by_value in grid.items()}
+                if isinstance(grid, Mapping)
+                else tuple(grid)
+                for name, grid in data["readouts"].items()
+            },
             "searched_readouts": frozenset(data["searched_readouts"]),
             "live": frozenset(data.get("live", ())),
             "tried": tuple(data.get("tried", ())),
