@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from sentune.errors import SentuneError
 from sentune.job.exit_codes import INTERRUPTED, WRONG, Ended
 from sentune.job.options import StudyOptions, option_name, parse
+from sentune.study.names import LAUNCHERS
 from sentune.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ METAVARS = {
     "seeds": "S",
     "workers": "N|MIN-MAX",
     "gpus_per_worker": "X",
-    "launcher": "auto|inline|train",
+    "launcher": "|".join(LAUNCHERS),
     "sampler": "NAME",
     "objective": "METRIC",
     "constraint": "METRIC<=X",

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sentune.errors import InvalidValue
+from sentune.study.names import SAMPLERS, LauncherName, SchedulerName
 from sentune.study.space.constraints import parse as parse_constraint
 from sentune.study.space.objectives import Objective
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
-SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2")
 
 
 def _workers(value: object) -> object:
@@ -182,9 +182,7 @@ class StudyOptions(BaseModel):
 class TrainingOptions(StudyOptions):
     """What a user can ask of any method that is trained by gradient."""
 
-    scheduler: Literal["asha", "hyperband", "median", "none"] = Field(
-        "asha", description="which trials end at a rung"
-    )
+    scheduler: SchedulerName = Field("asha", description="which trials end at a rung")
     population: Annotated[int, Field(ge=0)] = Field(
         0,
         description="population-based training with so many members, one launcher process each; "
@@ -206,7 +204,7 @@ class TrainingOptions(StudyOptions):
     gpus_per_worker: Annotated[float, Field(ge=0)] = Field(
         0.0, description="GPUs a worker; fractions share one"
     )
-    launcher: Literal["auto", "inline", "train"] = Field(
+    launcher: LauncherName = Field(
         "auto", description="inline: in the trial's own process; train: a Ray Train group"
     )
     validate_every: Annotated[int, Field(ge=1)] | None = Field(
