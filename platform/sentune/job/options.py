@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sentune.errors import InvalidValue
-from sentune.study.names import SAMPLERS, LauncherName, SchedulerName
+from sentune.study.names import LauncherName, SchedulerName
+from sentune.study.samplers import SAMPLERS
 from sentune.study.space.constraints import parse as parse_constraint
 from sentune.study.space.objectives import Objective
 

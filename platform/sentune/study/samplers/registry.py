@@ -10,7 +10,7 @@ import optuna
 from optuna.samplers import BaseSampler
 
 from sentune.errors import InvalidValue
-from sentune.study.names import SAMPLERS
+from sentune.study.samplers import SAMPLERS
 from sentune.study.samplers.per_trial import (
     FreshTPE,
     GridOrder,
