@@ -148,8 +148,8 @@ class StudyOptions(BaseModel):
     seed: int = Field(0, description="seed of the whole study")
     set: tuple[str, ...] = Field(
         (),
-        description="key=value: fix a setting; key=a,b or key=low..high: narrow its search, or "
-        "give a readout its grid",
+        description="key=value: fix a setting at any value that its method takes; key=a,b or "
+        "key=low..high: search it there, or give a readout its grid",
     )
     search_readouts: bool = Field(
         False, description="draw readouts like settings instead of sweeping them"
