@@ -84,7 +84,7 @@ class Study:
 
     Attributes:
         plan: what it will ask for.
-        held: the driver's lease, where it has one: the hours of all starts, and what is asked.
+        held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Raises:
         StudyConflict: a study of this name exists and belongs to another world.
