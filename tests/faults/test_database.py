@@ -15,12 +15,12 @@ from pathlib import Path
 import optuna
 import pytest
 from mlflow import MlflowClient
+from sentune.study.store.holders import holder
 
 from sentune.launchers.trial_report import Report
 from sentune.study.space.objectives import Objective
 from sentune.study.store import outage
 from sentune.study.store.driver_lock import Lease
-from sentune.study.store.holders import holder
 from sentune.study.store.outage import DatabaseGone
 from sentune.study.store.storage import open_storage, open_study
 from sentune.study.store.trial_store import Ledger

@@ -256,8 +256,6 @@ class DriverLock:
 
         def renewed() -> bool:
             now = self.clock()
-            if not self.backend.holds(self.generation):
-                return False
             record = self.backend.beat(self.generation, self._driven(now))
             if record is not None:
                 self._beaten, self._seconds = now, record.seconds

@@ -91,7 +91,7 @@ class Backend(Protocol):
         """Add seconds to this start's record; the last beat says that the lock was released.
 
         Returns:
-            The record with what the holder is asked for; None if a later start was recorded.
+            The record with what the holder is asked for; None if the lock is not held any more.
         """
 
     def ask(self, generation: int, signal: str) -> bool:
@@ -395,6 +395,8 @@ class PostgresLock:
 
     def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
         """See ``Backend``."""
+        if not self.holds(generation):
+            return None
         row = self._change(
             "UPDATE sentune_drivers SET seconds = seconds + :seconds, beat = beat + 1, "
             "seen = now(), driver = CASE WHEN :last THEN '' ELSE driver END "
