@@ -137,7 +137,7 @@ def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
     def screen(*given: Any) -> Any:
         drawn.append(given[0].overview(sums=False).state)
         if len(drawn) == 2:
-            lock.relock()
+            lock.release()
         return inner(*given)
 
     monkeypatch.setattr(study_watch, "study_screen", screen)
@@ -169,7 +169,7 @@ def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
         (tmp_path / "toy" / "summary.json").write_text(
             json.dumps({"state": "stopped", "reason": "by request"})
         )
-        lock.relock()
+        lock.release()
 
     driver = threading.Thread(target=drive)
     driver.start()
