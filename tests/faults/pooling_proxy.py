@@ -39,7 +39,7 @@ class _Client(socketserver.BaseRequestHandler):
             self._log_in()
             while True:
                 self._transaction()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):
             return
 
     def _log_in(self) -> None:

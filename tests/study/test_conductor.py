@@ -46,6 +46,7 @@ class Held:
     lost: bool = False
     lost_because: str = ""
     hours: float = 0.0
+    generation: int = 1
 
 
 class Study:

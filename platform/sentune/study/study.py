@@ -273,6 +273,7 @@ class Study:
             directory=spec.directory or self.config.directory(candidate.name),
             checkpoint_every=self.config.checkpoint_every,
             micro_batch=candidate.micro_batch,
+            generation=self.held.generation if self.held else 0,
             start_from=start,
             start_at=candidate.start_at,
         )

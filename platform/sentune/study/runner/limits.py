@@ -41,6 +41,7 @@ class Held(Protocol):
         signal: what was asked of the driver: empty, ``stop`` or ``stop now``.
         lost: whether another driver has taken the study over.
         lost_because: by whom, or why it may have.
+        generation: number of this start of the study, over all of its starts.
         hours: that drivers have run the study, this one included.
     """
 
@@ -54,13 +55,16 @@ class Held(Protocol):
     def lost(self) -> bool: ...
 
     @property
+    def generation(self) -> int: ...
+
+    @property
     def hours(self) -> float: ...
 
 
 class Alone:
     """The lock of a study that no other process can see: a clock."""
 
-    signal, lost, lost_because = "", False, ""
+    signal, lost, lost_because, generation = "", False, "", 0
 
     def __init__(self) -> None:
         self._started = time.monotonic()

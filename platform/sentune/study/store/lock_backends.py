@@ -312,12 +312,15 @@ class PostgresLock:
                 session.exec_driver_sql(f"SET tcp_keepalives_{name} = {value}")
             pid = _own_pid(session)
             with engine.connect().execution_options(isolation_level="READ COMMITTED") as other:
-                # its transaction takes a server's connection, ours if a proxy shares them
-                pooled = _own_pid(other) == pid or _own_pid(session) != pid
+                # its transaction takes a server's connection: ours, if a proxy shares them, or one
+                # that the proxy then hands to us
+                shared = _own_pid(other) == pid or _own_pid(session) != pid
+                other.rollback()
+                shared = shared or any(_own_pid(session) != pid for _ in range(2))
         except BaseException:
             session.close()
             raise
-        if pooled:
+        if shared:
             session.close()
             fix = (
                 "a proxy in between shares sessions among its clients (transaction pooling), so "
