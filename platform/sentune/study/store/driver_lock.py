@@ -179,10 +179,13 @@ class DriverLock:
             record = self._wait_for_lock()
             self._begin(record)
         except (SQLAlchemyError, ImportError) as error:
+            self.backend.unlock()
             fix = f"the database cannot be opened ({_line(error)})"
             raise InvalidValue("--optuna", without_credentials(self.url), fix) from None
         except OSError as error:
-            fix = f"the lock of the study's driver cannot be written there ({error.strerror})"
+            self.backend.unlock()
+            why = error.strerror or error
+            fix = f"the lock of the study's driver cannot be written there ({why})"
             raise InvalidValue("--storage", error.filename or self.url, fix) from None
         return self
 
