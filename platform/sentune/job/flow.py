@@ -12,11 +12,11 @@ from typing import Any
 from rich.console import Console
 
 from sentune.credentials import without_credentials
+from sentune.job.artifacts import exhibit, exhibits_folder, write_page
 from sentune.job.closed_form import ClosedFormJob
 from sentune.job.display import Display
 from sentune.job.driving import Turn, describe, origin
 from sentune.job.ending import check_ending
-from sentune.job.exhibits import exhibit, exhibits_folder, write_page
 from sentune.job.gradient import GradientJob
 from sentune.job.kinds import Job
 from sentune.job.operations import OperationsJob

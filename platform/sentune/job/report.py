@@ -13,8 +13,7 @@ from sentune.credentials import without_credentials
 from sentune.formatting import MARKS, clock, measured, short, spread
 from sentune.job.test_set import Winner
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
-from sentune.report.overview import of_subset
-from sentune.report.view import ERROR, View
+from sentune.report.view import ERROR, View, of_subset
 
 
 def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) -> None:
