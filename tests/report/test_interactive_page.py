@@ -8,6 +8,7 @@ import optuna
 import pytest
 
 from sentune.records import StudySummary, TrialState
+from sentune.report.view import View
 from sentune.study.interactive_page import interactive_page, plain_study
 from tests.report.studies import OBJECTIVE, finished, study, trials
 
@@ -18,7 +19,8 @@ HEADINGS = [
 
 
 def page_of(summary: StudySummary) -> str:
-    return interactive_page(plain_study(summary), summary.study, summary.objective)
+    metrics = [one["metric"] for one in summary.objectives] or [summary.objective]
+    return interactive_page(plain_study(summary), summary.study, metrics)
 
 
 def test_one_page_has_all_figures_and_plotly_once() -> None:
@@ -36,7 +38,9 @@ def test_several_objectives_have_their_front() -> None:
         {"metric": OBJECTIVE, "mode": "max"},
         {"metric": "train/seconds", "mode": "min"},
     ]
-    assert re.findall("<h2>(.*?)</h2>", page_of(summary))[1] == "Pareto front"
+    text = page_of(summary)
+    assert re.findall("<h2>(.*?)</h2>", text)[1] == "Pareto front"
+    assert '"text":"train\\u002fseconds"' in text or '"text":"train/seconds"' in text
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
@@ -69,6 +73,18 @@ def test_a_plain_study_is_the_summary_in_optunas_terms() -> None:
             assert trial.value == record.metrics[OBJECTIVE]
         curve = {at: said[OBJECTIVE] for at, said in record.curve.items()}
         assert trial.intermediate_values == curve
+
+
+def test_trials_keep_their_numbers_and_a_long_study_shows_its_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = trials(12)
+    made = plain_study(study([record for record in records if record.id not in (1, 3)]))
+    assert [t.number for t in made.trials if t.value is not None] == [2, 8]
+    assert made.trials[1].params == made.trials[3].params == {}
+    monkeypatch.setattr("sentune.study.interactive_page.MOST", 2)
+    shown = [t.number for t in plain_study(study(records)).trials if t.params]
+    assert shown == sorted(one.id for one in View(summary=study(records)).ranked[:2])
 
 
 def test_texts_of_users_are_only_text() -> None:

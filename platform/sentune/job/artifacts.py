@@ -48,11 +48,13 @@ def exhibit(
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(content), encoding="utf-8")
-    write_figures(View(summary=summary), folder)
+    seen = View(summary=summary)
+    write_figures(seen, folder)
     if (curves := precision_recall(curves_in(folder))) is not None:
         write_png(curves, folder, summary.study)
     write_sweeps(sweeps_among(tables), folder)
-    page = interactive_page(plain_study(summary), summary.study, summary.objective)
+    metrics = [metric for metric, _ in seen.objectives]
+    page = interactive_page(plain_study(summary), summary.study, metrics)
     write_document(str(folder), INTERACTIVE, page)
     for listener in listeners:
         listener.artifact(folder, "exhibits")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,14 @@ from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.report.axes import Axis, axes_of
 from sentune.report.importance import FEWEST
 from sentune.report.render import to_interactive_html
+from sentune.report.view import View
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 INTERACTIVE = "figures.html"
+MOST = 1000
+"""Trials of a page."""
 
 _STATES = {
     TrialState.RUNNING: Stored.RUNNING,
@@ -41,7 +44,8 @@ def plain_study(summary: StudySummary) -> optuna.Study:
     """A study in memory for any tool of Optuna's: the settings that varied, values, curves, states.
 
     It holds no other attributes, which Optuna would show with every point. A complete trial
-    without a value for each objective counts as failed.
+    without a value for each objective counts as failed, and so does, in a study of more than
+    ``MOST`` trials, every trial but the best: each is a line of the page.
     """
     objectives = summary.objectives or [{"metric": summary.objective, "mode": summary.mode}]
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -50,24 +54,33 @@ def plain_study(summary: StudySummary) -> optuna.Study:
         directions=["minimize" if one["mode"] == "min" else "maximize" for one in objectives],
     )
     metrics, axes = [one["metric"] for one in objectives], axes_of(summary)
-    study.add_trials([_frozen(trial, axes, metrics) for trial in summary.trials])
+    known = {trial.id: trial for trial in View(summary=summary).ranked[:MOST]}
+    for number in range(max(known, default=-1) + 1):  # Optuna numbers trials as they come
+        trial = known.get(number, TrialRecord(id=number, state=TrialState.FAILED, settings={}))
+        study.add_trial(_frozen(trial, axes, metrics))
     return study
 
 
-def interactive_page(study: optuna.Study, title: str, objective: str) -> str:
+def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) -> str:
     """One HTML page of about 5 MB with Optuna's figures, which loads nothing.
 
     Args:
         study: its trials have no user attributes, see ``plain_study``.
-        objective: name of the first value.
+        metrics: names of its values.
     """
-    several, look = len(study.directions) > 1, optuna.visualization
-    named: dict[str, Any] = {"target_name": _safe(objective)}
-    shown = {**named, "target": lambda trial: trial.values[0]} if several else named
-    weighed = {**named, "target": partial(_loss, study.directions[0])} if several else named
+    look, names = optuna.visualization, [_safe(metric) for metric in metrics]
+    several, named = len(names) > 1, {"target_name": names[0]}
+    shown: dict[str, Any] = {**named, "target": lambda trial: trial.values[0]} if several else named
+    weighed: dict[str, Any] = (
+        {**named, "target": partial(_loss, study.directions[0])} if several else named
+    )
     wanted: dict[str, Callable[[], Figure]] = {
         "Optimisation history": lambda: look.plot_optimization_history(study, **shown),
-        **({"Pareto front": lambda: look.plot_pareto_front(study)} if several else {}),
+        **(
+            {"Pareto front": partial(look.plot_pareto_front, study, target_names=names)}
+            if several
+            else {}
+        ),
         "Intermediate values": lambda: look.plot_intermediate_values(study),
         "Slices": lambda: look.plot_slice(study, **shown),
         "Parallel coordinates": lambda: look.plot_parallel_coordinate(study, **shown),
@@ -115,13 +128,18 @@ def _frozen(trial: TrialRecord, axes: list[Axis], metrics: list[str]) -> FrozenT
     )
 
 
-def _value(axis: Axis, value: Any) -> str | float:
-    return _safe(setting(value)) if axis.choices else float(value)
+def _value(axis: Axis, value: Any) -> str | float | None:
+    return _choice(value) if axis.choices else float(value)
+
+
+def _choice(value: Any) -> str | float | None:
+    plain = value is None or isinstance(value, bool | int | float)
+    return value if plain else _safe(setting(value))
 
 
 def _distribution(axis: Axis) -> BaseDistribution:
     if axis.choices:
-        return CategoricalDistribution([_safe(setting(value)) for value in axis.choices])
+        return CategoricalDistribution([_choice(value) for value in axis.choices])
     return FloatDistribution(axis.low, axis.high, log=axis.log)
 
 
