@@ -10,9 +10,9 @@ import pytest
 from sentune.corpora.formats.registry import FORMATS
 from sentune.report.comparison import comparison
 from sentune.report.published import (
-    Column,
+    PublishedColumn,
+    PublishedRow,
     PublishedTable,
-    Row,
     data_sets,
     papers,
     published_figures,
@@ -54,7 +54,7 @@ def column_of(grid: list[list[str]], header: tuple[str, ...]) -> int:
     return place
 
 
-def cell_of(table: PublishedTable, row: Row, column: Column) -> str:
+def cell_of(table: PublishedTable, row: PublishedRow, column: PublishedColumn) -> str:
     """What the paper's text has in a row and a column."""
     grid = cells(table.text)
     down, across = (column, row) if table.transposed else (row, column)
@@ -64,7 +64,9 @@ def cell_of(table: PublishedTable, row: Row, column: Column) -> str:
     return line[place] if place < len(line) else ""
 
 
-def agrees(table: PublishedTable, row: Row, column: Column, figure: float) -> bool:
+def agrees(
+    table: PublishedTable, row: PublishedRow, column: PublishedColumn, figure: float
+) -> bool:
     text = cell_of(table, row, column)
     empty = text in ("", "-", "_")
     return empty if math.isnan(figure) else not empty and float(text) == figure

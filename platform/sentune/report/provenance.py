@@ -10,7 +10,7 @@ from sentune.formatting import clock, counted, hours, setting
 from sentune.records import StudySummary, TrialState
 from sentune.report.drawing import to_picture
 from sentune.report.figures import cost
-from sentune.report.render import Block, Code, Folded, Section, Table, Text, columns, row
+from sentune.report.render import Block, CodeBlock, Folded, Section, Table, Text, columns, row
 from sentune.report.view import View
 
 
@@ -84,7 +84,7 @@ def lineage(view: View) -> Section:
     blocks: list[Block] = [_corpora(summary), _code(view)]
     command = summary.lineage.get("command")
     if command:
-        blocks.append(Code(text=str(command)))
+        blocks.append(CodeBlock(text=str(command)))
     if summary.test_reads:
         blocks.append(_reads(summary))
     packages: Mapping[str, Any] = summary.lineage.get("packages", {})
@@ -145,7 +145,7 @@ def _reads(summary: StudySummary) -> Table:
     return Table(columns=columns(*names), rows=rows, caption=caption)
 
 
-def _space(space: Mapping[str, Any]) -> list[Table | Text | Code]:
+def _space(space: Mapping[str, Any]) -> list[Table | Text | CodeBlock]:
     published: Mapping[str, Any] = space.get("published", {})
     settings: Mapping[str, Any] = space.get("settings", {})
     searched = [

@@ -50,7 +50,7 @@ class TrainedOn(_Strict):
     rows: int | None = None
 
 
-class Column(_Strict):
+class PublishedColumn(_Strict):
     """A metric on a data set.
 
     Attributes:
@@ -66,7 +66,7 @@ class Column(_Strict):
     trained: str = ""
 
 
-class Row(_Strict):
+class PublishedRow(_Strict):
     """A method of a paper with its figures, one a column, in percent; NaN where there is none.
 
     Attributes:
@@ -95,8 +95,8 @@ class PublishedTable(_Strict):
     trained: str
     text: str
     transposed: bool = False
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[PublishedColumn, ...]
+    rows: tuple[PublishedRow, ...]
 
     @property
     def is_grid(self) -> bool:

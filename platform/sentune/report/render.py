@@ -108,7 +108,7 @@ class Facts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Code:
+class CodeBlock:
     """Something to be read letter by letter: a command."""
 
     kind: ClassVar[str] = "code"
@@ -123,10 +123,10 @@ class Folded:
     kind: ClassVar[str] = "folded"
     beside: ClassVar[bool] = False
     title: str
-    blocks: Sequence[Table | Text | Code]
+    blocks: Sequence[Table | Text | CodeBlock]
 
 
-Block: TypeAlias = Table | Picture | Text | Facts | Code | Folded
+Block: TypeAlias = Table | Picture | Text | Facts | CodeBlock | Folded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class StudyReport:
     """A whole report.
 
     Attributes:
@@ -173,12 +173,12 @@ def columns(
     return [ColumnHead(title=t, number=t in numbers, wide=t in wide) for t in titles]
 
 
-def to_html(report: Report) -> str:
+def to_html(report: StudyReport) -> str:
     """The whole page, which loads nothing. No text of a study is markup or holds a credential."""
     return _environment(_html_text).get_template("report.html").render(report=report, file=_file)
 
 
-def to_markdown(report: Report) -> str:
+def to_markdown(report: StudyReport) -> str:
     """The same words and tables; a picture is its description and numbers.
 
     What Markdown or HTML would take for its own is escaped.
@@ -228,7 +228,7 @@ def _markdown_text(value: object) -> Markup:
 
 
 def _indented(text: str) -> Markup:
-    """Code as Markdown has it. Its text is not escaped, which nothing that is indented needs."""
+    """Code as Markdown has it: indented, which needs no escaping."""
     return Markup("\n".join("    " + line for line in without_credentials(text).splitlines()))
 
 

@@ -19,8 +19,8 @@ from sentune.report.render import (
     Cell,
     Facts,
     Picture,
-    Report,
     Section,
+    StudyReport,
     Table,
     Text,
     columns,
@@ -55,7 +55,7 @@ def build(
     summary: StudySummary | Mapping[str, Any],
     records: Sequence[TrialRecord] = (),
     folder_with_exhibits: Path | None = None,
-) -> Report:
+) -> StudyReport:
     """The report of a study in any state.
 
     Args:
@@ -69,7 +69,7 @@ def build(
     """
     seen = view(summary, records, folder_with_exhibits)
     made = [make(seen) for make in SECTIONS]
-    return Report(
+    return StudyReport(
         title=seen.summary.study,
         state=seen.summary.state,
         subtitle=f"{seen.summary.method}, selected by {seen.summary.objective}",
@@ -77,7 +77,7 @@ def build(
     )
 
 
-def write(report: Report, folder: Path) -> tuple[Path, Path]:
+def write(report: StudyReport, folder: Path) -> tuple[Path, Path]:
     """Writes ``report.html`` and ``report.md`` into a folder, each at once or not at all.
 
     Returns:
