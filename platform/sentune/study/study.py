@@ -84,7 +84,7 @@ class Study:
 
     Attributes:
         plan: what it will ask for.
-        held: the driver's lease, where it has one: the hours of all starts, and what is asked.
+        held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Raises:
         StudyConflict: a study of this name exists and belongs to another world.
@@ -273,6 +273,7 @@ class Study:
             directory=spec.directory or self.config.directory(candidate.name),
             checkpoint_every=self.config.checkpoint_every,
             micro_batch=candidate.micro_batch,
+            generation=self.held.generation if self.held else 0,
             start_from=start,
             start_at=candidate.start_at,
         )
