@@ -342,7 +342,7 @@ def test_a_remote_storage_needs_a_server() -> None:
 
 def test_nothing_slow_is_imported_before_a_study_starts() -> None:
     code = (
-        "import sys, sentune.tracking, sentune.tracking.plots;"
+        "import sys, sentune.tracking, sentune.report.figures;"
         "print([m for m in ('mlflow', 'matplotlib', 'sklearn', 'ray', 'optuna') "
         "if m in sys.modules])"
     )

@@ -80,8 +80,8 @@ def _study(
     forked_from: str | None,
 ) -> StudySummary:
     """The study, from its corpora to its summary."""
+    from sentune.job.artifacts import exhibit, exhibits_folder, write_page
     from sentune.job.display import Display
-    from sentune.job.exhibits import exhibit, exhibits_folder, write_page
     from sentune.job.plan import checked_plan
     from sentune.job.study_session import describe
     from sentune.job.study_summary import finish, planned, start_summary

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from sentune.io.atomic import read_document, write_document
 from sentune.records import StudySummary, TrialRecord, TrialState
+from sentune.report.sweep_figures import write_sweeps
 from sentune.tracking import entries, study_run
 from sentune.tracking.entries import RunKey
 from sentune.tracking.environment import (
@@ -23,7 +24,6 @@ from sentune.tracking.environment import (
 )
 from sentune.tracking.sender import MlflowSender
 from sentune.tracking.spool import Spool
-from sentune.tracking.sweeps import write_sweeps
 from sentune.tracking.trial_run import figures_of, tags_of
 
 log = logging.getLogger(__name__)

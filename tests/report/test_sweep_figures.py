@@ -7,8 +7,15 @@ import numpy as np
 from PIL import Image
 
 from sentune.readouts import Sweep
-from sentune.tracking.sweep_table import SweepTable, scale_of
-from sentune.tracking.sweeps import draw_sweep, heat, write_sweeps
+from sentune.report.drawing import to_canvas
+from sentune.report.sweep_figures import (
+    SweepTable,
+    heat,
+    precision_recall,
+    scale_of,
+    sweep_figures,
+    write_sweeps,
+)
 
 ALPHAS = (0.1, 0.3, 0.5, 0.7)
 
@@ -39,19 +46,19 @@ def test_alphas_make_a_heat_map_and_references_a_curve(tmp_path: Path) -> None:
 def test_the_heat_map_shows_the_best_plane_in_percent() -> None:
     table = interpretations()
     figure = heat(SweepTable.read(table))
-    shown = {text.get_text() for text in figure.axes[0].texts}
+    shown = {text.get_text() for text in to_canvas(figure).axes[0].texts}
     best = table["best"]
     assert f"{100 * best['value']:.1f}" in shown
-    (note,) = [text for text in shown if "intersection" in text]
-    assert f"intersection {best['intersection']}" in note
+    assert f"intersection {best['intersection']}" in figure.description
 
 
 def test_components_make_a_curve_and_one_value_none(tmp_path: Path) -> None:
     curve = Sweep(metric="sts/pearson", axes={"components": tuple(range(151))},
                   values=np.sin(np.arange(151) / 50)).to_table()  # fmt: skip
     single = Sweep(metric="sts/pearson", axes={"components": (3,)}, values=np.array([0.5]))
-    assert [file.name for file in draw_sweep(curve, tmp_path)] == ["curve_components.png"]
-    assert draw_sweep(single.to_table(), tmp_path) == []
+    files = write_sweeps({"sts/sweep.json": curve}, tmp_path)
+    assert [file.name for file in files] == ["curve_components.png"]
+    assert sweep_figures(single.to_table()) == []
 
 
 def test_a_cut_has_its_readouts_in_the_order_that_was_asked_for() -> None:
@@ -70,3 +77,10 @@ def test_only_values_far_apart_are_spread_by_their_logarithm() -> None:
     assert scale_of([0.1, 0.5, 0.9]) == "linear"
     assert scale_of([10, 1000, 20_000]) == "log"
     assert scale_of([0, 10, 1000]) == "symlog"
+
+
+def test_the_area_is_the_trapezoid_rule() -> None:
+    figure = precision_recall({"rte": ([0.5, 0.8, 1.0], [1.0, 0.5, 0.0])})
+    assert figure is not None
+    assert figure.description.startswith("rte: area 77.5 %,")
+    assert precision_recall({}) is None

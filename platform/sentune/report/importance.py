@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentune.records import StudySummary, TrialRecord
-from sentune.tracking.axes import Axis, axes_of
+from sentune.report.axes import Axis, axes_of
 
 FEWEST = 6
 """Trials below which a forest over several settings says nothing."""

@@ -1,4 +1,4 @@
-"""Tables and pictures of a finished study, beside it and as artifacts of its run."""
+"""What a study leaves beside its model: tables, figures and its report, also as artifacts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 
 import fsspec
 
+from sentune.io.atomic import write_document
 from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudyListener, StudySummary, TrialRecord
 from sentune.report import build, write
-from sentune.report.readouts import CURVE_FILE
+from sentune.report.drawing import write_png
+from sentune.report.figures import write_figures
+from sentune.report.sweep_figures import curves_in, precision_recall, write_sweeps
+from sentune.report.view import View
+from sentune.study.interactive_page import INTERACTIVE, interactive_page, plain_study
 from sentune.tracking.environment import spool_in
-from sentune.tracking.plots import draw
-from sentune.tracking.sweeps import write_sweeps
 
 
 def exhibits_folder(storage: str, study: str) -> Path:
@@ -35,7 +38,7 @@ def exhibit(
     folder: Path,
     listeners: Sequence[StudyListener],
 ) -> None:
-    """Writes tables and draws pictures, and tells the listeners.
+    """Writes tables, figures and their interactive page, and tells the listeners.
 
     Args:
         tables: file name -> content of the winner's larger results. Those that an earlier start
@@ -45,8 +48,14 @@ def exhibit(
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(content), encoding="utf-8")
-    draw(summary, folder, curves=_curves(folder))
+    seen = View(summary=summary)
+    write_figures(seen, folder)
+    if (curves := precision_recall(curves_in(folder))) is not None:
+        write_png(curves, folder, summary.study)
     write_sweeps(sweeps_among(tables), folder)
+    metrics = [metric for metric, _ in seen.objectives]
+    page = interactive_page(plain_study(summary), summary.study, metrics)
+    write_document(str(folder), INTERACTIVE, page)
     for listener in listeners:
         listener.artifact(folder, "exhibits")
 
@@ -78,12 +87,3 @@ def write_page(
     for page in pages:
         files.put_file(str(page), f"{root}/{page.name}")
     return f"{storage}/{summary.study}/{pages[0].name}"
-
-
-def _curves(folder: Path) -> dict[str, tuple[list[float], list[float]]]:
-    """Task -> precision and recall, of every task that has a curve."""
-    found = {}
-    for file in sorted(folder.rglob(CURVE_FILE)):
-        curve = json.loads(file.read_text(encoding="utf-8"))
-        found[file.parent.name] = (curve["precision"], curve["recall"])
-    return found

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.image
-import numpy as np
 import pytest
 
+from sentune.formatting import STATES
 from sentune.records import StudySummary, TrialRecord, TrialState
-from sentune.tracking.axes import Axis, axes_of
-from sentune.tracking.importance import comparable, importance
-from sentune.tracking.plots import MARKS, draw, history, precision_recall
+from sentune.report.axes import Axis, axes_of
+from sentune.report.drawing import to_canvas
+from sentune.report.figures import history, write_figures
+from sentune.report.importance import comparable, importance
+from sentune.report.view import View
+from tests.report.studies import finished
 
 OBJECTIVE = "direction/accuracy"
 SPACE = {
@@ -58,50 +61,72 @@ def searched(count: int) -> list[TrialRecord]:
 
 
 @pytest.mark.parametrize(
-    "trials",
+    ("trials", "wanted"),
     [
-        [],
-        [trial(0, 0.5, learning_rate=1e-3, pooling="cls")],
-        [trial(n, None, learning_rate=1e-3) for n in range(4)],
-        [trial(0, math.nan, learning_rate=1e-3), trial(1, math.nan, learning_rate=1e-4)],
-        [trial(n, 0.5, learning_rate=10.0**-n, pooling=None) for n in range(2, 10)],
-        [trial(0, 0.5, odd=[1, 2]), trial(1, 0.6, odd="x"), trial(2, 0.7)],
-        searched(40),
+        ([], []),
+        ([trial(0, 0.5, learning_rate=1e-3, pooling="cls")], ["history"]),
+        ([trial(n, None, learning_rate=1e-3) for n in range(4)], []),
+        ([trial(0, math.nan, learning_rate=1e-3), trial(1, math.nan, learning_rate=1e-4)], []),
+        (
+            [trial(n, 0.5, learning_rate=10.0**-n, pooling=None) for n in range(2, 10)],
+            ["history", "parallel"],
+        ),
+        (
+            [trial(0, 0.5, odd=[1, 2]), trial(1, 0.6, odd="x"), trial(2, 0.7)],
+            ["history", "parallel"],
+        ),
+        (searched(40), ["history", "importance", "parallel"]),
     ],
     ids=["none", "one", "all failed", "all NaN", "all equal", "odd values", "many"],
 )
-def test_every_study_has_its_pictures(tmp_path: Path, trials: list[TrialRecord]) -> None:
-    recall = np.linspace(1, 0, 20)
-    files = draw(study(trials), tmp_path, curves={"rte": (1 - recall / 2, recall)})
-    assert [file.name for file in files] == [
-        "history.png",
-        "importance.png",
-        "parallel.png",
-        "precision_recall.png",
-    ]
+def test_a_study_has_the_pictures_that_show_something(
+    tmp_path: Path, trials: list[TrialRecord], wanted: list[str]
+) -> None:
+    files = write_figures(View(summary=study(trials)), tmp_path)
+    assert [file.stem for file in files] == wanted
     for file in files:
         picture = matplotlib.image.imread(file)
         assert picture[..., :3].std() > 0.01  # something is drawn
         assert min(picture.shape[:2]) > 200
 
 
+def test_a_finished_study_has_all_of_its_pictures(tmp_path: Path) -> None:
+    summary = finished(20)
+    summary.objectives = [
+        {"metric": OBJECTIVE, "mode": "max"},
+        {"metric": "train/seconds", "mode": "min"},
+    ]
+    names = {file.name for file in write_figures(View(summary=summary), tmp_path)}
+    assert names == {
+        *("history.png", "curves.png", "front.png", "importance.png", "parallel.png"),
+        *("survival.png", "finalists.png", "cost.png"),
+    }
+
+
+def drawn(trials: list[TrialRecord]) -> Any:
+    figure = history(View(summary=study(trials)))
+    assert figure is not None
+    return to_canvas(figure).axes[0]
+
+
 def test_every_state_has_a_mark_of_its_own() -> None:
     trials = [trial(number, 0.5) for number, _ in enumerate(TrialState)]
     for one, state in zip(trials, TrialState, strict=True):
         one.state = state
-    axes = history(study(trials)).axes[0]
+    axes = drawn(trials)
     words = {text.get_text() for text in axes.get_legend().get_texts()}
-    assert words == {*(word for word, _, _ in MARKS.values()), "best so far"}
-    assert len(axes.collections) == len({mark[1:] for mark in MARKS.values()}) == len(TrialState)
+    assert words == {*STATES.values(), "best so far"}
+    marks = {tuple(one.get_paths()[0].vertices.ravel().round(3)) for one in axes.collections}
+    assert len(marks) == len(TrialState) - 1  # one circle is hollow
+    assert len(axes.collections) == len(TrialState)
 
 
 def test_trials_without_a_value_stand_at_the_foot_by_their_state() -> None:
     trials = [trial(0, 0.5), *(trial(number, None) for number in (1, 2, 3))]
     trials[2].state = TrialState.INFEASIBLE
-    axes = history(study(trials)).axes[0]
-    shown = {line.get_label(): list(line.get_xdata()) for line in axes.lines}
+    shown = {one.get_label(): one.get_offsets()[:, 0].tolist() for one in drawn(trials).collections}
     assert shown["failed, no value"] == [1, 3]
-    assert shown["no memory, no value"] == [2]
+    assert shown["infeasible, no value"] == [2]
 
 
 def test_the_importance_finds_what_made_the_objective() -> None:
@@ -147,10 +172,3 @@ def test_axes_are_the_settings_that_varied() -> None:
     assert [batch.position(value) for value in (32, 128, 512, 64)] == [0, 0.5, 1, None]
     assert rate.position(math.nan) is None
     assert rate.position(None) is None
-
-
-def test_the_area_is_the_trapezoid_rule() -> None:
-    precision, recall = np.array([0.5, 0.8, 1.0]), np.array([1.0, 0.5, 0.0])
-    figure = precision_recall({"rte": (precision, recall)})
-    (label,) = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert label == "rte: area 0.775"
