@@ -98,9 +98,7 @@ def run(search: Search, seed: int, *, trials: int = 15, **shape: float) -> Outco
     ledger = open_simulated(SPACE, scheduler)
     return simulate(
         ledger,
-        SearchSource(
-            ledger, SPACE, trials=trials, seed=seed, sampler=search.sampler, first=False
-        ),
+        SearchSource(ledger, SPACE, trials=trials, seed=seed, sampler=search.sampler, first=False),
         PowerLaw(final=final, budget=BUDGET, seed=seed, **shape),
         told=search.told,
     )

@@ -152,9 +152,7 @@ def search(shape: Mapping[str, Shape], way: Way, seed: int, runs: int) -> Outcom
     ledger = open_simulated(WIDE, scheduler)
     return simulate(
         ledger,
-        SearchSource(
-            ledger, WIDE, trials=20 * runs, seed=seed, sampler=sampler, first=False
-        ),
+        SearchSource(ledger, WIDE, trials=20 * runs, seed=seed, sampler=sampler, first=False),
         PowerLaw(final=wide_final, budget=BUDGET, seed=seed, **shape),
         told=way.told,
         until=runs * BUDGET,

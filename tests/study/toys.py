@@ -135,9 +135,7 @@ class Drawn:
         point = self.draw.point
         axes = {name: distribution(self.space.settings[name]) for name in point}
         notes = {SAMPLER: self.draw.notes}
-        template = optuna.create_trial(
-            params=point, distributions=axes, user_attrs=notes, **ending
-        )
+        template = optuna.create_trial(params=point, distributions=axes, user_attrs=notes, **ending)
         self.study.add_trial(template)
 
 
@@ -227,9 +225,7 @@ def play(
     settle_orphans(ledger)
     conductor = Conductor(
         ledger=ledger,
-        source=SearchSource(
-            ledger, space, trials=trials, seed=7, sampler=sampler, first=first
-        ),
+        source=SearchSource(ledger, space, trials=trials, seed=7, sampler=sampler, first=first),
         spec_of=lambda candidate: make_spec(folder, candidate, space),
         events=heard,
         retire_after=5,

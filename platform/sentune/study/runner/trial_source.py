@@ -114,7 +114,12 @@ class SearchSource:
         if isinstance(sampler, str):
             modes = [objective.mode for objective in ledger.objectives]
             sampler = make_sampler(
-                sampler, space, trials=trials, seed=seed, modes=modes, constraints=ledger.constraints
+                sampler,
+                space,
+                trials=trials,
+                seed=seed,
+                modes=modes,
+                constraints=ledger.constraints,
             )
         self._sampler = sampler
         self._axes = {name: distribution(d) for name, d in space.settings.items()}

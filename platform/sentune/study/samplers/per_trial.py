@@ -19,6 +19,7 @@ from optuna.distributions import IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as Stored
 
 from sentune.lazy_import import Later
 from sentune.study.samplers.study_adapter import ShownTrial, distribution, lines_of, shown
@@ -81,12 +82,10 @@ class PerTrial:
 
     A point that is known already is drawn again, ``attempts`` times; then one of those that are
     left is taken, where they can be counted. In GaussCSE's grid of 15 points TPE drew its best one
-    again until the search ended by itself. A repeated point stands in the in-memory study as one
-    that runs, twice as often each time, so that a sampler that keeps away from running trials
-    (TPE's constant liar) goes elsewhere.
+    again until the search ended by itself.
 
     Args:
-        make: a sampler from a seed.
+        make: a sampler from a seed and the number of draws that gave known points.
         seed: of the study.
         space: what is searched.
         modes: ``max`` or ``min`` of each objective.
@@ -97,7 +96,7 @@ class PerTrial:
 
     def __init__(
         self,
-        make: Callable[[int], BaseSampler],
+        make: Callable[[int, int], BaseSampler],
         seed: int,
         space: SearchSpace,
         modes: Sequence[str],
@@ -123,16 +122,17 @@ class PerTrial:
         with _stable():
             study = self._study(trials)
             for attempt in range(self._attempts):
-                study.sampler = self._make(derived_seed(self._seed, number, attempt))
-                point = self._active(study.ask(self._axes).params)
+                seed = derived_seed(self._seed, number, attempt)
+                study.sampler = self._make(seed, attempt)
+                asked = study.ask(self._axes)
+                point = self._active(asked.params)
                 if key(point) not in known:
                     break
-                asked = study.get_trials(deepcopy=False)[-1]
-                study.add_trials([asked] * (2**attempt - 1))
+                study.tell(asked, state=Stored.FAIL)
             else:
                 point = self._left(number, known) or point
-        asked = study.get_trials(deepcopy=False)[-1]
-        return Draw(point=point, notes=dict(asked.system_attrs) if self._notes else {})
+        notes = study.get_trials(deepcopy=False)[asked.number].system_attrs if self._notes else {}
+        return Draw(point=point, notes=dict(notes))
 
     def _study(self, trials: Sequence[FrozenTrial]) -> optuna.Study:
         storage = optuna.storages.InMemoryStorage()
@@ -182,9 +182,7 @@ class Sobol:
         del trials, known
         if not self._space.settings:
             return Draw(point={})
-        sequence = qmc.Sobol(
-            len(self._space.settings), scramble=True, rng=derived_seed(self._seed)
-        )
+        sequence = qmc.Sobol(len(self._space.settings), scramble=True, rng=derived_seed(self._seed))
         if number:  # scipy cannot go forward by nothing
             sequence.fast_forward(number)
         places = dict(zip(self._space.settings, sequence.random(1)[0], strict=True))

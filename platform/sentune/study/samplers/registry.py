@@ -20,6 +20,9 @@ from sentune.study.space.space import SearchSpace
 STARTUP = (4, 10)
 """Fewest and most random trials before a model of the objective is used."""
 
+CANDIDATES = 24
+"""Of TPE, of which it takes the best one (Optuna's default)."""
+
 GP_TRIALS = 500
 """Most trials of a Gaussian process, whose cost grows with their cube."""
 
@@ -61,7 +64,7 @@ def make_sampler(
     if kind == "qmc":
         return Sobol(space, seed)
     if kind == "random":
-        return per_trial(lambda own: optunas.RandomSampler(seed=own), view=lambda trials: [])
+        return per_trial(lambda own, _: optunas.RandomSampler(seed=own), view=lambda trials: [])
     if kind == "tpe":
         return per_trial(partial(_tpe, startup), view=partial(newest_and_best, modes=modes))
     complete = partial(as_finished, modes=modes, constrained=kind != "cmaes")
@@ -103,23 +106,32 @@ def _check(
         raise InvalidValue("--sampler", kind, fix)
 
 
-def _tpe(startup: int, seed: int) -> BaseSampler:
+def _tpe(startup: int, seed: int, repeats: int) -> BaseSampler:
+    """Its best candidate may be the best point known, again and again: of fewer it is another."""
     return optunas.TPESampler(
-        seed=seed, n_startup_trials=startup, multivariate=True, group=True, constant_liar=True
+        seed=seed,
+        n_startup_trials=startup,
+        n_ei_candidates=max(1, CANDIDATES >> repeats),
+        multivariate=True,
+        group=True,
+        constant_liar=True,
     )
 
 
-def _gp(startup: int, seed: int) -> BaseSampler:
+def _gp(startup: int, seed: int, repeats: int) -> BaseSampler:
+    del repeats
     return optunas.GPSampler(seed=seed, n_startup_trials=startup, deterministic_objective=False)
 
 
-def _cmaes(startup: int, seed: int) -> BaseSampler:
+def _cmaes(startup: int, seed: int, repeats: int) -> BaseSampler:
+    del repeats
     return optunas.CmaEsSampler(
         seed=seed, n_startup_trials=startup, warn_independent_sampling=False
     )
 
 
-def _nsga2(trials: int, seed: int) -> BaseSampler:
+def _nsga2(trials: int, seed: int, repeats: int) -> BaseSampler:
+    del repeats
     return optunas.NSGAIISampler(seed=seed, population_size=min(max(trials // 5, 4), 50))
 
 

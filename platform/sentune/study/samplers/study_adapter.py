@@ -174,7 +174,9 @@ def _without_memory(
     if constrained:
         return [median(values) for values in zip(*known, strict=True)]
     worst = {"max": min, "min": max}
-    return [worst[mode](values) for mode, values in zip(modes, zip(*known, strict=True), strict=True)]
+    return [
+        worst[mode](values) for mode, values in zip(modes, zip(*known, strict=True), strict=True)
+    ]
 
 
 def _estimate(trial: FrozenTrial, complete: Sequence[FrozenTrial]) -> list[float] | None:
