@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -22,6 +23,7 @@ from sentune.study.samplers.study_adapter import distribution, newest_and_best, 
 from sentune.study.space.constraints import Constraint
 from sentune.study.space.domains import Choice, Integer, Uniform
 from sentune.study.space.space import SearchSpace
+from sentune.study.store.trial_codec import key
 
 
 @pytest.mark.parametrize("name", ["tpe", "random", "qmc", "gp"])
@@ -60,10 +62,11 @@ def test_settings_of_one_trial_are_drawn_apart():
     ],
 )
 def test_distributions_hold_what_the_dimensions_hold(dimension, values):
-    made = distribution(dimension)
-    assert [made._contains(value) for value in values] == [
-        dimension.contains(value) for value in values
-    ]
+    axes = {"x": distribution(dimension)}
+    for value in values:
+        holds = nullcontext() if dimension.contains(value) else pytest.raises(ValueError, match="x")
+        with holds:
+            create_trial(params={"x": value}, distributions=axes, value=0.0)
 
 
 def test_wrong_names_are_refused():
@@ -138,17 +141,26 @@ def test_every_sampler_draws_inside_the_space_and_models_get_better(name: str):
 
 def test_a_neighbour_of_a_good_choice_is_tried_before_a_far_one():
     """TPE knows no order of choices; it is shown places on a line instead."""
-    space = SearchSpace(
-        method="toy", objective="a/b", settings={"batch_size": Choice(*(2**n for n in range(12)))}
-    )
-    near = []
-    for seed in range(10):
-        drawn, distances = Drawn(make_sampler("tpe", space, trials=12, seed=seed), space), []
-        for _ in range(8):
-            distances.append(abs(math.log2(drawn.next()["batch_size"]) - 3))
-            drawn.ends(value=-distances[-1])
-        near.append(fmean(distances[4:]) - fmean(distances[:4]))
-    assert fmean(near) < -0.5
+    places, far = list(range(30)), {}
+    for order in (places, Random(0).sample(places, 30)):
+        choice = Choice(*(2**place for place in order))
+        space = SearchSpace(method="toy", objective="a/b", settings={"batch_size": choice})
+        axes = {"batch_size": distribution(choice)}
+        trials = [
+            create_trial(
+                params={"batch_size": 2**place}, distributions=axes, value=-abs(place - 12)
+            )
+            for place in places[::3]
+        ]
+        known = {key(trial.params) for trial in trials}
+        drawn = [
+            make_sampler("tpe", space, trials=12, seed=seed)
+            .draw(stored(trials), 10, known)
+            .point["batch_size"]
+            for seed in range(40)
+        ]
+        far[order == places] = [abs(math.log2(value) - 12) for value in drawn]
+    assert fmean(far[True]) < 2 < 6 < fmean(far[False])
 
 
 def test_a_sequence_fills_the_space_evenly_whatever_order_trials_are_asked_in():

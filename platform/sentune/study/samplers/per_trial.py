@@ -116,6 +116,7 @@ class PerTrial:
             for name, dimension in space.settings.items()
         }
         self._ended: dict[int, ShownTrial] = {}
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of every in-memory study
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
         """Return a point that is not known, if one is found."""
