@@ -157,7 +157,7 @@ class PerTrial:
     def _active(self, params: Mapping[str, Any]) -> dict[str, Value]:
         def value(name: str, _: object) -> Value:
             found: Value = params[name]
-            return self._lines[name][int(params[name])] if name in self._lines else found
+            return self._lines[name][params[name]] if name in self._lines else found
 
         return self._space.draw(value)
 

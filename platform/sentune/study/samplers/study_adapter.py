@@ -116,8 +116,8 @@ def newest_and_best(trials: Sequence[ShownTrial], modes: Sequence[str]) -> list[
     """Return the newest trials, those that run, and the best of all, by number.
 
     TPE models the ``BEST`` best trials apart from all others, and those get less weight the older
-    they are. Without the oldest of them a draw after 10,000 trials takes as long as one after
-    ``NEWEST``. With several objectives all trials are returned.
+    they are. Without the oldest of them a draw after 10,000 trials takes twice as long as one after
+    ``NEWEST``, not ten times. With several objectives all trials are returned.
     """
     until = max(0, (len(trials) - NEWEST) // STEP * STEP)
     if len(modes) > 1 or not until:
