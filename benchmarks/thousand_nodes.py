@@ -35,7 +35,6 @@ from sentune.study.planning.plan import make_plan
 from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.trial_runner import Conductor
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.samplers.registry import make_sampler
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
 from sentune.study.store.audience import Audience
@@ -181,7 +180,7 @@ def main() -> None:
         ledger = Ledger(
             study=open_study(
                 open_storage(f"sqlite:///{folder}/optuna.db"), "large", modes=["max"],
-                sampler=make_sampler("tpe", SPACE, trials=TRIALS, seed=0), world={},
+                sampler=None, world={},
             ),
             objectives=(Objective(OBJECTIVE, "max"),),
             budget=BUDGET,
