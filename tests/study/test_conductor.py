@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ SPACE = SearchSpace(
 
 
 @dataclass
-class Desk:
+class Control:
     asked: int = 0
 
     def ask_to_leave(self) -> None:
@@ -39,13 +39,25 @@ class Desk:
 
 
 @dataclass
-class Held:
-    """A lease that says what a test wants."""
+class Verdicts:
+    kept: dict[str, list[bool]] = field(default_factory=dict)
 
-    wish: str = ""
+    def put(self, trial: str, examples: int, goes_on: bool) -> None:
+        self.kept.setdefault(trial, []).append(goes_on)
+
+    def forget(self, trial: str) -> None:
+        del self.kept[trial]
+
+
+@dataclass
+class Held:
+    """A lock that says what a test wants."""
+
+    signal: str = ""
     lost: bool = False
     lost_because: str = ""
     hours: float = 0.0
+    generation: int = 1
 
 
 class Study:
@@ -54,14 +66,14 @@ class Study:
     def __init__(self, folder: Path, *, trials: int = 8, limits: Limits | None = None) -> None:
         self.ledger: Ledger = open_ledger(folder, space=SPACE)
         self.given: list[Candidate] = []
-        self.heard, self.desk = Heard(), Desk()
+        self.heard, self.control = Heard(), Control()
         self.conductor = Conductor(
             ledger=self.ledger,
             source=SearchSource(self.ledger, SPACE, trials=trials, seed=7, sampler="random"),
             spec_of=self._spec,
             events=self.heard,
             retire_after=100,
-            desk=self.desk,
+            control=self.control,
             limits=limits,
             max_failures=2,
         )
@@ -147,6 +159,36 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
     assert study.state(1) is TrialState.COMPLETE, "the study goes on"
 
 
+@pytest.mark.parametrize(
+    ("settings", "half"),
+    [
+        ({"batch_size": "6"}, 3),
+        ({"micro_batch": "none", "batch_size": 6}, 3),
+        ({"micro_batch": None, "batch_size": 6}, 3),
+        ({"micro_batch": "4", "batch_size": 6}, 2),
+        ({"micro_batch": "none"}, None),
+        ({}, None),
+    ],
+)
+def test_half_of_what_is_stated_as_text_or_not_at_all(
+    settings: dict[str, Any], half: int | None
+) -> None:
+    smaller = Candidate(number=0, name="0000", settings=settings, seed=1).halved
+    assert (None if smaller is None else smaller.micro_batch) == half
+
+
+def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=3)
+    verdicts = study.conductor.verdicts = Verdicts()
+    study.start("t0")
+    study.start("t1")
+    for tune_id in ("t0", "t1"):
+        study.say(tune_id, 250)
+    assert verdicts.kept == {"0000": [True], "0001": [True]}
+    study.conductor.end("t0", Crash(reason="taken back", preempted=True))
+    assert verdicts.kept == {"0001": [True]}
+
+
 def test_another_driver_goes_on_with_the_smaller_micro_batch(tmp_path: Path) -> None:
     first = Study(tmp_path, trials=1)
     first.start("t")
@@ -211,7 +253,7 @@ def test_a_run_that_was_asked_to_leave_is_continued_by_the_next_start(tmp_path: 
     study = Study(tmp_path)
     study.start("t")
     study.conductor.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
-    assert study.desk.asked == 1
+    assert study.control.asked == 1
     assert not study.conductor.finished, "it still writes its checkpoint"
     study.say("t", 150, left=True, metrics={})
     study.conductor.end("t")
@@ -249,7 +291,7 @@ def test_a_full_disk_ends_the_study_and_its_trial_goes_on_when_it_is_mended(tmp_
     study.conductor.end("t")
     halt = study.conductor.limits.halt
     assert halt == Halt(why=Why.STORAGE, reason="/data: the disk is full")
-    assert study.desk.asked == 1
+    assert study.control.asked == 1
     assert study.start("u") is None
     assert study.conductor.finished
     resumed = Study(tmp_path).start("t")
@@ -269,16 +311,16 @@ def test_a_worker_that_knows_what_would_fit_is_given_out_again_with_that(tmp_pat
     assert (candidate.number, candidate.micro_batch) == (0, 2)
 
 
-def test_a_wish_halts_and_a_lost_lease_stops_at_once(tmp_path: Path) -> None:
+def test_a_signal_halts_and_a_lost_lock_stops_at_once(tmp_path: Path) -> None:
     held = Held()
     study = Study(tmp_path, limits=Limits(held=held))
     study.start("t")
     study.conductor.watch()
-    assert study.desk.asked == 0
-    held.wish = "stop"
+    assert study.control.asked == 0
+    held.signal = "stop"
     study.conductor.watch()
     study.conductor.watch()
-    assert study.desk.asked == 1, "asked once"
+    assert study.control.asked == 1, "asked once"
     assert study.conductor.limits.halt == Halt(
         why=Why.ASKED, reason="stopped by `sentune study stop`"
     )

@@ -97,12 +97,13 @@ def _study(
     summary = start_summary(job, options, forked_from)
     with connected(), contextlib.ExitStack() as later:
         checked_plan(job, options, console)
-        lease = turn.take()
+        lock = turn.take()
+        summary.lineage["generation"] = lock.generation
         listeners = later.enter_context(listening(job.config, options, display))
         study = Study(
             job.config, job.space, job.spec_maker(), job.program(), listeners, job.world()
         )
-        study.held = lease
+        study.held = lock
         describe(job.config, options, space, forked_from)
         summary.plan = planned(study.plan, job.config)
         for listener in listeners:

@@ -11,6 +11,7 @@ import optuna
 
 from sentune.code import code_fingerprint
 from sentune.launchers.launch import Launch
+from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import Spent, StudyListener
 from sentune.study.config import StudyConfig
 from sentune.study.fork import fork_from
@@ -22,10 +23,9 @@ from sentune.study.runner.limits import Held, Limits
 from sentune.study.runner.outcome import StudyOutcome, outcome_of
 from sentune.study.runner.population import Plan as PopulationPlan
 from sentune.study.runner.population import Population
-from sentune.study.runner.prewarm import Ahead
+from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
-from sentune.study.runner.shares import Claim
-from sentune.study.runner.sharing import ClusterBoard, Neighbours
+from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
 from sentune.study.runner.trial_runner import Conductor
 from sentune.study.runner.trial_source import Candidate, SearchSource, Source, settle_orphans
 from sentune.study.space.objectives import Objective
@@ -83,7 +83,7 @@ class Study:
 
     Attributes:
         plan: what it will ask for.
-        held: the driver's lease, where it has one: the hours of all starts, and what is asked.
+        held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Raises:
         StudyConflict: a study of this name exists and belongs to another world.
@@ -108,8 +108,8 @@ class Study:
             wanted=self.plan.concurrent,
             weight=config.priority,
         )
-        self.neighbours = Neighbours(claim, capacity, ClusterBoard())
-        self.ahead = Ahead(self.plan, capacity)
+        self.sharing = Sharing(claim, capacity, ClusterStore(CLAIMS))
+        self.prewarm = Prewarm(self.plan, capacity)
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.audience = Audience(listeners)
         self.launch = Launch(
@@ -151,11 +151,11 @@ class Study:
     def run(self) -> StudyOutcome:
         """Runs what is left of the search and of the finals."""
         try:
-            with self.neighbours.watched():
-                self.ahead.ask(min(self.neighbours.allowed, self._runs_left()))
+            with self.sharing.watched():
+                self.prewarm.ask(min(self.sharing.allowed, self._runs_left()))
                 return self._whole()
         finally:
-            self.ahead.release()
+            self.prewarm.release()
             self.launch.close()
 
     def _whole(self) -> StudyOutcome:
@@ -247,16 +247,16 @@ class Study:
             spec_of=self._spec_of,
             events=events,
             retire_after=self.config.retire_after,
-            judge=self.launch.judge,
-            desk=self.launch.desk,
+            verdicts=self.launch.verdicts,
+            control=self.launch.control,
             limits=limits,
             max_failures=self.config.max_failures,
-            place=self.neighbours,
+            place=self.sharing,
         )
         from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
 
         trainable = self.launch.trainable()
-        self.ahead.release()
+        self.prewarm.release()
         return run_trials(trainable, conductor, concurrent=self.plan.concurrent)
 
     def _spec_of(self, candidate: Candidate) -> TrialSpec:
@@ -270,6 +270,7 @@ class Study:
             directory=spec.directory or self.config.directory(candidate.name),
             checkpoint_every=self.config.checkpoint_every,
             micro_batch=candidate.micro_batch,
+            generation=self.held.generation if self.held else 0,
             start_from=start,
             start_at=candidate.start_at,
         )

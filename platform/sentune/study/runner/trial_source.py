@@ -64,9 +64,10 @@ class Candidate:
     @property
     def halved(self) -> Candidate | None:
         """The same run with half as many sentences at a time; None where it cannot be halved."""
-        settings = self.settings
-        now = self.micro_batch or settings.get("micro_batch") or settings.get("batch_size") or 1
-        return replace(self, micro_batch=-(-int(now) // 2)) if int(now) > 1 else None
+        stated = (self.settings.get(name) for name in ("micro_batch", "batch_size"))
+        sizes = (int(size) for size in stated if size not in (None, "none"))
+        now = self.micro_batch or next(sizes, 1)
+        return replace(self, micro_batch=-(-now // 2)) if now > 1 else None
 
 
 class Source(Protocol):

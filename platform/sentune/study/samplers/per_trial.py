@@ -21,7 +21,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.lazy_import import Later
+from sentune.lazy_import import LazyModule
 from sentune.study.samplers.study_adapter import ShownTrial, distribution, lines_of, shown
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
@@ -30,7 +30,7 @@ from sentune.study.store.trial_codec import TWIN, key
 if TYPE_CHECKING:
     from scipy.stats import qmc
 else:
-    qmc = Later("scipy.stats.qmc")
+    qmc = LazyModule("scipy.stats.qmc")
 
 DIRECTIONS = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
 

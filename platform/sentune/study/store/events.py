@@ -9,8 +9,8 @@ from sentune.records import TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.store.audience import Audience
 from sentune.study.store.trial_store import Ledger
+from sentune.training.checkpoint_storage import storage_of
 from sentune.training.checkpoints import sweeps_in
-from sentune.training.places import place_of
 
 
 class TrialEvents:
@@ -35,7 +35,7 @@ class TrialEvents:
 
     def replay(self) -> None:
         """Tells what earlier starts have finished; whoever missed it has it now."""
-        there = set(place_of(self.config.runs_folder).entries())  # most runs have left nothing
+        there = set(storage_of(self.config.runs_folder).entries())  # most runs have left nothing
         for record in self.ledger.records():
             if record.state == "running":
                 continue

@@ -9,9 +9,8 @@ import optuna
 from sqlalchemy import ColumnElement, and_, func, select
 
 from sentune.records import Spent
-from sentune.study.store.lease_table import engine_of
 from sentune.study.store.trial_codec import COST, MEMORY, MILESTONE, SETTINGS, TWIN, WARM_FROM
-from sentune.study.store.trial_rows import NOTES, SYSTEM, TRIALS, VALUES
+from sentune.study.store.trial_rows import NOTES, SYSTEM, TRIALS, VALUES, engine_of
 
 RUNNING, WAITING, PRUNED = "RUNNING", "WAITING", "PRUNED"
 NO_MEMORY = f"constraints:{MEMORY}"
@@ -72,7 +71,7 @@ class Totals:
         return [row[0] for row in self._rows(chosen.order_by(TRIALS.c.number.desc()).limit(number))]
 
     def spent(self) -> Spent:
-        """Trials, examples and GPU hours; the hours are the lease's to tell."""
+        """Trials, examples and GPU hours; the driver's lock tells the hours."""
         return Spent(
             trials=sum(self.counts().values()),
             examples=self._examples(),

@@ -12,7 +12,7 @@ import pytest
 from optuna.trial import TrialState
 from study_folders import TRIALS, make_study, trial_of
 
-from sentune.study.runner.cleanup import abandoned_scratch, garbage_of
+from sentune.study.runner.cleanup import abandoned_scratch, removable_of
 from sentune.study.runner.retention import note_published
 from sentune.study.store.study_index import find_study
 from sentune.study.store.study_view import StudyView
@@ -53,7 +53,7 @@ def view(storage: Path) -> StudyView:
 
 
 def collect(storage: Path) -> int:
-    found = garbage_of(view(storage))
+    found = removable_of(view(storage))
     for one in found:
         one.drop()
     return sum(one.bytes for one in found)
@@ -67,7 +67,7 @@ def test_the_best_trials_keep_their_best_and_the_others_nothing(tmp_path: Path):
     (folder / "ray-train" / "0000").mkdir(parents=True)
     (folder / "ray-train" / "0000" / "snapshot").write_bytes(b"x" * 77)
     before = left(folder)
-    found = garbage_of(view(tmp_path))
+    found = removable_of(view(tmp_path))
     assert left(folder) == before, "looking drops nothing"
     assert {one.why for one in found} == {
         "written in part",
@@ -82,7 +82,7 @@ def test_the_best_trials_keep_their_best_and_the_others_nothing(tmp_path: Path):
         "0099": {"200", "300"},  # of no trial that is known
     }
     assert not (folder / "ray-train").exists()
-    assert garbage_of(view(tmp_path)) == []
+    assert removable_of(view(tmp_path)) == []
 
 
 @pytest.mark.parametrize("state", ["stopped", "complete"])

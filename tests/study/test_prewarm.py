@@ -12,7 +12,7 @@ from ray.util import placement_group_table
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, Node
 from sentune.study.planning.plan import make_plan
-from sentune.study.runner.prewarm import Ahead
+from sentune.study.runner.prewarm import Prewarm
 from sentune.study.space.space import SearchSpace, Uniform
 
 pytestmark = pytest.mark.cluster
@@ -28,11 +28,11 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def ahead(capacity: Capacity, launcher: str = "auto") -> Ahead:
+def prewarm(capacity: Capacity, launcher: str = "auto") -> Prewarm:
     config = StudyConfig(
         name="s", storage="studies", max_examples=900, trials=8, launcher=launcher, max_concurrent=3
     )
-    return Ahead(make_plan(config, SPACE, capacity), capacity)
+    return Prewarm(make_plan(config, SPACE, capacity), capacity)
 
 
 def asked() -> list[dict[str, float]]:
@@ -41,7 +41,7 @@ def asked() -> list[dict[str, float]]:
     return [bundle for group in groups for bundle in group["bundles"].values()]
 
 
-def give_back(asks: Ahead) -> None:
+def give_back(asks: Prewarm) -> None:
     asks.release()
     deadline = time.monotonic() + 60
     while asked():
@@ -50,7 +50,7 @@ def give_back(asks: Ahead) -> None:
 
 
 def test_so_many_places_are_held_until_they_are_given_back() -> None:
-    asks = ahead(GROWS)
+    asks = prewarm(GROWS)
     asks.ask(2)
     assert asked() == [{"CPU": 1.0}] * 2
     give_back(asks)
@@ -58,7 +58,7 @@ def test_so_many_places_are_held_until_they_are_given_back() -> None:
 
 
 def test_never_for_more_than_run_at_a_time() -> None:
-    asks = ahead(GROWS)
+    asks = prewarm(GROWS)
     asks.ask(100)
     assert asked() == [{"CPU": 1.0}] * 3
     give_back(asks)
@@ -74,11 +74,11 @@ def test_never_for_more_than_run_at_a_time() -> None:
     ],
 )
 def test_nothing_is_asked_of_a_cluster_that(capacity: Capacity) -> None:
-    ahead(capacity).ask(3)
+    prewarm(capacity).ask(3)
     assert asked() == []
 
 
 def test_nothing_is_asked_for_groups() -> None:
     """They ask for themselves, when each of them has come up."""
-    ahead(GROWS, launcher="train").ask(3)
+    prewarm(GROWS, launcher="train").ask(3)
     assert asked() == []

@@ -34,7 +34,7 @@ BATCH = 1000
 T = TypeVar("T")
 
 
-class Place(Protocol):
+class CheckpointStorage(Protocol):
     """Named folders that appear whole or not at all."""
 
     def entries(self, *, seconds: float = 0.0) -> list[str]:
@@ -83,16 +83,16 @@ class Place(Protocol):
         """Takes the place itself away where nothing lies in it."""
 
 
-def place_of(directory: str) -> Place:
+def storage_of(directory: str) -> CheckpointStorage:
     """The place of a path or fsspec URI; nothing is made yet."""
     files, root = files_at(directory)
     if is_local(files):
-        return LocalPlace(Path(root))
-    return ObjectPlace(files, root, directory)
+        return LocalStorage(Path(root))
+    return ObjectStorage(files, root, directory)
 
 
-class LocalPlace:
-    """See ``Place``. A rename makes a folder appear, so that a kill leaves no half of one."""
+class LocalStorage:
+    """A folder of a disk. A rename makes a checkpoint appear: a kill leaves no half of one."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -163,8 +163,8 @@ class LocalPlace:
             self.root.rmdir()
 
 
-class ObjectPlace:
-    """See ``Place``. An upload ends with ``progress.json``: without it there is no folder yet."""
+class ObjectStorage:
+    """An object store. An upload ends with ``progress.json``: without it there is no folder yet."""
 
     def __init__(self, files: fsspec.AbstractFileSystem, root: str, uri: str) -> None:
         self.files, self.root, self.uri = files, root, uri
