@@ -25,7 +25,7 @@ from sentune.study.schedulers import Scheduler, Verdict
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import open_study
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 
 class Told(Enum):
@@ -77,7 +77,7 @@ class Outcome:
         incumbents: each trial that became the best complete one, in order.
     """
 
-    ledger: Ledger
+    ledger: TrialStore
     examples: int
     time: float
     incumbents: tuple[Incumbent, ...]
@@ -97,19 +97,21 @@ def open_simulated(
     sampler: BaseSampler,
     scheduler: Scheduler,
     storage: BaseStorage | None = None,
-) -> Ledger:
+) -> TrialStore:
     """The ledger of a search, in memory unless a storage is given."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = storage or optuna.storages.InMemoryStorage()
     study = open_study(
-        storage or optuna.storages.InMemoryStorage(),
+        storage,
         "simulated",
         modes=[space.mode],
         sampler=sampler,
         world={"space": space.identity()},
     )
     objective = Objective(space.objective, space.mode)
-    return Ledger(
+    return TrialStore(
         study=study,
+        storage=storage,
         objectives=[objective],
         budget=scheduler.milestones[-1],
         scheduler=scheduler,
@@ -117,7 +119,7 @@ def open_simulated(
 
 
 def simulate(
-    ledger: Ledger,
+    ledger: TrialStore,
     source: SearchSource,
     curves: Curves,
     *,
@@ -158,7 +160,7 @@ def simulate(
 class _Replay:
     """Simulated workers: a queue of the milestones that they are about to reach."""
 
-    ledger: Ledger
+    ledger: TrialStore
     curves: Curves
     speed: Callable[[Mapping[str, Any]], float]
     told: Told

@@ -23,7 +23,7 @@ from sentune.study.store.driver_lock import Lease
 from sentune.study.store.holders import holder
 from sentune.study.store.outage import DatabaseGone
 from sentune.study.store.storage import open_storage, open_study
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from tests.faults.conftest import Place
 
 ROOT = Path(__file__).parents[2]
@@ -31,13 +31,13 @@ PATIENCE = 300.0
 """Seconds that anything here may take; nothing is judged by them."""
 
 
-def ledger_in(place: Place) -> Ledger:
+def ledger_in(place: Place) -> TrialStore:
     storage = open_storage(place.trials_of("toy"))
     study = open_study(storage, "toy", modes=["max"], sampler=None, world={"code": "1"})
-    return Ledger(study=study, objectives=(Objective("toy/score", "max"),), budget=200)
+    return TrialStore(study=study, objectives=(Objective("toy/score", "max"),), budget=200)
 
 
-def one_trial(ledger: Ledger, between: Callable[[], object] = lambda: None) -> None:
+def one_trial(ledger: TrialStore, between: Callable[[], object] = lambda: None) -> None:
     """A trial from its draw to its end."""
     trial = ledger.study.ask()
     ledger.start(trial, {"x": trial.suggest_float("x", 0, 1)}, seed=0)

@@ -13,7 +13,13 @@ from sentune.credentials import without_credentials
 from sentune.io.atomic import write_document
 from sentune.study.store.driver_lock import Lease
 from sentune.study.store.storage import open_storage, storage_url
-from sentune.study.store.study_index import DESCRIPTION, StudyPlace, read_json
+from sentune.study.store.study_index import (
+    DATABASE,
+    DESCRIPTION,
+    JOURNAL,
+    StudyPlace,
+    read_json,
+)
 
 if TYPE_CHECKING:
     from sentune.job.options import StudyOptions
@@ -33,7 +39,8 @@ class Turn:
         self._lease: Lease | None = None
 
     def __enter__(self) -> Turn:
-        if self._config.optuna_url or Path(self._config.folder, "optuna.db").exists():
+        own = [Path(self._config.folder, name) for name in (JOURNAL, DATABASE)]
+        if self._config.optuna_url or any(path.exists() for path in own):
             self.take()
         return self
 
@@ -45,7 +52,7 @@ class Turn:
         """
         if self._lease is None:
             url = storage_url(self._config.folder, self._config.optuna_url)
-            self._lease = Lease(open_storage(url), self._config.name).acquire()
+            self._lease = Lease(open_storage(url, driver=True), self._config.name).acquire()
         return self._lease
 
     def __exit__(

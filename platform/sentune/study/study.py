@@ -36,7 +36,7 @@ from sentune.study.store.events import TrialEvents
 from sentune.study.store.fingerprint import world_of
 from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import find_study
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from sentune.training.trial import Program, TrialSpec
 
 logger = logging.getLogger(__name__)
@@ -123,7 +123,9 @@ class Study:
             code=code_fingerprint(),
             storage=config.folder,
         )
-        self.storage = open_storage(storage_url(config.folder, config.optuna_url))
+        self.storage = open_storage(
+            storage_url(config.folder, config.optuna_url), driver=True
+        )
         self.world = world_of(config, self.space, world or {})
         self.objectives = objectives_of(config, self.space)
         self.scheduler = config.scheduling(space.mode)
@@ -131,7 +133,7 @@ class Study:
         self.ledger = self._ledger()
         self.retention = Retention(config, self.ledger)
 
-    def _ledger(self) -> Ledger:
+    def _ledger(self) -> TrialStore:
         sampler = make_sampler(
             self.config.sampler,
             self.space,
@@ -140,8 +142,9 @@ class Study:
             objectives=len(self.objectives),
             constraints=self.config.constraints,
         )
-        return Ledger(
+        return TrialStore(
             study=self._open(self.config.name, sampler),
+            storage=self.storage,
             objectives=self.objectives,
             budget=self.config.max_examples,
             scheduler=self.scheduler,
@@ -242,7 +245,7 @@ class Study:
         return SearchSource(self.ledger, space, trials=config.trials, seed=config.seed, first=first)
 
     def _run(
-        self, ledger: Ledger, source: Source, events: TrialEvents | Finals, limits: Limits
+        self, ledger: TrialStore, source: Source, events: TrialEvents | Finals, limits: Limits
     ) -> bool:
         conductor = Conductor(
             ledger=ledger,

@@ -9,23 +9,23 @@ from optuna.trial import TrialState as Stored
 
 from sentune.records import TrialRecord
 from sentune.study.runner.trial_source import Candidate
-from sentune.study.store.trial_codec import MICRO_BATCH, REPEATS, SEED, SETTINGS, TRIAL
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_codec import MICRO_BATCH, SEED, SETTINGS, TRIAL, repeats
+from sentune.study.store.trial_store import TrialStore
 
 
 class FinalsSource:
     """Gives each (trial, seed) that the store does not have yet, orphans first."""
 
-    def __init__(self, ledger: Ledger, wanted: list[tuple[TrialRecord, int]]) -> None:
+    def __init__(self, ledger: TrialStore, wanted: list[tuple[TrialRecord, int]]) -> None:
         self.ledger, self.finished = ledger, False
         self._enqueue(wanted)
-        stored = ledger.study.get_trials(deepcopy=False)
+        stored = ledger.all_trials()
         asked = {(trial.id, seed) for trial, seed in wanted}
         left = [t for t in stored if t.state in (Stored.RUNNING, Stored.WAITING)]
         self._left = [t for t in left if identity(t) in asked]
 
     def _enqueue(self, wanted: list[tuple[TrialRecord, int]]) -> None:
-        stored = self.ledger.study.get_trials(deepcopy=False)
+        stored = self.ledger.all_trials()
         known = {identity(t) for t in stored if not _worth_another(t)}
         for trial, seed in wanted:
             if (trial.id, seed) not in known:
@@ -54,7 +54,7 @@ class FinalsSource:
 
 def _worth_another(run: FrozenTrial) -> bool:
     """A run that failed for a reason outside of it, a worker that was lost for one."""
-    return run.state == Stored.FAIL and not run.user_attrs.get(REPEATS, False)
+    return run.state == Stored.FAIL and not repeats(run)
 
 
 def run_name(trial: int, seed: int) -> str:

@@ -29,7 +29,7 @@ from sentune.study.samplers.per_trial import distribution
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import BEGUN_AT, MICRO_BATCH, SEED, SETTINGS, milestones
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 MEMBER, GENERATION, PARENT = "member", "generation", "parent"
 """User attributes of a segment: whose it is, its place, and the trial whose checkpoint it takes."""
@@ -81,7 +81,7 @@ class Population:
             examples.
     """
 
-    def __init__(self, ledger: Ledger, space: SearchSpace, plan: Plan, *, seed: int) -> None:
+    def __init__(self, ledger: TrialStore, space: SearchSpace, plan: Plan, *, seed: int) -> None:
         if not space.live & space.settings.keys():
             known = ", ".join(sorted(space.live)) or f"none of {space.method}"
             fix = f"settings that may change in mid-training are {known}; search one of them"
@@ -178,7 +178,7 @@ class Population:
                 state=Stored.RUNNING, params=point, distributions=axes, user_attrs=notes
             )
         )
-        return self.ledger.study.get_trials(deepcopy=False)[-1]
+        return self.ledger.all_trials()[-1]
 
     def _first(self, member: int, rng: np.random.Generator) -> dict[str, Value]:
         """Known points first, then random ones."""
@@ -225,7 +225,7 @@ def name_of(number: int) -> str:
 
 
 def _best(
-    members: Mapping[int, FrozenTrial], ledger: Ledger, generation: int, plan: Plan
+    members: Mapping[int, FrozenTrial], ledger: TrialStore, generation: int, plan: Plan
 ) -> list[int]:
     """Members whose segment before a generation is complete, the best at its end first."""
     end = plan.stop(generation - 1, ledger.budget)

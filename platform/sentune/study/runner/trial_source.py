@@ -15,7 +15,7 @@ from sentune.study.samplers.registry import distribution
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import MICRO_BATCH, SETTINGS, TWIN, answers, key
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from sentune.study.store.unended import Unended
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class SearchSource:
     """Trials of a search, ``trials`` in all, counted over restarts; copies do not count."""
 
     def __init__(
-        self, ledger: Ledger, space: SearchSpace, *, trials: int, seed: int, first: bool = True
+        self, ledger: TrialStore, space: SearchSpace, *, trials: int, seed: int, first: bool = True
     ) -> None:
         self.ledger, self.space, self.planned, self.seed = ledger, space, trials, seed
         self.finished = self._exhausted = False
@@ -156,13 +156,13 @@ class SearchSource:
 
     def _answered(self, trial: optuna.Trial, params: Mapping[str, Value]) -> bool:
         if twin := self._answers().get(key(params)):
-            self.ledger.copy(trial, twin)
+            self.ledger.copy(trial.number, twin)
             return True
         running = (t for t in self.ledger.trials() if t.state == Stored.RUNNING)
         alike = [t for t in running if t.number < trial.number and t.params == params]
         same = [t for t in alike if key(t.params) == key(params)]  # 1 is not True
         if same:
-            self.ledger.drop(trial, same[0])
+            self.ledger.drop(trial.number, same[0])
         return bool(same)
 
     def _answers(self) -> dict[str, FrozenTrial]:
@@ -170,7 +170,7 @@ class SearchSource:
 
         Trials that were taken over from another study answer too.
         """
-        for trial in self._unended.look(self.ledger.study.get_trials(deepcopy=False)):
+        for trial in self._unended.look(self.ledger.all_trials()):
             if not trial.state.is_finished() or TWIN in trial.user_attrs:
                 continue
             if SETTINGS in trial.user_attrs:
@@ -180,15 +180,14 @@ class SearchSource:
         return self._known
 
 
-def settle_orphans(ledger: Ledger) -> None:
+def settle_orphans(ledger: TrialStore) -> None:
     """Ends every orphan whose end is known: its driver was killed just before the tell."""
-    for orphan in ledger.study.get_trials(deepcopy=False):
+    for orphan in ledger.all_trials():
         if orphan.state != Stored.RUNNING:
             continue
         if TWIN in orphan.user_attrs:
             twin = ledger.get(orphan.user_attrs[TWIN])
-            trial = optuna.Trial(ledger.study, orphan._trial_id)
             finish = ledger.copy if twin.state.is_finished() else ledger.drop
-            finish(trial, twin)
+            finish(orphan.number, twin)
         elif SETTINGS in orphan.user_attrs:
-            ledger.settle(orphan.number)
+            ledger.replay(orphan.number)

@@ -30,7 +30,7 @@ from sentune.lazy_import import Later
 from sentune.study.samplers.study_adapter import Lines, Remembered, Seen, lines_of, placed
 from sentune.study.space.domains import Choice, Dimension, Uniform, Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.trial_codec import REPEATS, key
+from sentune.study.store.trial_codec import key, repeats
 from sentune.study.store.unended import Unended
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class WholePoint(BaseSampler):
             if not other.state.is_finished():
                 before, told = self._running.get(other.number, (None, ""))
                 running[other.number] = other, told if before is other else key(other.params)
-            elif other.state != Stored.FAIL or other.user_attrs.get(REPEATS):
+            elif other.state != Stored.FAIL or repeats(other):
                 self._ended.add(key(other.params))
         self._running = running
         others = {told for number, (_, told) in running.items() if number != trial.number}

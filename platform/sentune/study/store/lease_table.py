@@ -22,6 +22,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    create_engine,
     func,
     insert,
     inspect,
@@ -31,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from sentune.errors import InvalidValue
+from sentune.study.store.journal import StudyJournal
 
 FREE = ""
 
@@ -54,7 +56,9 @@ def engine_of(storage: optuna.storages.BaseStorage) -> Engine:
     Raises:
         InvalidValue: it is none.
     """
-    engine = getattr(getattr(storage, "_backend", storage), "engine", None)
+    if isinstance(storage, StudyJournal):  # a database of leases alone, beside it
+        return create_engine(f"sqlite:///{storage.file.path}.leases")
+    engine = getattr(storage, "engine", None)
     if isinstance(engine, Engine):
         return engine
     fix = "a study needs a database: give sqlite:////PATH or postgresql://..."

@@ -63,14 +63,19 @@ def test_a_reason_names_a_place_without_its_password(tmp_path: Path):
     assert "hush" not in str(ledger.get(trial.number).user_attrs)
 
 
-@pytest.mark.parametrize("writes", [4, 5, 7, 11, 23])
-def test_kills_between_any_two_writes_change_nothing(tmp_path: Path, whole, writes: int):
+@pytest.mark.parametrize(
+    ("writes", "database"),
+    [(2, False), (3, False), (5, False), (11, False), (11, True), (13, True), (23, True)],
+)
+def test_kills_between_any_two_writes_change_nothing(
+    tmp_path: Path, whole, writes: int, database: bool
+):
     starts = 0
     while True:
         starts += 1
         assert starts < 1000, "a study that never gets anywhere"
         try:
-            ledger = open_ledger(tmp_path, writes=writes)
+            ledger = open_ledger(tmp_path, writes=writes, database=database)
             play(ledger, tmp_path)
             break
         except Killed:
