@@ -58,7 +58,7 @@ def run(storage: Path, *arguments: str, code: int = 0) -> str:
 
 def held(storage: Path, **given: Any) -> Lease:
     """The lease of the study, in this process."""
-    url = f"sqlite:///{storage / 'toy' / 'optuna.db'}"
+    url = str(storage / "toy" / "optuna.journal")
     return Lease(open_storage(url), "toy", beat=0.02, **given)
 
 

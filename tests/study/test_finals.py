@@ -63,9 +63,7 @@ class Scene:
     def _ledger(self, name: str) -> TrialStore:
         modes = [objective.mode for objective in self.objectives]
         study = open_study(self.storage, name, modes=modes, sampler=None, world={})
-        return TrialStore(
-            study=study, storage=self.storage, objectives=self.objectives, budget=900
-        )
+        return TrialStore(study=study, storage=self.storage, objectives=self.objectives, budget=900)
 
     def trial(self, x: int, value: float, broken: float = -1.0, **more: float) -> int:
         """A complete trial of the search."""

@@ -34,6 +34,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.audience import Audience
 from sentune.study.store.events import TrialEvents
 from sentune.study.store.fingerprint import world_of
+from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import find_study
 from sentune.study.store.trial_store import TrialStore
@@ -123,9 +124,7 @@ class Study:
             code=code_fingerprint(),
             storage=config.folder,
         )
-        self.storage = open_storage(
-            storage_url(config.folder, config.optuna_url), driver=True
-        )
+        self.storage = open_storage(storage_url(config.folder, config.optuna_url), driver=True)
         self.world = world_of(config, self.space, world or {})
         self.objectives = objectives_of(config, self.space)
         self.scheduler = config.scheduling(space.mode)
@@ -165,7 +164,10 @@ class Study:
         try:
             with self.neighbours.watched():
                 self.ahead.ask(min(self.neighbours.allowed, self._runs_left()))
-                return self._whole()
+                outcome = self._whole()
+            if outcome.state == "complete" and isinstance(self.storage, StudyJournal):
+                self.storage.compact()
+            return outcome
         finally:
             self.ahead.release()
             self.launch.close()

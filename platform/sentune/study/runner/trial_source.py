@@ -190,4 +190,4 @@ def settle_orphans(ledger: TrialStore) -> None:
             finish = ledger.copy if twin.state.is_finished() else ledger.drop
             finish(orphan.number, twin)
         elif SETTINGS in orphan.user_attrs:
-            ledger.replay(orphan.number)
+            ledger.settle(orphan.number)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import array
 import errno
+import io
 import json
+import logging
 import os
 import weakref
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.io.atomic import StorageError, writing
+
+logger = logging.getLogger(__name__)
 
 Log = dict[str, Any]
 
@@ -56,7 +61,7 @@ class JournalFile(BaseJournalBackend):
     def replaced(self) -> bool:
         """Whether another file has taken the place of this one, by a compaction."""
         try:
-            return not os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+            return not os.path.samestat(Path(self.path).stat(), os.fstat(self._fd))
         except FileNotFoundError:
             return False
 
@@ -132,12 +137,14 @@ class JournalFile(BaseJournalBackend):
         if not logs:
             return True
         others = list(self._scan())
-        if any("study_name" in log or {"study_id", "datetime_start"} <= log.keys() for log in others):
+        if any({"study_name", "datetime_start"} & log.keys() for log in others):
             raise StudyConflict(f"{self.path}: another process has added a study or a trial")
         self._write(logs)
         return not others
 
     def _write(self, logs: list[Log]) -> None:
+        if not self._driver:
+            raise io.UnsupportedOperation(f"{self.path} is open to be read alone")
         if self.generation < self._newest:
             raise StudyConflict(f"{self.path}: another driver has taken the study over")
         end, size = self._starts[-1], len(logs)
@@ -146,10 +153,11 @@ class JournalFile(BaseJournalBackend):
         marks = [{"driver": self.generation} if self.generation else {} for _ in logs]
         for place, mark in enumerate(marks if size > 1 else (), 1):
             mark |= {"batch": [place, size]}
-        text = "".join(
-            json.dumps({**log, **mark}, separators=(",", ":")) + "\n"
+        lines = [
+            f"{json.dumps({**log, **mark}, separators=(',', ':'))}\n".encode()
             for log, mark in zip(logs, marks, strict=True)
-        ).encode()
+        ]
+        text = b"".join(lines)
         try:
             with writing(self.path):
                 if os.write(self._fd, text) != len(text):
@@ -158,6 +166,8 @@ class JournalFile(BaseJournalBackend):
         except OSError:
             os.ftruncate(self._fd, end)
             raise
+        self._newest = self.generation
+        self._starts.extend(end + done for done in accumulate(map(len, lines)))
 
 
 class StudyJournal(JournalStorage):
@@ -211,13 +221,21 @@ class StudyJournal(JournalStorage):
         return super().get_all_trials(study_id, deepcopy, states)
 
     def compact(self) -> None:
-        """Rewrite the file with one line a trial; who reads the old file goes on with that."""
+        """Rewrite the file with one line a trial; who reads the old file goes on with that.
+
+        Where the disk is too full for another file the old one stays.
+        """
         beside = Path(f"{self.file.path}.partial")
         beside.unlink(missing_ok=True)
         copy = StudyJournal(str(beside), driver=True)
         copy.file.generation = generation = self.file.generation
-        with copy.together():
-            copy_studies(self, copy, [study.study_name for study in self.get_all_studies()])
+        try:
+            with copy.together():
+                copy_studies(self, copy, [study.study_name for study in self.get_all_studies()])
+        except StorageError as error:
+            logger.warning("the journal keeps its size: %s", error)
+            beside.unlink()
+            return
         beside.replace(self.file.path)
         self._open(self.file.path)
         self.file.generation = generation

@@ -181,7 +181,9 @@ class StudyView:
     def _world(self) -> dict[str, Any]:
         """What its trials share, or, before the first of them, what its description says."""
         number = self._study_id("")
-        attributes = self.storage.get_study_user_attrs(number) if self.storage and number is not None else {}
+        attributes = (
+            self.storage.get_study_user_attrs(number) if self.storage and number is not None else {}
+        )
         said: dict[str, Any] = attributes.get(WORLD, {})
         return said or {"space": self.place.description.get("space", {})}
 

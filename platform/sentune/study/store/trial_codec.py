@@ -103,7 +103,7 @@ def own(trial: FrozenTrial) -> bool:
 
 def _costs(trial: FrozenTrial) -> dict[str, dict[str, float]]:
     """Start of the trial -> seconds and GPUs of all its workers, as they were last said."""
-    costs = {}
+    costs: dict[str, dict[str, float]] = {}
     for said in milestones(trial).values():
         costs |= said.get("cost", {})
     alone = {name: said for name, said in trial.user_attrs.items() if name.startswith(COST)}

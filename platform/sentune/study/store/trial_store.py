@@ -2,7 +2,7 @@
 
 Nothing here knows Ray. Whatever ends a driver, the next one reads the trials and goes on. In a
 journal all writes of a step are one batch; in a database each is a transaction of its own, and a
-start writes those that a kill has left out (``replay``).
+start writes those that a kill has left out (``settle``).
 """
 
 from __future__ import annotations
@@ -202,6 +202,8 @@ class TrialStore:
                     **({"cost": dict(cost)} if cost else {}),
                 }
                 self._note(number, {name: said})
+            elif cost:
+                self._note(number, {COST + attempt: spent for attempt, spent in cost.items()})
             self._point(stored, report.examples, said)
         return Verdict(**said["verdict"])
 
@@ -265,7 +267,7 @@ class TrialStore:
             repeats: the same settings would fail again, so they are not run again.
             traceback: where it failed, for whoever has to look.
         """
-        said = {REPEATS: repeats, **({TRACEBACK: traceback} if traceback else {})}
+        said: dict[str, Any] = {REPEATS: repeats, **({TRACEBACK: traceback} if traceback else {})}
         self._end(number, Stored.FAIL, reason=reason, **said)
         return self.record(number)
 
@@ -340,7 +342,7 @@ class TrialStore:
         """
         self._note(number, {COST + attempt: {"seconds": seconds, "gpus": gpus}})
 
-    def replay(self, number: int) -> None:
+    def settle(self, number: int) -> None:
         """Writes what a killed driver left out of a trial, and ends it where its end is known."""
         stored = self.get(number)
         curve = milestones(stored)
