@@ -150,7 +150,7 @@ class JournalFile(BaseJournalBackend):
         end, size = self._starts[-1], len(logs)
         if os.fstat(self._fd).st_size > end:
             os.ftruncate(self._fd, end)  # torn by a kill
-        marks = [{"driver": self.generation} if self.generation else {} for _ in logs]
+        marks: list[Log] = [{"driver": self.generation} if self.generation else {} for _ in logs]
         for place, mark in enumerate(marks if size > 1 else (), 1):
             mark |= {"batch": [place, size]}
         lines = [
