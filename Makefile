@@ -4,18 +4,19 @@ BIN := .venv/bin
 READY := .venv/.ready
 PROCESSES ?= 2
 
-.PHONY: help setup tune test soak check format dashboard bench lock clean
+.PHONY: help setup tune test soak check format dashboard bench docs lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 setup: $(READY)  ## make .venv from the lock file
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements-torch.lock requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("sentune needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which to use: make PYTHON=python3.11 ...")'
 	@echo "Setting up .venv (about two minutes, once) ..."
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-torch.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -46,12 +47,21 @@ bench: $(READY)  ## the benchmarks: ratios against a peer, in one run
 	@missed=; for file in $(filter-out benchmarks/measure.py benchmarks/simulate.py benchmarks/curves.py,$(wildcard benchmarks/*.py)); do echo; echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || missed="$$missed $$file"; done; \
 	[ -z "$$missed" ] || { echo; echo "a limit was missed:$$missed"; exit 1; }
 
-lock: ## remake requirements.lock from pyproject.toml with the newest versions
-	@rm -rf build/lock && $(PYTHON) -m venv build/lock
+docs: $(READY)  ## the documentation as a site, in build/site
+	@$(BIN)/typer sentune.cli utils docs --name sentune --title Commands --output docs/reference/cli.md > build/cli.log
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+lock: ## remake requirements.lock from pyproject.toml with the newest versions and their hashes
+	@rm -rf build/lock && $(PYTHON) -m venv build/lock build/tools
+	@build/tools/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-torch.lock
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
-	@{ echo "# Exact versions of everything that the set-up installs; remade by 'make lock'."; \
-	   build/lock/bin/python -m pip freeze --all | grep -vE '^(-e|#|(pip|wheel|sentune)( |=))' | sed -E 's/^(torch==[0-9.]+).*/\1/'; } > requirements.lock.new
-	@mv requirements.lock.new requirements.lock && rm -rf build/lock
+	@build/lock/bin/python -m pip freeze --all | grep -vE '^(-e|#|(pip|wheel|sentune|torch)( |=))' > build/lock/pins.in
+	@build/tools/bin/pip-compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --allow-unsafe --strip-extras --output-file build/lock/all.lock build/lock/pins.in
+	@{ echo "# Exact versions and hashes of everything that the set-up installs beside torch; remade by 'make lock'."; \
+	   awk 'FNR==NR {split($$1, pin, "=="); gsub("_", "-", pin[1]); known[tolower(pin[1])]; next} /^[A-Za-z0-9]/ {split($$1, pin, "=="); kept = pin[1] in known} kept && !/^ *#/ && NF' build/lock/pins.in build/lock/all.lock; } > requirements.lock.new
+	@mv requirements.lock.new requirements.lock && rm -rf build/lock build/tools
 
 clean:  ## remove .venv and caches; studies stay
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
