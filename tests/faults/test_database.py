@@ -15,6 +15,7 @@ from pathlib import Path
 import optuna
 import pytest
 from mlflow import MlflowClient
+from optuna.distributions import FloatDistribution
 
 from sentune.launchers.trial_report import Report
 from sentune.study.space.objectives import Objective
@@ -32,24 +33,28 @@ PATIENCE = 300.0
 
 
 def ledger_in(place: Place) -> TrialStore:
-    storage = open_storage(place.trials_of("toy"))
+    storage = open_storage(place.trials_of("toy"), driver=True)
     study = open_study(storage, "toy", modes=["max"], sampler=None, world={"code": "1"})
-    return TrialStore(study=study, objectives=(Objective("toy/score", "max"),), budget=200)
+    return TrialStore(
+        study=study, storage=storage, objectives=(Objective("toy/score", "max"),), budget=200
+    )
 
 
 def one_trial(ledger: TrialStore, between: Callable[[], object] = lambda: None) -> None:
     """A trial from its draw to its end."""
-    trial = ledger.study.ask()
-    ledger.start(trial, {"x": trial.suggest_float("x", 0, 1)}, seed=0)
+    point = {"x": 0.5}
+    number = ledger.create(point, {"x": FloatDistribution(0, 1)}, settings=point, seed=0)
     for examples in (100, 200):
         between()
-        ledger.milestone(trial.number, Report(examples=examples, metrics={"toy/score": 0.5}))
-    ledger.complete(trial.number)
+        ledger.milestone(number, Report(examples=examples, metrics={"toy/score": 0.5}))
+    ledger.complete(number)
 
 
 def stored(place: Place) -> list[tuple[str, list[int]]]:
     """State and curve of each trial, as the database has them."""
-    trials = optuna.load_study(study_name="toy", storage=place.trials_of("toy")).trials
+    trials = optuna.load_study(
+        study_name="toy", storage=open_storage(place.trials_of("toy"))
+    ).trials
     return [(t.state.name, sorted(t.intermediate_values)) for t in trials]
 
 
