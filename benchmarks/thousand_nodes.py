@@ -36,7 +36,6 @@ from sentune.study.runner.shares import Claim
 from sentune.study.runner.sharing import Neighbours
 from sentune.study.runner.trial_runner import Conductor
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.samplers.registry import make_sampler
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
 from sentune.study.store.audience import Audience
@@ -183,8 +182,7 @@ def main() -> None:
         ledger = TrialStore(
             storage=storage,
             study=open_study(
-                storage, "large", modes=["max"],
-                sampler=make_sampler("tpe", SPACE, trials=TRIALS, seed=0), world={},
+                storage, "large", modes=["max"], sampler=None, world={},
             ),
             objectives=(Objective(OBJECTIVE, "max"),),
             budget=BUDGET,

@@ -52,12 +52,12 @@ class Study:
     """A conductor over a real ledger, whose trials are played by hand."""
 
     def __init__(self, folder: Path, *, trials: int = 8, limits: Limits | None = None) -> None:
-        self.ledger: TrialStore = open_ledger(folder, space=SPACE, sampler="random")
+        self.ledger: TrialStore = open_ledger(folder, space=SPACE)
         self.given: list[Candidate] = []
         self.heard, self.desk = Heard(), Desk()
         self.conductor = Conductor(
             ledger=self.ledger,
-            source=SearchSource(self.ledger, SPACE, trials=trials, seed=7),
+            source=SearchSource(self.ledger, SPACE, trials=trials, seed=7, sampler="random"),
             spec_of=self._spec,
             events=self.heard,
             retire_after=100,

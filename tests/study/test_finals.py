@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.trial import TrialState as Stored
+from optuna.trial import create_trial
 
 from sentune.code import code_fingerprint
 from sentune.launchers.run_trial import guarded
@@ -67,13 +69,17 @@ class Scene:
 
     def trial(self, x: int, value: float, broken: float = -1.0, **more: float) -> int:
         """A complete trial of the search."""
-        trial = self.search.study.ask()
-        self.search.start(trial, {"x": x, "y": 0}, seed=0)
+        number = self.search.create_answered(
+            create_trial(
+                state=Stored.RUNNING,
+                user_attrs={"settings": {"x": x, "y": 0}, "seed": 0},
+                constraints={"toy/cost<=1": broken},
+            )
+        )
         metrics = {OBJECTIVE: value, **more}
-        self.search.milestone(trial.number, Report(examples=900, final=True, metrics=metrics))
-        trial.set_constraint("toy/cost<=1", broken)
-        self.search.complete(trial.number)
-        return int(trial.number)
+        self.search.milestone(number, Report(examples=900, final=True, metrics=metrics))
+        self.search.complete(number)
+        return number
 
     def finals(self, **changes: int) -> Finals:
         config = replace(self.config, **changes)

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sentune.errors import InvalidValue
+from sentune.study.samplers import SAMPLERS
 from sentune.study.space.constraints import parse as parse_constraint
 from sentune.study.space.objectives import Objective
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
-SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2")
 
 
 def _workers(value: object) -> object:

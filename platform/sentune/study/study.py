@@ -28,7 +28,6 @@ from sentune.study.runner.shares import Claim
 from sentune.study.runner.sharing import ClusterBoard, Neighbours
 from sentune.study.runner.trial_runner import Conductor
 from sentune.study.runner.trial_source import Candidate, SearchSource, Source, settle_orphans
-from sentune.study.samplers.registry import make_sampler
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.audience import Audience
@@ -133,16 +132,8 @@ class Study:
         self.retention = Retention(config, self.ledger)
 
     def _ledger(self) -> TrialStore:
-        sampler = make_sampler(
-            self.config.sampler,
-            self.space,
-            trials=self.config.trials,
-            seed=self.config.seed,
-            objectives=len(self.objectives),
-            constraints=self.config.constraints,
-        )
         return TrialStore(
-            study=self._open(self.config.name, sampler),
+            study=self._open(self.config.name),
             storage=self.storage,
             objectives=self.objectives,
             budget=self.config.max_examples,
@@ -150,12 +141,12 @@ class Study:
             constraints=self.config.constraints,
         )
 
-    def _open(self, name: str, sampler: optuna.samplers.BaseSampler | None) -> optuna.Study:
+    def _open(self, name: str) -> optuna.Study:
         return open_study(
             self.storage,
             name,
             modes=[objective.mode for objective in self.objectives],
-            sampler=sampler,
+            sampler=None,
             world=self.world,
         )
 
@@ -178,7 +169,7 @@ class Study:
         if not searched_whole:
             return outcome_of(self.ledger, limits)
         finals = Finals(
-            study=self._open(f"{self.config.name}/finalists", None),
+            study=self._open(f"{self.config.name}/finalists"),
             ledger=self.ledger,
             config=self.config,
             audience=self.audience,
@@ -243,8 +234,14 @@ class Study:
         if config.population:
             members = PopulationPlan(members=config.population, generations=config.generations)
             return Population(self.ledger, space, members, seed=config.seed)
-        first = not config.sampler.startswith("grid")
-        return SearchSource(self.ledger, space, trials=config.trials, seed=config.seed, first=first)
+        return SearchSource(
+            self.ledger,
+            space,
+            trials=config.trials,
+            seed=config.seed,
+            sampler=config.sampler,
+            first=not config.sampler.startswith("grid"),
+        )
 
     def _run(
         self, ledger: TrialStore, source: Source, events: TrialEvents | Finals, limits: Limits

@@ -13,8 +13,8 @@ import fsspec
 from sentune.io.object_store import files_at, names_in
 from sentune.records import TrialRecord
 from sentune.study.config import StudyConfig
-from sentune.study.runner.finals_source import run_name
 from sentune.study.runner.retention import Retention, Stays, published
+from sentune.study.runner.trial_source import run_name
 from sentune.study.space.objectives import Objective
 from sentune.study.store.driver import runs
 from sentune.study.store.study_view import StudyView

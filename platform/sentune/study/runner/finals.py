@@ -21,10 +21,9 @@ from optuna.trial import TrialState as Stored
 from sentune.launchers.trial_report import Report
 from sentune.records import FinalistRecord, Spread, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
-from sentune.study.runner.finals_source import FinalsSource, identity, notes, run_name
 from sentune.study.runner.retention import ranked
 from sentune.study.runner.seed_comparison import Comparison, compare
-from sentune.study.runner.trial_source import settle_orphans
+from sentune.study.runner.trial_source import FinalsSource, identity, run_name, settle_orphans
 from sentune.study.store.audience import Audience
 from sentune.study.store.trial_codec import SEED, TRIAL
 from sentune.study.store.trial_store import TrialStore
@@ -186,8 +185,7 @@ class Finals:
             run,
             f"with {trial.source}" if trial.source else "gone",
         )
-        self.ledger.study.enqueue_trial({}, user_attrs=notes(trial, seed))
-        return FinalsSource(self.ledger, [(trial, seed)])
+        return FinalsSource(self.ledger, [(trial, seed)], again=True)
 
     def _winner(self) -> tuple[TrialRecord, int]:
         """The trial whose run wins, and the seed of that; without finalists the search's seed."""

@@ -42,7 +42,6 @@ from sentune.study.store.trial_codec import (
     SETTINGS,
     TOKEN,
     TRACEBACK,
-    TWIN,
     best_milestone,
     known,
     milestones,
@@ -164,17 +163,6 @@ class TrialStore:
         template.set_user_attr(TOKEN, uuid.uuid4().hex)
         place = self.storage.create_new_trial(self._id, template)
         return self.storage.get_trial_number_from_id(place)
-
-    def claim(self, trial: FrozenTrial) -> None:
-        """A trial that waits is running from here on."""
-        if trial.state == Stored.WAITING:
-            self.storage.set_trial_state_values(self._place(trial.number), Stored.RUNNING)
-
-    def start(self, trial: optuna.Trial, settings: Mapping[str, Any], seed: int) -> None:
-        """Notes with what a trial runs, so that its record needs nothing but the store."""
-        if SETTINGS not in trial.user_attrs:
-            trial.set_user_attr(SEED, seed)
-            trial.set_user_attr(SETTINGS, dict(settings))
 
     def milestone(
         self, number: int, report: Report, cost: Mapping[str, Any] | None = None
@@ -356,20 +344,6 @@ class TrialStore:
                 self.prune(number, stops[0]["reason"])
             elif self.budget in curve:
                 self.complete(number)
-
-    def copy(self, number: int, twin: FrozenTrial) -> None:
-        """Answers a trial with the same settings from the store, so that the sampler moves on."""
-        self._note(number, {TWIN: twin.number})
-        stored, place = self.get(number), self._place(number)
-        for step, value in twin.intermediate_values.items():
-            if step not in stored.intermediate_values:
-                self.storage.set_trial_intermediate_value(place, step, value)
-        self._end(number, twin.state, values=twin.values, constraints=twin.constraints)
-
-    def drop(self, number: int, twin: FrozenTrial) -> None:
-        """Forgets a draw whose settings are being run at this moment."""
-        self._note(number, {TWIN: twin.number})
-        self._end(number, Stored.FAIL)
 
     def _note(self, number: int, notes: Mapping[str, Any]) -> None:
         """Stores attributes; a list or dictionary as JSON has it."""
