@@ -3,11 +3,25 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PROCESSES ?= 2
+SHELL := /bin/bash
 
-.PHONY: help setup tune test soak check format dashboard bench docs lock clean
+# The tiers of the tests, in tests/tiers.py: 'make test' runs what is in none of these.
+QUICK := not (cluster or servers or faults or long)
+PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15 $(if $(TIER_COUNTS),--tier-counts=$(TIER_COUNTS))
+
+# 'make check' runs beside pytest, what it says is shown after pytest's, and both have to succeed.
+TIMED = TIMEFORMAT='make $@: %lR of wall time, CPU time %lU user and %lS system'; mkdir -p build; time {
+CHECKED = $(MAKE) --no-print-directory check > build/check.log 2>&1 & check=$$!;
+BOTH = tests=$$?; wait $$check; checked=$$?; echo "== make check"; cat build/check.log; [ $$tests = 0 ] && [ $$checked = 0 ]; }
+
+NUMERIC := tests/geometry tests/methods tests/readouts tests/tasks tests/encoders tests/training
+AVX512 := $(if $(shell grep -m1 -o avx512bw /proc/cpuinfo),OPENBLAS_CORETYPE=SkylakeX)
+CORES := OPENBLAS_CORETYPE=Haswell $(AVX512) ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE
+
+.PHONY: help setup tune test test-rest tier test-all test-numbers soak check format dashboard bench docs lock clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 setup: $(READY)  ## make .venv from the lock file
 
@@ -23,12 +37,25 @@ $(READY): requirements-torch.lock requirements.lock pyproject.toml
 tune: $(READY)  ## tune GumbelCSE on the corpus and encoder that ship with the package
 	@$(BIN)/python jobs/tune_gumbel.py
 
-test: check  ## lint, types, import contracts and tests
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile
+test: $(READY)  ## lint, types, import contracts, and every test that needs no cluster of its own (8 minutes)
+	@$(TIMED) $(CHECKED) $(PYTEST) -m '$(QUICK)'; $(BOTH)
+
+test-rest: $(READY)  ## the tests that 'make test' leaves out: clusters, servers, faults at small counts
+	@$(TIMED) $(PYTEST) -m 'not ($(QUICK))'; }
+
+tier: $(READY)  ## the tests of one tier: make tier TIER=cluster
+	@$(TIMED) $(PYTEST) -m '$(or $(TIER),$(error name it: make tier TIER=cluster))'; }
+
+test-all: $(READY)  ## all tests, faults at small counts (35 minutes)
+	@$(TIMED) $(CHECKED) $(PYTEST); $(BOTH)
+
+test-numbers: $(READY)  ## the numeric tests with the arithmetic of other x86 cores, as far as this one has it
+	@failed=; for core in $(CORES); do echo "== $$core"; env $${core//,/ } $(BIN)/python -m pytest -n $(PROCESSES) -m '$(QUICK)' $(NUMERIC) || failed="$$failed $$core"; done; \
+	[ -z "$$failed" ] || { echo "tests failed with:$$failed"; exit 1; }
 
 soak: $(READY)  ## the longest damage: twenty kills ten times, fifty groups stopped, all of it over PostgreSQL and S3 too (hours)
-	@for seed in 0 1 2 3 4 5 6 7 8 9; do echo "== kills, seed $$seed"; SENTUNE_KILL_SEED=$$seed SENTUNE_SERVER_KILLS=20 $(BIN)/python -m pytest tests/faults/test_driver.py || exit 1; done
-	@SENTUNE_GROUPS=50 SENTUNE_SOAK=1 $(BIN)/python -m pytest tests/faults --ignore=tests/faults/test_driver.py
+	@for seed in 0 1 2 3 4 5 6 7 8 9; do echo "== kills, seed $$seed"; SENTUNE_SOAK=1 SENTUNE_KILL_SEED=$$seed $(BIN)/python -m pytest tests/faults/test_driver.py || exit 1; done
+	@SENTUNE_SOAK=1 $(BIN)/python -m pytest tests/faults --ignore=tests/faults/test_driver.py
 
 check: $(READY)  ## lint, formatting, types and import contracts
 	@$(BIN)/ruff check .

@@ -48,7 +48,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
             server_command(tmp_path, taken.getsockname()[1])
 
 
-@pytest.mark.slow
+@pytest.mark.servers
 def test_the_server_answers_this_machine_alone(tmp_path: Path) -> None:
     from sentune.tracking.mlflow_view import MlflowListener
 

@@ -1,4 +1,4 @@
-"""A small study as a driver runs it: lease, MLflow, search, finals. Started by test_driver.
+"""A small study as a driver runs it: lock, MLflow, search, finals. Started by test_driver.
 
 Usage: driven.py ADDRESS PLACE CONCURRENT [EVENT SECONDS]
 
@@ -24,8 +24,8 @@ from sentune.code import runtime_env
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.space import Integer, SearchSpace, Uniform
-from sentune.study.store.driver_lock import Lease
-from sentune.study.store.storage import open_storage, storage_url
+from sentune.study.store.driver_lock import DriverLock
+from sentune.study.store.storage import storage_url
 from sentune.study.study import Study
 from sentune.summary import write_summary
 from sentune.tracking import MlflowListener
@@ -105,7 +105,7 @@ def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> 
         trials=TRIALS, concurrent=concurrent, finalists=FINALISTS, seeds=SEEDS, seed=7,
     )  # fmt: skip
     tracker = MlflowListener.in_storage(NAME, config.storage, tracking_uri=place["tracking"])
-    with Lease(open_storage(storage_url(config.folder, config.optuna_url)), NAME) as lease:
+    with DriverLock(storage_url(config.folder, config.optuna_url), NAME) as lock:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR,
             runtime_env=runtime_env(),
@@ -115,7 +115,7 @@ def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> 
         listeners: tuple[Any, ...] = (*killers, tracker)
         work = partial(program, Path(place["scratch"], "worked.log"))
         study = Study(config, SPACE, make_spec, work, listeners, {"code": "1"})
-        study.held = lease
+        study.held = lock
         summary = StudySummary(
             study=NAME, method="toy", state="running", objective=OBJECTIVE, mode="max",
             corpora={}, space=SPACE.to_dict(),

@@ -24,6 +24,7 @@ from sentune.errors import InvalidValue, StudyConflict
 from sentune.job.options import JobOptions
 from sentune.study.fork import fork_from
 from sentune.study.store import outage
+from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.outage import DatabaseGone, StudyDatabase
 from sentune.study.store.storage import database_url, open_storage, open_study, storage_url
 from sentune.study.store.study_index import find_study
@@ -270,6 +271,26 @@ def test_a_trial_of_another_driver_is_a_conflict(flaky: Flaky) -> None:
     flaky._backend.create_new_trial(1, running(**{TOKEN: "other"}))
     with pytest.raises(StudyConflict, match="another driver has started trial 0"):
         storage.create_new_trial(1, running(**{TOKEN: "t"}))
+
+
+@pytest.mark.parametrize("place", ["optuna.journal", "optuna.db"])
+def test_a_driver_that_has_lost_its_lock_writes_nothing(tmp_path: Path, place: str) -> None:
+    url = f"sqlite:///{tmp_path}/{place}" if place.endswith("db") else f"{tmp_path}/{place}"
+    storage = open_storage(url, driver=True)
+    study = storage.create_new_study([StudyDirection.MAXIMIZE], "s")
+    with DriverLock(url, "s") as lock:
+        storage.guard(lock)
+        trial = storage.create_new_trial(study)
+        lock.lost_because = "another process drives the study"
+        for write in (
+            lambda: storage.create_new_trial(study),
+            lambda: storage.set_trial_user_attr(trial, "a", 1),
+            lambda: storage.set_trial_state_values(trial, TrialState.FAIL),
+        ):
+            with pytest.raises(StudyConflict, match="this driver has lost its study"):
+                write()
+    (stored,) = open_storage(url).get_all_trials(study)
+    assert (stored.state, stored.user_attrs) == (TrialState.RUNNING, {})
 
 
 @pytest.mark.parametrize("error", ["key", "refusal"])

@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
 from sentune.io.atomic import write_document
-from sentune.study.store.driver_lock import Lease
-from sentune.study.store.storage import open_storage, storage_url
-from sentune.study.store.study_index import (
-    DATABASE,
-    DESCRIPTION,
-    JOURNAL,
-    StudyPlace,
-    read_json,
-)
+from sentune.study.store.driver_lock import DriverLock
+from sentune.study.store.lock_backends import LOCK_FILE
+from sentune.study.store.storage import storage_url
+from sentune.study.store.study_index import DATABASE, DESCRIPTION, StudyPlace, read_json
 
 if TYPE_CHECKING:
     from sentune.job.options import StudyOptions
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Turn:
-    """The lease of a study, taken as early as that leaves nothing behind where a job is refused.
+    """The lock of a study, taken as early as that leaves nothing behind where a job is refused.
 
     Args:
         config: names the study and its places.
@@ -36,24 +31,24 @@ class Turn:
 
     def __init__(self, config: StudyConfig) -> None:
         self._config = config
-        self._lease: Lease | None = None
+        self._lock: DriverLock | None = None
 
     def __enter__(self) -> Turn:
-        own = [Path(self._config.folder, name) for name in (JOURNAL, DATABASE)]
+        own = [Path(self._config.folder, name) for name in (LOCK_FILE, DATABASE)]
         if self._config.optuna_url or any(path.exists() for path in own):
             self.take()
         return self
 
-    def take(self) -> Lease:
-        """The lease, from here on.
+    def take(self) -> DriverLock:
+        """Take the lock, unless this turn has it already, and return it.
 
         Raises:
             StudyConflict: another process drives the study; says which.
         """
-        if self._lease is None:
+        if self._lock is None:
             url = storage_url(self._config.folder, self._config.optuna_url)
-            self._lease = Lease(open_storage(url, driver=True), self._config.name).acquire()
-        return self._lease
+            self._lock = DriverLock(url, self._config.name).acquire()
+        return self._lock
 
     def __exit__(
         self,
@@ -61,8 +56,8 @@ class Turn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._lease is not None:
-            self._lease.release()
+        if self._lock is not None:
+            self._lock.release()
 
 
 def origin(config: StudyConfig) -> str | None:

@@ -80,10 +80,11 @@ def run(
     summary.forked_from = forked_from
     with connected(), contextlib.ExitStack() as later:
         checked_plan(job, options, console)
-        lease = turn.take()
+        lock = turn.take()
+        summary.lineage["generation"] = lock.generation
         listeners = later.enter_context(listening(job.config, options, display))
         study = job.study(listeners)
-        study.held = lease
+        study.held = lock
         describe(job.config, options, space, forked_from)
         summary.plan = planned(study.plan, job.config)
         for listener in listeners:

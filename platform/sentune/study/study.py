@@ -31,6 +31,7 @@ from sentune.study.runner.trial_source import Candidate, SearchSource, Source, s
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.audience import Audience
+from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.events import TrialEvents
 from sentune.study.store.fingerprint import world_of
 from sentune.study.store.journal import StudyJournal
@@ -84,7 +85,7 @@ class Study:
 
     Attributes:
         plan: what it will ask for.
-        held: the driver's lease, where it has one: the hours of all starts, and what is asked.
+        held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Raises:
         StudyConflict: a study of this name exists and belongs to another world.
@@ -152,6 +153,8 @@ class Study:
 
     def run(self) -> StudyOutcome:
         """Runs what is left of the search and of the finals."""
+        if isinstance(self.held, DriverLock):
+            self.storage.guard(self.held)
         try:
             with self.neighbours.watched():
                 self.ahead.ask(min(self.neighbours.allowed, self._runs_left()))
@@ -275,6 +278,7 @@ class Study:
             directory=spec.directory or self.config.directory(candidate.name),
             checkpoint_every=self.config.checkpoint_every,
             micro_batch=candidate.micro_batch,
+            generation=self.held.generation if self.held else 0,
             start_from=start,
             start_at=candidate.start_at,
         )

@@ -16,7 +16,7 @@ from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import Retention, Stays, published
 from sentune.study.runner.trial_source import run_name
 from sentune.study.space.objectives import Objective
-from sentune.study.store.driver import runs
+from sentune.study.store.driver_process import runs
 from sentune.study.store.study_view import StudyView
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.places import DAMAGED, PARTIAL, place_of

@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import weakref
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
@@ -27,6 +27,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.io.atomic import StorageError, writing
+from sentune.study.store.driver_lock import DriverLock
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +44,12 @@ class JournalFile(BaseJournalBackend):
     Attributes:
         generation: of the driver's lock; it grows with every driver. Lines of an earlier driver
             behind lines of a later one are not read.
+        check: called before each write; raises where the driver has lost its lock.
     """
 
     def __init__(self, path: str, *, driver: bool) -> None:
         self.path, self.generation, self._newest = str(Path(path).absolute()), 0, 0
+        self.check: Callable[[], None] = lambda: None
         self._pending: list[Log] | None = None
         self._starts = array.array("q", [0])  # line -> byte, of the lines that count
         flags = os.O_RDWR | os.O_CREAT if driver else os.O_RDONLY
@@ -145,6 +148,7 @@ class JournalFile(BaseJournalBackend):
     def _write(self, logs: list[Log]) -> None:
         if not self._driver:
             raise io.UnsupportedOperation(f"{self.path} is open to be read alone")
+        self.check()
         if self.generation < self._newest:
             raise StudyConflict(f"{self.path}: another driver has taken the study over")
         end, size = self._starts[-1], len(logs)
@@ -193,6 +197,10 @@ class StudyJournal(JournalStorage):
             raise InvalidValue("--storage", path, "there is no such journal") from None
         super().__init__(self.file)
 
+    def guard(self, lock: DriverLock) -> None:
+        """Ask a lock before each write, and write its generation into each line."""
+        self.file.generation, self.file.check = lock.generation, lock.check
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """Write all that is done inside in one batch, when it is left; nothing after an error."""
@@ -229,6 +237,7 @@ class StudyJournal(JournalStorage):
         beside.unlink(missing_ok=True)
         copy = StudyJournal(str(beside), driver=True)
         copy.file.generation = generation = self.file.generation
+        copy.file.check = check = self.file.check
         try:
             with copy.together():
                 copy_studies(self, copy, [study.study_name for study in self.get_all_studies()])
@@ -238,7 +247,7 @@ class StudyJournal(JournalStorage):
             return
         beside.replace(self.file.path)
         self._open(self.file.path)
-        self.file.generation = generation
+        self.file.generation, self.file.check = generation, check
 
 
 def copy_studies(source: BaseStorage, target: BaseStorage, names: list[str]) -> int:

@@ -24,6 +24,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import SentuneError, StudyConflict
+from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.trial_codec import TOKEN, TWIN
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE = 15.0
-"""Seconds that a database may be away."""
+"""Seconds; less than those (``driver_lock.EXPIRY``) after which another machine may drive."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.25, 2.0
 
@@ -112,11 +113,16 @@ class StudyDatabase(BaseStorage):
         self._ids: dict[tuple[int, int], int] = {}
         self._places: dict[int, tuple[int, int]] = {}
         self._changed: set[tuple[int, int]] = set()
+        self._check: Callable[[], None] = lambda: None
 
     @property
     def engine(self) -> Engine:
         """The database."""
         return self._backend.engine
+
+    def guard(self, lock: DriverLock) -> None:
+        """Ask a lock before each write of a trial."""
+        self._check = lock.check
 
     def __getstate__(self) -> dict[str, Any]:
         return {"backend": self._backend, "driver": self.driver}
@@ -131,6 +137,7 @@ class StudyDatabase(BaseStorage):
             StudyConflict: another driver has added trials.
         """
         token = template_trial.user_attrs.get(TOKEN) if template_trial is not None else None
+        self._check()
         with self._lock:
             known = len(self._known(study_id))
 
@@ -198,6 +205,7 @@ class StudyDatabase(BaseStorage):
         self._change(trial_id, lambda _: self._backend.set_trial_system_attr(trial_id, key, value))
 
     def _change(self, trial_id: int, action: Callable[[bool], T]) -> T:
+        self._check()
         with self._lock:
             if trial_id in self._places:
                 self._changed.add(self._places[trial_id])

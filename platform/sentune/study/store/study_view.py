@@ -13,8 +13,8 @@ from optuna.trial import TrialState as Stored
 
 from sentune.records import FinalistRecord, Spent, Spread, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
-from sentune.study.store.driver_lock import EXPIRY
-from sentune.study.store.holders import Holder, Standing, standing
+from sentune.study.store.driver_lock import Holder, Standing, standing
+from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.storage import WORLD, open_storage
 from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.trial_codec import (
@@ -34,7 +34,8 @@ class Overview:
     """A study at a glance.
 
     Attributes:
-        state: ``running``; ``silent`` where its driver has not been heard of for too long;
+        state: ``running``; ``suspended`` where its driver is stopped; ``silent`` where a driver on
+            another machine has not been heard of for too long;
             ``complete``, ``stopped``, ``interrupted`` or ``failed`` as its last start ended;
             ``new`` before its first trial.
         reason: why; empty where there is nothing to say.
@@ -171,7 +172,7 @@ class StudyView:
         )
 
     def _standing(self) -> Standing:
-        return standing(self.storage, self.place.name) if self.storage else Standing()
+        return standing(self.place.url, self.place.name) if self.place.url else Standing()
 
     @property
     def objective(self) -> Objective:
@@ -204,14 +205,10 @@ class StudyView:
 
 
 def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, str]:
-    """State and reason. Who holds the lease counts first, then what the last start said."""
+    """State and reason. The holder of the lock counts first, then what the last start said."""
     holder = held.holder
-    if holder is not None and holder.gone:
-        return "interrupted", f"its driver died ({holder.driver}); {GOES_ON}"
-    if holder is not None and holder.quiet > EXPIRY:
-        return "silent", f"its driver was last heard of {holder.quiet:.0f} s ago ({holder.driver})"
     if holder is not None:
-        return "running", {"": "", "stop": "asked to stop"}.get(holder.wish, "asked to stop now")
+        return _driven(holder)
     said = summary.get("state", "")
     if said in ("", "running"):
         return ("interrupted", GOES_ON) if trials else ("new", "")
@@ -221,6 +218,16 @@ def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, s
 def _state_name(trial: FrozenTrial) -> str:
     """Optuna's name, or ours of a trial that found no memory."""
     return "INFEASIBLE" if state_of(trial) is TrialState.INFEASIBLE else trial.state.name
+
+
+def _driven(holder: Holder) -> tuple[str, str]:
+    if holder.gone:
+        return "interrupted", f"its driver died ({holder.driver}); {GOES_ON}"
+    if holder.state is ProcessState.UNKNOWN:
+        return "silent", f"its driver was last heard of {holder.quiet:.0f} s ago ({holder.driver})"
+    if holder.state is ProcessState.SUSPENDED:
+        return "suspended", f"wake its driver or kill it ({holder.driver})"
+    return "running", {"": "", "stop": "asked to stop"}.get(holder.signal, "asked to stop now")
 
 
 def _finalist(trial: int, runs: dict[int, TrialRecord]) -> FinalistRecord:
