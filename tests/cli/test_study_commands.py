@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from sentune.cli import app, main, study_again, study_watch
 from sentune.cli.study_export import export
 from sentune.errors import InvalidValue, SentuneError, StudyConflict
-from sentune.job.ending import Ended
+from sentune.job.exit_codes import Ended
 from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.records import TrialRecord, TrialState
 from sentune.study.store.driver_lock import DriverLock
@@ -74,7 +74,7 @@ def tuned(monkeypatch: Any) -> list[tuple[Any, Any]]:
 
 def replace_job(monkeypatch: Any, tune: Callable[..., object]) -> None:
     """Without Ray and MLflow, which the real one imports."""
-    monkeypatch.setitem(sys.modules, "sentune.job.flow", SimpleNamespace(tune=tune))
+    monkeypatch.setitem(sys.modules, "sentune.job.run", SimpleNamespace(tune=tune))
 
 
 def test_ls_lists_every_study(tmp_path: Path):

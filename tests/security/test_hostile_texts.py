@@ -23,7 +23,7 @@ from sentune.cli import app, main
 from sentune.cli.study_export import export
 from sentune.errors import CorpusError
 from sentune.job.display import Display
-from sentune.job.report import report as printed
+from sentune.job.terminal_report import report as printed
 from sentune.records import TrialRecord, TrialState
 from sentune.report import build
 from sentune.report.html import to_html
