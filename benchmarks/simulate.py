@@ -24,7 +24,7 @@ from sentune.study.schedulers import Scheduler, Verdict
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import open_study
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 
 class Told(Enum):
@@ -76,7 +76,7 @@ class Outcome:
         incumbents: each trial that became the best complete one, in order.
     """
 
-    ledger: Ledger
+    ledger: TrialStore
     examples: int
     time: float
     incumbents: tuple[Incumbent, ...]
@@ -95,19 +95,21 @@ def open_simulated(
     space: SearchSpace,
     scheduler: Scheduler,
     storage: BaseStorage | None = None,
-) -> Ledger:
+) -> TrialStore:
     """The ledger of a search, in memory unless a storage is given."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = storage or optuna.storages.InMemoryStorage()
     study = open_study(
-        storage or optuna.storages.InMemoryStorage(),
+        storage,
         "simulated",
         modes=[space.mode],
         sampler=None,
         world={"space": space.identity()},
     )
     objective = Objective(space.objective, space.mode)
-    return Ledger(
+    return TrialStore(
         study=study,
+        storage=storage,
         objectives=[objective],
         budget=scheduler.milestones[-1],
         scheduler=scheduler,
@@ -115,7 +117,7 @@ def open_simulated(
 
 
 def simulate(
-    ledger: Ledger,
+    ledger: TrialStore,
     source: SearchSource,
     curves: Curves,
     *,
@@ -156,7 +158,7 @@ def simulate(
 class _Replay:
     """Simulated workers: a queue of the milestones that they are about to reach."""
 
-    ledger: Ledger
+    ledger: TrialStore
     curves: Curves
     speed: Callable[[Mapping[str, Any]], float]
     told: Told

@@ -40,7 +40,7 @@ from sentune.study.space.space import Choice, SearchSpace, Uniform
 from sentune.study.store.audience import Audience
 from sentune.study.store.events import TrialEvents
 from sentune.study.store.storage import open_storage, open_study
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from sentune.tracking import MlflowListener
 from sentune.training.trial import TrialSpec
 
@@ -177,10 +177,11 @@ def main() -> None:
         plan = make_plan(config, SPACE, capacity)
         forecast(plan, config, cluster(), None, {})
         planning = time.perf_counter() - started
-        ledger = Ledger(
+        storage = open_storage(f"{folder}/optuna.journal", driver=True)
+        ledger = TrialStore(
+            storage=storage,
             study=open_study(
-                open_storage(f"sqlite:///{folder}/optuna.db"), "large", modes=["max"],
-                sampler=None, world={},
+                storage, "large", modes=["max"], sampler=None, world={},
             ),
             objectives=(Objective(OBJECTIVE, "max"),),
             budget=BUDGET,

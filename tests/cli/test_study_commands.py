@@ -60,7 +60,7 @@ def run(storage: Path, *arguments: str, code: int = 0) -> str:
 
 def held(storage: Path) -> DriverLock:
     """The lock of the study, in this process."""
-    url = f"sqlite:///{storage / 'toy' / 'optuna.db'}"
+    url = str(storage / "toy" / "optuna.journal")
     return DriverLock(url, "toy", beat=0.02)
 
 

@@ -54,8 +54,8 @@ class Place:
         return [*given, *more]
 
     def trials_of(self, study: str) -> str:
-        """Address of the database with a study's trials."""
-        return self.optuna or f"sqlite:///{self.storage}/{study}/optuna.db"
+        """URL of the database, or path of the journal, with a study's trials."""
+        return self.optuna or f"{self.storage}/{study}/optuna.journal"
 
     @property
     def artifacts(self) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import optuna
 import pytest
 from mlflow import MlflowClient
+from optuna.distributions import FloatDistribution
 from sqlalchemy import create_engine, text
 
 from sentune.errors import InvalidValue, StudyConflict
@@ -24,7 +25,7 @@ from sentune.study.store import driver_lock, outage
 from sentune.study.store.driver_lock import DriverLock, Holder, standing
 from sentune.study.store.outage import DatabaseGone
 from sentune.study.store.storage import open_storage, open_study
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from tests.faults.conftest import Place
 from tests.faults.pooling_proxy import transaction_pooling
 
@@ -33,25 +34,29 @@ PATIENCE = 300.0
 """Seconds that anything here may take; nothing is judged by them."""
 
 
-def ledger_in(place: Place) -> Ledger:
-    storage = open_storage(place.trials_of("toy"))
+def ledger_in(place: Place) -> TrialStore:
+    storage = open_storage(place.trials_of("toy"), driver=True)
     study = open_study(storage, "toy", modes=["max"], sampler=None, world={"code": "1"})
-    return Ledger(study=study, objectives=(Objective("toy/score", "max"),), budget=200)
+    return TrialStore(
+        study=study, storage=storage, objectives=(Objective("toy/score", "max"),), budget=200
+    )
 
 
-def one_trial(ledger: Ledger, between: Callable[[], object] = lambda: None) -> None:
+def one_trial(ledger: TrialStore, between: Callable[[], object] = lambda: None) -> None:
     """A trial from its draw to its end."""
-    trial = ledger.study.ask()
-    ledger.start(trial, {"x": trial.suggest_float("x", 0, 1)}, seed=0)
+    point = {"x": 0.5}
+    number = ledger.create(point, {"x": FloatDistribution(0, 1)}, settings=point, seed=0)
     for examples in (100, 200):
         between()
-        ledger.milestone(trial.number, Report(examples=examples, metrics={"toy/score": 0.5}))
-    ledger.complete(trial.number)
+        ledger.milestone(number, Report(examples=examples, metrics={"toy/score": 0.5}))
+    ledger.complete(number)
 
 
 def stored(place: Place) -> list[tuple[str, list[int]]]:
     """State and curve of each trial, as the database has them."""
-    trials = optuna.load_study(study_name="toy", storage=place.trials_of("toy")).trials
+    trials = optuna.load_study(
+        study_name="toy", storage=open_storage(place.trials_of("toy"))
+    ).trials
     return [(t.state.name, sorted(t.intermediate_values)) for t in trials]
 
 

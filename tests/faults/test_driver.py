@@ -23,6 +23,7 @@ import ray
 from mlflow import MlflowClient
 from optuna.trial import TrialState
 
+from sentune.study.store.storage import open_storage
 from sentune.summary import read_summary
 from tests.faults.conftest import SOAK, Place, environment_of, new_place
 
@@ -83,7 +84,7 @@ def killed_and_finished(cluster: str, place: Place, concurrent: int, kills: int)
 
 
 def stored(place: Place, name: str = "toy") -> list[optuna.trial.FrozenTrial]:
-    return optuna.load_study(study_name=name, storage=place.trials_of("toy")).trials
+    return optuna.load_study(study_name=name, storage=open_storage(place.trials_of("toy"))).trials
 
 
 def table(place: Place) -> list[tuple[Any, ...]]:

@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 import pytest
 
+from sentune.study.store.storage import open_storage
 from tests.faults.scenes import BATCH, Curve, make_spec, undisturbed
 from tests.networks.driven import EXAMPLES
 from tests.networks.hosts import MISSED, Hosts, hosts, missing, wait_until
@@ -78,7 +79,7 @@ def check(
     assert [record["id"] for record in records] == list(range(trials))
     assert {(record["state"], record["reason"]) for record in records} == {("complete", "")}
     assert sum(record["restarts"] for record in records) == restarts
-    storage = f"sqlite:///{folder / 'faults' / 'optuna.db'}"
+    storage = open_storage(str(folder / "faults" / "optuna.journal"))
     stored = optuna.load_study(study_name="faults", storage=storage).trials
     assert [trial.state.name for trial in stored] == ["COMPLETE"] * trials, "no trial twice"
     spec = make_spec(folder, EXAMPLES)

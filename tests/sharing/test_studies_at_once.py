@@ -19,6 +19,7 @@ import ray
 from mlflow import MlflowClient
 from optuna.trial import TrialState
 
+from sentune.study.store.storage import open_storage
 from tests.backends import BUCKET
 from tests.servers import closing_connection
 from tests.sharing.conftest import Team
@@ -122,7 +123,7 @@ def test_each_ends_with_all_of_its_trials(past: Past) -> None:
     }
     for name in STUDIES:
         assert len(past.spans[name]) == TRIALS
-        stored = optuna.load_study(study_name=name, storage=past.trials).trials
+        stored = optuna.load_study(study_name=name, storage=open_storage(past.trials)).trials
         assert Counter(trial.state for trial in stored) == {TrialState.COMPLETE: TRIALS}
         assert len({trial.params["x"] for trial in stored}) == TRIALS
 

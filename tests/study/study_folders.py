@@ -106,26 +106,15 @@ def make_study(
     """
     folder = storage / name
     folder.mkdir(parents=True)
-    key = (name, finals)
-    if url or changes or trials is not TRIALS:
-        _fill(url or f"sqlite:///{folder / 'optuna.db'}", name, trials, finals, changes)
-    elif key in _FILLED:
-        (folder / "optuna.db").write_bytes(_FILLED[key])
-    else:
-        _fill(f"sqlite:///{folder / 'optuna.db'}", name, trials, finals, changes)
-        _FILLED[key] = (folder / "optuna.db").read_bytes()
+    _fill(url or str(folder / "optuna.journal"), name, trials, finals, changes)
     for file, content in (("study.json", told), ("summary.json", summary)):
         if content is not None:
             (folder / file).write_text(json.dumps(content), encoding="utf-8")
     return folder
 
 
-_FILLED: dict[Any, bytes] = {}
-"""Databases of the usual trials, each made once: Optuna takes half a second for one."""
-
-
 def _fill(url: str, name: str, trials: Any, finals: Any, changes: dict[str, Any]) -> None:
-    opened: Any = open_storage(url)
+    opened = open_storage(url, driver=True)
     study = optuna.create_study(storage=opened, study_name=name, direction="maximize")
     study.set_user_attr(WORLD, json.loads(json.dumps(world(**changes))))
     study.add_trials(trials)
@@ -135,5 +124,3 @@ def _fill(url: str, name: str, trials: Any, finals: Any, changes: dict[str, Any]
         )
         for trial, seed, rate in finals:
             of_finals.add_trial(trial_of(rate, notes={"trial": trial, "seed": seed}))
-    opened.remove_session()
-    opened.engine.dispose()  # the last connection brings the write-ahead log into the file

@@ -14,11 +14,10 @@ from optuna.trial import TrialState
 from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of
 
 from sentune.errors import InvalidValue
-from sentune.study.store import driver_lock, totals, trial_rows
+from sentune.study.store import driver_lock
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.driver_process import Driver
 from sentune.study.store.lock_backends import LOCK_FILE, FileLock
-from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import every_study, find_study
 from sentune.study.store.study_view import StudyView
 from sentune.study.store.trial_codec import MEMORY, record_of
@@ -39,23 +38,6 @@ def driven_by(storage: Path, **changes: str) -> Iterator[None]:
     lock.begin(replace(Driver.current(), **changes))
     yield
     lock.unlock()
-
-
-def test_trials_are_read_as_optuna_reads_them(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(trial_rows, "CHUNK", 2)
-    folder = make_study(tmp_path)
-    storage = open_storage(f"sqlite:///{folder / 'optuna.db'}")
-    study = optuna.load_study(study_name="toy", storage=storage)
-    study.enqueue_trial({"rate": 0.4})
-    rows = trial_rows.TrialRows(storage, 1)
-    assert rows.read() == study.get_trials()
-    assert rows.read([2, 4]) == [study.get_trials()[number] for number in (2, 4)]
-
-    running = next(t for t in study.get_trials() if t.state == TrialState.RUNNING)
-    storage.set_trial_user_attr(running._trial_id, "reason", "changed")
-    storage.set_trial_state_values(running._trial_id, TrialState.FAIL)
-    assert rows.read() == study.get_trials(), "one that ran is read again"
-    assert rows.read()[running.number].user_attrs["reason"] == "changed"
 
 
 def test_an_overview_counts_what_the_study_ran_itself(tmp_path: Path):
@@ -83,13 +65,13 @@ def test_a_trial_that_found_no_memory_was_not_stopped_early(tmp_path: Path):
 
 
 def test_the_totals_are_those_of_the_records(tmp_path: Path):
-    folder = make_study(tmp_path)
+    make_study(tmp_path)
     seen = view(tmp_path)
     records = seen.trials()
     assert [r.id for r in records] == [0, 1, 2, 4, 5, 6]
     assert [r.source for r in records if r.source] == ["older/8"]
     records = [r for r in records if not r.source]
-    spent = totals.Totals(open_storage(f"sqlite:///{folder / 'optuna.db'}"), 1).spent()
+    spent = seen.overview().spent
     assert spent.examples == sum(r.examples for r in records)
     assert spent.gpu_hours == pytest.approx(sum(r.gpu_seconds for r in records) / 3600)
     assert records[0] == record_of(optuna.load_study(
@@ -188,19 +170,3 @@ def test_a_study_or_storage_that_there_is_not(tmp_path: Path):
     with pytest.raises(InvalidValue, match="no such file"):
         every_study(f"sqlite:///{tmp_path}/nothing.db")
     assert not (tmp_path / "nothing.db").exists()
-
-
-def test_a_screen_reads_no_more_trials_than_it_shows(tmp_path: Path, monkeypatch: Any):
-    """Why 10,000 trials are shown in a second, counted in trials."""
-    make_study(tmp_path, trials=tuple(trial_of(i / 40) for i in range(40)))
-    seen, read, inner = view(tmp_path), [], trial_rows._trials
-
-    def counting(connection: Any, rows: Any) -> Any:
-        read.extend(row.number for row in rows)
-        return inner(connection, rows)
-
-    monkeypatch.setattr(trial_rows, "_trials", counting)
-    seen.overview()
-    assert read == []
-    seen.trials(at_most=10)
-    assert len(read) == 10

@@ -20,7 +20,7 @@ from sentune.study.runner.trial_runner import Conductor, Crash, crash_of
 from sentune.study.runner.trial_source import Candidate, SearchSource
 from sentune.study.space.constraints import parse
 from sentune.study.space.space import Choice, SearchSpace
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 SPACE = SearchSpace(
     method="toy",
@@ -64,7 +64,7 @@ class Study:
     """A conductor over a real ledger, whose trials are played by hand."""
 
     def __init__(self, folder: Path, *, trials: int = 8, limits: Limits | None = None) -> None:
-        self.ledger: Ledger = open_ledger(folder, space=SPACE)
+        self.ledger: TrialStore = open_ledger(folder, space=SPACE)
         self.given: list[Candidate] = []
         self.heard, self.control = Heard(), Control()
         self.conductor = Conductor(

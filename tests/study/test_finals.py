@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.trial import TrialState as Stored
+from optuna.trial import create_trial
 
 from sentune.code import code_fingerprint
 from sentune.launchers.run_trial import guarded
@@ -20,7 +22,7 @@ from sentune.study.runner.trial_source import Source
 from sentune.study.space.objectives import Objective
 from sentune.study.store.audience import Audience
 from sentune.study.store.storage import open_storage, open_study
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Progress
@@ -54,26 +56,30 @@ class Scene:
 
     def __init__(self, folder: Path, objectives: Sequence[Objective] = (SCORE,)) -> None:
         self.folder, self.objectives, self.heard = folder, objectives, Ended()
-        self.storage = open_storage(f"sqlite:///{folder / 'optuna.db'}")
+        self.storage = open_storage(f"{folder / 'optuna.journal'}", driver=True)
         self.search = self._ledger("s")
         self.config = StudyConfig(
             name="s", storage=str(folder), max_examples=900, finalists=2, seeds=2
         )
 
-    def _ledger(self, name: str) -> Ledger:
+    def _ledger(self, name: str) -> TrialStore:
         modes = [objective.mode for objective in self.objectives]
         study = open_study(self.storage, name, modes=modes, sampler=None, world={})
-        return Ledger(study=study, objectives=self.objectives, budget=900)
+        return TrialStore(study=study, storage=self.storage, objectives=self.objectives, budget=900)
 
     def trial(self, x: int, value: float, broken: float = -1.0, **more: float) -> int:
         """A complete trial of the search."""
-        trial = self.search.study.ask()
-        self.search.start(trial, {"x": x, "y": 0}, seed=0)
+        number = self.search.create_answered(
+            create_trial(
+                state=Stored.RUNNING,
+                user_attrs={"settings": {"x": x, "y": 0}, "seed": 0},
+                constraints={"toy/cost<=1": broken},
+            )
+        )
         metrics = {OBJECTIVE: value, **more}
-        self.search.milestone(trial.number, Report(examples=900, final=True, metrics=metrics))
-        trial.set_constraint("toy/cost<=1", broken)
-        self.search.complete(trial.number)
-        return int(trial.number)
+        self.search.milestone(number, Report(examples=900, final=True, metrics=metrics))
+        self.search.complete(number)
+        return number
 
     def finals(self, **changes: int) -> Finals:
         config = replace(self.config, **changes)

@@ -20,7 +20,7 @@ from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
 from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import TWIN, WARM_FROM
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 
 def new_study() -> optuna.Study:
@@ -152,9 +152,13 @@ def test_a_point_that_was_taken_over_is_not_run_again():
     space = replace(
         SPACE, settings={"rate": Choice(0.1, 0.31, 0.5, 0.7), "pooling": Choice("mean")}
     )
-    study, said = forked(space)
+    storage = optuna.storages.InMemoryStorage()
+    study = optuna.create_study(storage=storage, direction="maximize")
+    _, said = forked(space, study=study)
     assert said.taken == 2
-    ledger = Ledger(study=study, objectives=(Objective(OBJECTIVE, "max"),), budget=900)
+    ledger = TrialStore(
+        study=study, storage=storage, objectives=(Objective(OBJECTIVE, "max"),), budget=900
+    )
     given = Given(*({"rate": rate, "pooling": "mean"} for rate in (0.5, 0.1, 0.31)))
     source = SearchSource(ledger, space, trials=4, seed=0, sampler=given, first=False)
     first = source.next(0)

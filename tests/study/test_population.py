@@ -28,7 +28,7 @@ from sentune.study.runner.trial_source import Candidate
 from sentune.study.schedulers import NoRungs
 from sentune.study.space.domains import Choice, Integer, Uniform
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 SPACE = SearchSpace(
     method="toy",
@@ -86,14 +86,14 @@ def play(
         end(population.ledger, candidate, train(candidate, checkpoints))
 
 
-def end(ledger: Ledger, candidate: Candidate, score: float) -> None:
+def end(ledger: TrialStore, candidate: Candidate, score: float) -> None:
     metrics = {OBJECTIVE: score}
     report = Report(examples=candidate.stop_at, metrics=metrics, final=True)
     ledger.milestone(candidate.number, report)
     ledger.complete(candidate.number)
 
 
-def table(ledger: Ledger) -> dict[tuple[int, int], tuple[object, ...]]:
+def table(ledger: TrialStore) -> dict[tuple[int, int], tuple[object, ...]]:
     """(Generation, member) -> settings, value, and the place whose checkpoint was taken up."""
     segments = ledger.trials()
     places = {t.number: (t.user_attrs[GENERATION], t.user_attrs[MEMBER]) for t in segments}

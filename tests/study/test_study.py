@@ -19,6 +19,7 @@ from toys import HALVING, OBJECTIVE, SPACE, open_ledger, play
 from sentune.code import runtime_env
 from sentune.records import StudyListener, TrialState
 from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.store.storage import open_storage
 from sentune.study.study import StudyConfig, StudyOutcome, run_study
 from sentune.training.trial import TrialSpec
 
@@ -233,12 +234,13 @@ def test_a_driver_killed_with_9_leaves_a_study_that_goes_on(tmp_path: Path):
 def _table(folder: Path) -> list[Any]:
     import optuna
 
-    url = f"sqlite:///{folder / 'toy' / 'optuna.db'}"
+    storage = open_storage(str(folder / "toy" / "optuna.journal"))
     found = []
     for name in ("toy", "toy/finalists"):
-        for t in optuna.load_study(study_name=name, storage=url).trials:
-            left_out = ("milestone:", "traceback", "cost:")
+        for t in optuna.load_study(study_name=name, storage=storage).trials:
+            left_out = ("milestone:", "token", "cost:")
             notes = {k: v for k, v in t.user_attrs.items() if not k.startswith(left_out)}
+            notes["end"] = {k: v for k, v in notes["end"].items() if k != "traceback"}
             found.append((name, t.number, t.state, t.params, t.value, t.intermediate_values, notes))
     return found
 

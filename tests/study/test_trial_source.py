@@ -16,7 +16,7 @@ from sentune.study.schedulers import NoRungs
 from sentune.study.space.domains import Choice, Uniform
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import MICRO_BATCH
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 SPACE = SearchSpace(
     method="toy",
@@ -32,7 +32,7 @@ def storage() -> optuna.storages.BaseStorage:
     return optuna.storages.InMemoryStorage()
 
 
-def opened(storage: optuna.storages.BaseStorage) -> Ledger:
+def opened(storage: optuna.storages.BaseStorage) -> TrialStore:
     return open_simulated(SPACE, NoRungs(max_examples=900), storage=storage)
 
 

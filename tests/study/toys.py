@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import optuna
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial
 
 from sentune.code import code_fingerprint
@@ -23,10 +24,10 @@ from sentune.study.schedulers import Halving
 from sentune.study.space.domains import Value
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, Integer, SearchSpace
+from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study
 from sentune.study.store.trial_codec import key
-from sentune.study.store.trial_store import Ledger
-from sentune.study.store.write_through import WriteThrough
+from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
@@ -164,13 +165,16 @@ def open_ledger(
     *,
     space: SearchSpace = SPACE,
     writes: int | None = None,
-) -> Ledger:
+    database: bool = False,
+) -> TrialStore:
     """The ledger in a folder.
 
     Args:
-        writes: of the store, after which the driver is killed; a database counts transactions.
+        writes: of the store, after which the driver is killed; a journal counts batches.
+        database: instead of a journal.
     """
-    storage = open_storage(f"sqlite:///{folder / 'optuna.db'}")
+    url = f"sqlite:///{folder / 'optuna.db'}" if database else f"{folder / 'optuna.journal'}"
+    storage = open_storage(url, driver=True)
     if writes is not None:
         _kill_after(storage, writes)
     study = open_study(
@@ -181,7 +185,9 @@ def open_ledger(
         world={"space": space.identity()},
     )
     objective = Objective(OBJECTIVE, space.mode)
-    return Ledger(study=study, objectives=[objective], budget=900, scheduler=HALVING)
+    return TrialStore(
+        study=study, storage=storage, objectives=[objective], budget=900, scheduler=HALVING
+    )
 
 
 def _kill_after(storage: Any, writes: int) -> None:
@@ -196,23 +202,16 @@ def _kill_after(storage: Any, writes: int) -> None:
 
         return call
 
-    places = [
-        (storage, ("create_new_trial", "set_trial_param", "set_trial_state_values",
-                   "set_trial_intermediate_value", "set_trial_user_attr", "set_trial_system_attr",
-                   "set_study_user_attr")),
-    ]  # fmt: skip
-    if isinstance(storage, WriteThrough):
-        places = [
-            (storage, ("create_new_trial", "_write")),
-            (storage._backend, ("set_study_user_attr",)),
-        ]
-    for place, names in places:
-        for name in names:
-            setattr(place, name, counted(getattr(place, name)))
+    if isinstance(storage, StudyJournal):
+        place, names = storage.file, ["_write"]
+    else:
+        place, names = storage, [n for n in dir(BaseStorage) if n.startswith(("create_", "set_"))]
+    for name in names:
+        setattr(place, name, counted(getattr(place, name)))
 
 
 def play(
-    ledger: Ledger,
+    ledger: TrialStore,
     folder: Path,
     *,
     trials: int = 12,
@@ -241,7 +240,7 @@ def play(
     return heard
 
 
-def table(ledger: Ledger) -> list[tuple[Any, ...]]:
+def table(ledger: TrialStore) -> list[tuple[Any, ...]]:
     """All that must come out the same however often the driver was killed."""
     return [
         (r.id, r.state, r.reason, r.settings, r.readouts, r.metrics, r.examples, r.curve)

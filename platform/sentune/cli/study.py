@@ -187,7 +187,12 @@ def fork(
 def export(
     name: NameArgument,
     out: Annotated[
-        str, typer.Option(metavar="FILE", help="FILE.csv, FILE.json or FILE.parquet to write.")
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="FILE.csv, FILE.json or FILE.parquet to write; or, as Optuna has the trials, "
+            "FILE.journal or the URL of a database.",
+        ),
     ],
     storage: StorageOption = None,
     optuna: OptunaOption = None,

@@ -1,4 +1,4 @@
-"""``sentune study export``: every trial of a study as one row of a file."""
+"""``sentune study export``: every trial of a study as one row of a file, or as Optuna has it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord
+from sentune.study.store.journal import StudyJournal, copy_studies
+from sentune.study.store.storage import open_storage
+from sentune.study.store.study_index import FINALS, is_database
 from sentune.study.store.study_view import StudyView
 
-FORMATS = (".csv", ".json", ".parquet")
+FORMATS = (".csv", ".json", ".parquet", ".journal")
 
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 """What a spreadsheet may take for a formula: its signs, also their wide forms and behind blanks."""
@@ -23,25 +26,55 @@ def export(view: StudyView, out: str, *, curves: bool) -> int:
     """Writes the trials.
 
     Args:
-        out: its ending names the format.
+        out: its ending names the format; or the URL of a database.
         curves: with a column ``curve``, JSON: examples -> metrics there.
 
     Returns:
         Rows written.
 
     Raises:
-        InvalidValue: another ending, or a folder that there is not.
+        InvalidValue: another ending, a folder that there is not, or a study that there is.
     """
+    if is_database(out):
+        return _copy(view, out)
     path = Path(out)
     if path.suffix not in FORMATS:
-        raise InvalidValue("--out", out, f"end it in {', '.join(FORMATS)}")
+        raise InvalidValue("--out", out, f"end it in {', '.join(FORMATS)}, or give a database URL")
     if not path.absolute().parent.is_dir():
         raise InvalidValue("--out", out, "make its folder first")
+    if path.suffix == ".journal":
+        return _copy(view, out)
     rows = [row_of(trial, curve=curves) for trial in view.trials()]
     partial = path.with_name(f".{path.name}.partial")
     _WRITERS[path.suffix](rows, partial)
     partial.replace(path)
     return len(rows)
+
+
+def _copy(view: StudyView, out: str) -> int:
+    """Copies the study and its finals into a new journal, or into a database.
+
+    A journal takes its name when it is whole. Optuna's own library and pages read both.
+    """
+    name = view.place.name
+    if view.storage is None:
+        raise InvalidValue("STUDY", name, "it has no trials yet; start it first")
+    names = [name, *([name + FINALS] if view.has_finals else [])]
+    if is_database(out):
+        target = open_storage(out)
+        if {*names} & {study.study_name for study in target.get_all_studies()}:
+            raise InvalidValue("--out", out, f"it has a study {name!r} already")
+        return copy_studies(view.storage, target, names)
+    path = Path(out)
+    if path.exists():
+        raise InvalidValue("--out", out, "it exists; name a new file")
+    partial = path.with_name(f".{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    journal = StudyJournal(str(partial), driver=True)
+    with journal.together():
+        number = copy_studies(view.storage, journal, names)
+    partial.rename(path)
+    return number
 
 
 def row_of(trial: TrialRecord, *, curve: bool) -> dict[str, Any]:

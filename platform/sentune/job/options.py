@@ -135,7 +135,7 @@ class StudyOptions(BaseModel):
     storage: str = Field("studies", description="folder or fsspec URI of all studies")
     optuna: str | None = Field(
         default_factory=lambda: _named("SENTUNE_OPTUNA"),
-        description="Optuna storage URL (default: $SENTUNE_OPTUNA, else SQLite in the study's "
+        description="Optuna storage URL (default: $SENTUNE_OPTUNA, else a journal in the study's "
         "folder)",
     )
     tracking: str | None = Field(

@@ -14,7 +14,7 @@ from sentune.io.atomic import write_document
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.lock_backends import LOCK_FILE
 from sentune.study.store.storage import storage_url
-from sentune.study.store.study_index import DESCRIPTION, StudyPlace, read_json
+from sentune.study.store.study_index import DATABASE, DESCRIPTION, StudyPlace, read_json
 
 if TYPE_CHECKING:
     from sentune.job.options import StudyOptions
@@ -34,7 +34,8 @@ class Turn:
         self._lock: DriverLock | None = None
 
     def __enter__(self) -> Turn:
-        if self._config.optuna_url or Path(self._config.folder, LOCK_FILE).exists():
+        own = [Path(self._config.folder, name) for name in (LOCK_FILE, DATABASE)]
+        if self._config.optuna_url or any(path.exists() for path in own):
             self.take()
         return self
 

@@ -28,7 +28,7 @@ class StudyConfig:
     Attributes:
         name: of the study; the same name resumes it.
         storage: folder or fsspec URI under which the study's own folder lies.
-        optuna_url: Optuna storage; None: SQLite in the study's folder.
+        optuna_url: Optuna storage; None: a journal in the study's folder.
         trials: configurations to try, counted over restarts.
         concurrent: trials at a time; None: as many as the cluster holds.
         max_concurrent: trials at a time at most, where the cluster would hold more.

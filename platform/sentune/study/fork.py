@@ -23,7 +23,6 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import WORLD, differences, open_storage
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.trial_codec import MILESTONE, SETTINGS, TWIN, WARM_FROM, WARM_NUMBER
-from sentune.study.store.trial_rows import TrialRows
 
 MAY_DIFFER = ("seed", "space.settings", "space.fixed", "space.conditions")
 STEPS = ("rungs", "milestones")
@@ -59,7 +58,7 @@ def fork_from(
     if storage is None or number is None:
         raise InvalidValue("--fork", place.name, "that study has no trials yet; start it first")
     was = storage.get_study_user_attrs(number).get(WORLD, {})
-    trials = TrialRows(storage, number).read()
+    trials = storage.get_all_trials(number, deepcopy=False)
     return fork(trials, was, study, now, space, old=place.name)
 
 
@@ -121,13 +120,14 @@ def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool
         user_attrs={
             WARM_FROM: old,
             WARM_NUMBER: trial.number,
-            **{k: v for k, v in trial.user_attrs.items() if k == SETTINGS or _of_curve(k)},
+            SETTINGS: trial.user_attrs[SETTINGS],
+            **{
+                name: {key: value for key, value in said.items() if key != "cost"}
+                for name, said in trial.user_attrs.items()
+                if name.startswith(MILESTONE)
+            },
         },
     )
-
-
-def _of_curve(attribute: str) -> bool:
-    return attribute.startswith(MILESTONE)
 
 
 def _point(settings: Mapping[str, Any], space: SearchSpace) -> dict[str, Value]:

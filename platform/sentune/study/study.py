@@ -31,11 +31,13 @@ from sentune.study.runner.trial_source import Candidate, SearchSource, Source, s
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.audience import Audience
+from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.events import TrialEvents
 from sentune.study.store.fingerprint import world_of
+from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import find_study
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from sentune.training.trial import Program, TrialSpec
 
 logger = logging.getLogger(__name__)
@@ -122,7 +124,7 @@ class Study:
             code=code_fingerprint(),
             storage=config.folder,
         )
-        self.storage = open_storage(storage_url(config.folder, config.optuna_url))
+        self.storage = open_storage(storage_url(config.folder, config.optuna_url), driver=True)
         self.world = world_of(config, self.space, world or {})
         self.objectives = objectives_of(config, self.space)
         self.scheduler = config.scheduling(space.mode)
@@ -130,9 +132,10 @@ class Study:
         self.ledger = self._ledger()
         self.retention = Retention(config, self.ledger)
 
-    def _ledger(self) -> Ledger:
-        return Ledger(
+    def _ledger(self) -> TrialStore:
+        return TrialStore(
             study=self._open(self.config.name),
+            storage=self.storage,
             objectives=self.objectives,
             budget=self.config.max_examples,
             scheduler=self.scheduler,
@@ -150,10 +153,15 @@ class Study:
 
     def run(self) -> StudyOutcome:
         """Runs what is left of the search and of the finals."""
+        if isinstance(self.held, DriverLock):
+            self.storage.guard(self.held)
         try:
             with self.sharing.watched():
                 self.prewarm.ask(min(self.sharing.allowed, self._runs_left()))
-                return self._whole()
+                outcome = self._whole()
+            if outcome.state == "complete" and isinstance(self.storage, StudyJournal):
+                self.storage.compact()
+            return outcome
         finally:
             self.prewarm.release()
             self.launch.close()
@@ -239,7 +247,7 @@ class Study:
         )
 
     def _run(
-        self, ledger: Ledger, source: Source, events: TrialEvents | Finals, limits: Limits
+        self, ledger: TrialStore, source: Source, events: TrialEvents | Finals, limits: Limits
     ) -> bool:
         conductor = Conductor(
             ledger=ledger,

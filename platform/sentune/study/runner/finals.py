@@ -26,7 +26,7 @@ from sentune.study.runner.seed_comparison import Comparison, compare
 from sentune.study.runner.trial_source import FinalsSource, identity, run_name, settle_orphans
 from sentune.study.store.audience import Audience
 from sentune.study.store.trial_codec import SEED, TRIAL
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore, sweeps_in
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Finals:
         self,
         *,
         study: optuna.Study,
-        ledger: Ledger,
+        ledger: TrialStore,
         config: StudyConfig,
         audience: Audience,
         tidy: Callable[[], None] = lambda: None,

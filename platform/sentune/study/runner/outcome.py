@@ -10,7 +10,7 @@ from sentune.study.runner.budget import spent_of
 from sentune.study.runner.finals import Finals
 from sentune.study.runner.limits import Limits, Why
 from sentune.study.space.objectives import pareto_front
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 STATES = {
     Why.BUDGET: "stopped",
@@ -52,7 +52,7 @@ class StudyOutcome:
     comparison: dict[str, Any] = field(default_factory=dict)
 
 
-def outcome_of(ledger: Ledger, limits: Limits, finals: Finals | None = None) -> StudyOutcome:
+def outcome_of(ledger: TrialStore, limits: Limits, finals: Finals | None = None) -> StudyOutcome:
     """The outcome from the store.
 
     Args:

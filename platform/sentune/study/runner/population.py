@@ -27,7 +27,7 @@ from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Choice, Dimension, Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import BEGUN_AT, MICRO_BATCH, SEED, SETTINGS, milestones
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 FACTORS, RESAMPLED = (0.8, 1.2), 0.25
 """Jaderberg et al., appendix A.1.1: a number is multiplied by one of these, or drawn anew with
@@ -83,7 +83,7 @@ class Population:
             examples.
     """
 
-    def __init__(self, ledger: Ledger, space: SearchSpace, plan: Plan, *, seed: int) -> None:
+    def __init__(self, ledger: TrialStore, space: SearchSpace, plan: Plan, *, seed: int) -> None:
         if not space.live & space.settings.keys():
             known = ", ".join(sorted(space.live)) or f"none of {space.method}"
             fix = f"settings that may change in mid-training are {known}; search one of them"
@@ -227,7 +227,7 @@ def name_of(number: int) -> str:
 
 
 def _best(
-    members: Mapping[int, FrozenTrial], ledger: Ledger, generation: int, plan: Plan
+    members: Mapping[int, FrozenTrial], ledger: TrialStore, generation: int, plan: Plan
 ) -> list[int]:
     """Members whose segment before a generation is complete, the best at its end first."""
     end = plan.stop(generation - 1, ledger.budget)

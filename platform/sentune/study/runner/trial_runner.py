@@ -16,7 +16,7 @@ from sentune.study.runner.limits import Halt, Limits, Why
 from sentune.study.runner.trial_source import Candidate, Source
 from sentune.study.schedulers import Verdict
 from sentune.study.store.trial_codec import RESTARTS
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from sentune.training.trial import TrialSpec
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Conductor:
     def __init__(
         self,
         *,
-        ledger: Ledger,
+        ledger: TrialStore,
         source: Source,
         spec_of: Callable[[Candidate], TrialSpec],
         events: Events,
@@ -212,7 +212,8 @@ class Conductor:
     ) -> tuple[Report, Verdict | None]:
         """The report as it counts, and the verdict; None where the run has failed or left."""
         number = candidate.number
-        self._charge(tune_id, candidate, report, result)
+        seconds = float(result.get("time_total_s", report.seconds))
+        self.limits.charge(tune_id, seconds * report.gpus)
         self.ledger.noted(number, report.notes)
         if report.restarts:  # those that a group's own launcher has forgiven, of this start
             self.ledger.forgiven(number, self._forgiven[tune_id] + report.restarts)
@@ -220,14 +221,11 @@ class Conductor:
         if not over and (missing := self.ledger.missing(report)):
             report, over = replace(report, failure=missing, repeats=True), True
         self.last[number] = report
-        return report, None if over else self.ledger.milestone(number, report)
-
-    def _charge(
-        self, tune_id: str, candidate: Candidate, report: Report, result: dict[str, Any]
-    ) -> None:
-        seconds = float(result.get("time_total_s", report.seconds))
-        self.ledger.charge(candidate.number, tune_id, seconds, report.gpus)
-        self.limits.charge(tune_id, seconds * report.gpus)
+        if over:
+            self.ledger.charge(number, tune_id, seconds, report.gpus)
+            return report, None
+        cost = {tune_id: {"seconds": seconds, "gpus": report.gpus}}
+        return report, self.ledger.milestone(number, report, cost)
 
     def _answer(self, candidate: Candidate, report: Report, *, goes_on: bool) -> bool:
         if self.verdicts is None:

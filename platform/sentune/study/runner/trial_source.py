@@ -23,15 +23,15 @@ from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import (
     MICRO_BATCH,
-    REPEATS,
     SEED,
     SETTINGS,
     TRIAL,
     TWIN,
     answers,
     key,
+    repeats,
 )
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 
 ATTEMPTS = 50
 """Draws in a row that may be answered from the store before the space counts as used up."""
@@ -102,7 +102,7 @@ class SearchSource:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: TrialStore,
         space: SearchSpace,
         *,
         trials: int,
@@ -198,7 +198,7 @@ class SearchSource:
 
         Trials that were taken over from another study answer too.
         """
-        stored = self.ledger.study.get_trials(deepcopy=False)
+        stored = self.ledger.all_trials()
         unended = [*self._unended, *range(self._seen, len(stored))]
         self._seen = len(stored)
         self._unended = []
@@ -244,7 +244,7 @@ def _copy(
     )
 
 
-def settle_orphans(ledger: Ledger) -> None:
+def settle_orphans(ledger: TrialStore) -> None:
     """Ends every orphan whose end is known: its driver was killed just before the tell."""
     for orphan in ledger.trials():
         if orphan.state == Stored.RUNNING:
@@ -261,7 +261,7 @@ class FinalsSource:
     """
 
     def __init__(
-        self, ledger: Ledger, wanted: Sequence[tuple[TrialRecord, int]], *, again: bool = False
+        self, ledger: TrialStore, wanted: Sequence[tuple[TrialRecord, int]], *, again: bool = False
     ) -> None:
         self.ledger, self.finished = ledger, False
         asked = {(trial.id, seed) for trial, seed in wanted}
@@ -294,7 +294,7 @@ class FinalsSource:
 
 def _worth_another(run: FrozenTrial) -> bool:
     """A run that failed for a reason outside of it, a worker that was lost for one."""
-    return run.state == Stored.FAIL and not run.user_attrs.get(REPEATS, False)
+    return run.state == Stored.FAIL and not repeats(run)
 
 
 def run_name(trial: int, seed: int) -> str:

@@ -8,7 +8,7 @@ from sentune.launchers.trial_report import Report
 from sentune.records import TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.store.audience import Audience
-from sentune.study.store.trial_store import Ledger
+from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoint_storage import storage_of
 from sentune.training.checkpoints import sweeps_in
 
@@ -25,7 +25,7 @@ class TrialEvents:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: TrialStore,
         audience: Audience,
         config: StudyConfig,
         tidy: Callable[[], None] = lambda: None,

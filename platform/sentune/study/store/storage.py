@@ -1,22 +1,26 @@
-"""Optuna's storage: opening it, and refusing to go on with a study of another world."""
+"""Where a study's trials are kept: Optuna's journal in its folder, or a database."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event
-from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.io.database_lock import alone_in
-from sentune.study.store.write_through import WriteThrough
+from sentune.study.store.journal import StudyJournal
+from sentune.study.store.outage import StudyDatabase
+from sentune.study.store.study_index import DATABASE, JOURNAL
 
 WORLD = "world"
 DIRECTIONS = {
@@ -31,54 +35,78 @@ BUSY_SECONDS = 60
 
 
 def storage_url(folder: str, optuna_url: str | None) -> str:
-    """Where a study's trials are kept: what the user names, else SQLite in the study's folder.
+    """Return where a study is driven: the URL that the user names, else its journal's path.
 
     Raises:
-        InvalidValue: the folder is remote and no URL is given; SQLite needs a file system.
+        InvalidValue: the folder is remote and no URL is given; a journal needs a file system.
+        StudyConflict: the folder has the SQLite database of an older version.
     """
     if optuna_url is not None:
         return optuna_url
     if "://" in folder:
-        fix = "SQLite needs a local folder; add --optuna postgresql://... or sqlite:////PATH"
+        fix = "a journal needs a local folder; add --optuna postgresql://... or sqlite:////PATH"
         raise InvalidValue("--storage", folder, fix)
-    path = Path(folder).resolve() / "optuna.db"
+    path = Path(folder).resolve() / JOURNAL
+    name = path.parent.name
+    if not path.exists() and path.with_name(DATABASE).exists():
+        raise StudyConflict(
+            f"study {name!r} was made by an older version, in SQLite: it can be looked at, "
+            f"evaluated and reported; go on in a new one: sentune study fork {name} NEW-NAME"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{path}"
+    return str(path)
 
 
-def open_storage(url: str) -> WriteThrough:
-    """Optuna storage in a database; SQLite with a write-ahead log and patience.
+def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatabase:
+    """Open Optuna's storage at the path of a journal or the URL of a database.
 
-    Its trials are for the driver of their study alone; who looks reads the tables.
+    Args:
+        url: from ``storage_url`` or ``StudyPlace.url``.
+        driver: whether this process drives the study; else it only looks at it.
 
     Raises:
-        InvalidValue: the database cannot be reached; credentials are left out of the message.
+        InvalidValue: it cannot be reached; credentials are left out of the message.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    own = url.startswith("sqlite")
+    if "://" not in url:
+        return StudyJournal(url, driver=driver)
     try:
-        with alone_in(url):
-            storage = optuna.storages.RDBStorage(url, engine_kwargs=_arguments(url))
+        named = database_url(url)
+        with alone_in(named.render_as_string(hide_password=False)):
+            storage = RDBStorage(
+                named.render_as_string(hide_password=False), engine_kwargs=_arguments(named)
+            )
     except (SQLAlchemyError, ImportError) as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
         fix = f"the database cannot be opened ({without_credentials(cause)})"
         raise InvalidValue("--optuna", without_credentials(url), fix) from None
-    if own:
+    if named.get_backend_name() == "sqlite":
         _write_ahead(storage.engine)
-    return WriteThrough(storage)
+    return StudyDatabase(storage, driver=driver)
 
 
-def _arguments(url: str) -> dict[str, Any]:
+def database_url(url: str) -> URL:
+    """Return a URL whose driver is installed: ``postgresql://`` names none.
+
+    SQLAlchemy takes psycopg 3 for it, also where psycopg2 alone is installed.
+    """
+    named = make_url(url)
+    if named.drivername in ("postgresql", "postgres"):
+        driver = "psycopg" if find_spec("psycopg") else "psycopg2"
+        return named.set(drivername=f"postgresql+{driver}")
+    return named
+
+
+def _arguments(url: URL) -> dict[str, Any]:
     """How its connections are made.
 
     Without limits a cut network holds a client for a quarter of an hour, also when it is whole.
     """
-    if url.startswith("sqlite"):
+    if url.get_backend_name() == "sqlite":
         return {"connect_args": {"timeout": BUSY_SECONDS}}
-    named = make_url(url)
-    if named.get_driver_name() not in ("psycopg2", "psycopg"):
+    if url.get_driver_name() not in ("psycopg2", "psycopg"):
         return {"pool_pre_ping": True}
-    limits = {name: limit for name, limit in SILENT.items() if name not in named.query}
+    limits = {name: limit for name, limit in SILENT.items() if name not in url.query}
     return {"pool_pre_ping": True, "connect_args": limits}
 
 
@@ -95,7 +123,7 @@ def _write_ahead(engine: Engine) -> None:
 
 
 def open_study(
-    storage: optuna.storages.BaseStorage,
+    storage: BaseStorage,
     name: str,
     *,
     modes: Sequence[str],
@@ -114,11 +142,13 @@ def open_study(
     Raises:
         StudyConflict: it exists and belongs to another world; says what differs.
     """
-    study = optuna.create_study(
+    try:
+        storage.get_study_id_from_name(name)
+    except KeyError:
+        storage.create_new_study([DIRECTIONS[mode] for mode in modes], name)
+    study = optuna.load_study(
         storage=storage,
         study_name=name,
-        load_if_exists=True,
-        directions=[DIRECTIONS[mode] for mode in modes],
         sampler=sampler or optuna.samplers.RandomSampler(seed=0),
         pruner=optuna.pruners.NopPruner(),
     )

@@ -11,7 +11,10 @@ from sentune.errors import InvalidValue
 from sentune.io.atomic import read_document
 from sentune.io.object_store import asked, files_at, is_local
 
-DESCRIPTION, SUMMARY, DATABASE = "study.json", "summary.json", "optuna.db"
+DESCRIPTION, SUMMARY = "study.json", "summary.json"
+JOURNAL, DATABASE = "optuna.journal", "optuna.db"
+"""Of a study's trials, in its folder; the second as older versions made it."""
+
 FINALS = "/finalists"
 """Ends the Optuna name of a study's finals."""
 
@@ -23,7 +26,7 @@ class StudyPlace:
     Attributes:
         name: of the study.
         folder: local path or URI of its own folder; empty where only its database is known.
-        url: Optuna storage; empty where it has none yet.
+        url: path of its journal or URL of its database; empty where it has none yet.
         description: its ``study.json``, as its last start wrote it: ``job``, ``options``,
             ``space``, ``command`` and ``started``; empty before that.
         trouble: what is wrong with it; empty if nothing is.
@@ -109,10 +112,11 @@ def read_json(path: str) -> dict[str, Any]:
 def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | None:
     """The study in a folder; None if the folder is none."""
     description, trouble = _described(folder)
-    own = Path(folder, DATABASE)
     named = optuna_url or description.get("options", {}).get("optuna")
-    if not named and "://" not in folder and own.exists():
-        named = f"sqlite:///{own}"
+    if not named and "://" not in folder:
+        journal, database = Path(folder, JOURNAL), Path(folder, DATABASE)
+        old = f"sqlite:///{database}" if database.exists() else ""
+        named = str(journal) if journal.exists() else old
     if not named and not description and not trouble:
         return None
     return StudyPlace(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
 import optuna
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as Stored
 
 from sentune.records import FinalistRecord, Spent, Spread, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
@@ -15,9 +17,14 @@ from sentune.study.store.driver_lock import Holder, Standing, standing
 from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.storage import WORLD, open_storage
 from sentune.study.store.study_index import FINALS, StudyPlace
-from sentune.study.store.totals import Totals
-from sentune.study.store.trial_codec import SEED, SETTINGS, TRIAL, TWIN, record_of
-from sentune.study.store.trial_rows import TrialRows
+from sentune.study.store.trial_codec import (
+    SEED,
+    TRIAL,
+    WARM_FROM,
+    known,
+    record_of,
+    state_of,
+)
 
 GOES_ON = "its own command or `sentune study resume` goes on"
 
@@ -78,7 +85,6 @@ class StudyView:
     ) -> None:
         self.place = place
         self.storage = storage or (open_storage(place.url) if place.url else None)
-        self._rows: dict[str, TrialRows] = {}
         world = self._world()
         space = world.get("space", {})
         further = [Objective(**said) for said in world.get("objectives", [])]
@@ -94,9 +100,10 @@ class StudyView:
         Args:
             sums: whether examples and GPU hours are added up, which a list can do without.
         """
-        held, place, totals = self._standing(), self.place, self._totals("")
-        counts = totals.counts() if totals else {}
-        best = totals.best(self.objective.mode) if totals else []
+        held, place, stored = self._standing(), self.place, self._read("")
+        own = [trial for trial in stored if WARM_FROM not in trial.user_attrs]
+        counts = dict(Counter(map(_state_name, own)))
+        best = self._best(stored)[:1]
         state, reason = _state(held, place.summary(), sum(counts.values()))
         return Overview(
             name=place.name,
@@ -105,24 +112,28 @@ class StudyView:
             holder=held.holder,
             objective=self.objective,
             counts=counts,
-            taken_over=totals.taken_over() if totals else 0,
+            taken_over=len(stored) - len(own),
             planned=place.description.get("options", {}).get("trials"),
-            best=best[0] if best else None,
+            best=(best[0].number, best[0].values[0]) if best else None,
             spent=self._spent(held.hours) if sums else Spent(hours=held.hours),
         )
 
     def trials(self, at_most: int | None = None) -> list[TrialRecord]:
         """The trials by number; where that is too many, those that run, the best and the latest."""
-        totals = self._totals("")
-        if totals is None:
-            return []
-        numbers = None
-        number = sum(totals.counts().values()) + totals.taken_over()
-        if at_most is not None and number > at_most:
-            best = [number for number, _ in totals.best(self.objective.mode, at_most // 3)]
-            chosen = dict.fromkeys([*totals.running(), *best, *totals.latest(at_most)])
-            numbers = list(chosen)[:at_most]
-        return [record_of(trial, self.objective) for trial in self._read("", numbers)]
+        stored = self._read("")
+        if at_most is not None and len(stored) > at_most:
+            own = [trial for trial in stored if WARM_FROM not in trial.user_attrs]
+            running = [trial for trial in own if not trial.state.is_finished()]
+            chosen = [*running, *self._best(stored)[: at_most // 3], *own[::-1]]
+            numbers = list(dict.fromkeys(trial.number for trial in chosen))[:at_most]
+            stored = [trial for trial in stored if trial.number in set(numbers)]
+        return [record_of(trial, self.objective) for trial in stored]
+
+    def _best(self, stored: list[FrozenTrial]) -> list[FrozenTrial]:
+        """Complete trials by the first objective, best first."""
+        sign = self.objective.sign
+        complete = [trial for trial in stored if trial.state is Stored.COMPLETE]
+        return sorted(complete, key=lambda trial: (-sign * trial.values[0], trial.number))
 
     def finalists(self) -> list[FinalistRecord]:
         """Finalists with the runs that have ended so far, best mean first."""
@@ -141,20 +152,23 @@ class StudyView:
 
     def final_runs(self) -> dict[tuple[int, int], TrialRecord]:
         """(trial, seed) -> run of the finals, as it stands; of several the last."""
-        stored = self._read(FINALS, None)
+        stored = self._read(FINALS)
         return {
             (run.user_attrs[TRIAL], run.user_attrs[SEED]): record_of(run, self.objective)
             for run in stored
         }
 
     def _spent(self, hours: float) -> Spent:
-        search, finals = self._totals(""), self._totals(FINALS)
-        parts = [totals.spent() for totals in (search, finals) if totals]
+        search, finals = (
+            [record_of(trial, self.objective) for trial in self._read(ending)]
+            for ending in ("", FINALS)
+        )
+        own = [record for record in search if not record.source]
         return Spent(
-            trials=parts[0].trials if search else 0,
-            examples=sum(part.examples for part in parts),
+            trials=len(own),
+            examples=sum(record.examples for record in own + finals),
             hours=hours,
-            gpu_hours=sum(part.gpu_hours for part in parts),
+            gpu_hours=sum(record.gpu_seconds for record in own + finals) / 3600,
         )
 
     def _standing(self) -> Standing:
@@ -168,21 +182,17 @@ class StudyView:
     def _world(self) -> dict[str, Any]:
         """What its trials share, or, before the first of them, what its description says."""
         number = self._study_id("")
-        attributes = self.storage.get_study_user_attrs(number) if self.storage and number else {}
+        attributes = (
+            self.storage.get_study_user_attrs(number) if self.storage and number is not None else {}
+        )
         said: dict[str, Any] = attributes.get(WORLD, {})
         return said or {"space": self.place.description.get("space", {})}
 
-    def _totals(self, ending: str) -> Totals | None:
-        number = self._study_id(ending)
-        return Totals(self.storage, number) if self.storage and number else None
-
-    def _read(self, ending: str, numbers: list[int] | None) -> list[optuna.trial.FrozenTrial]:
+    def _read(self, ending: str) -> list[FrozenTrial]:
         number = self._study_id(ending)
         if self.storage is None or number is None:
             return []
-        if ending not in self._rows:
-            self._rows[ending] = TrialRows(self.storage, number)
-        return [trial for trial in self._rows[ending].read(numbers) if _known(trial)]
+        return list(filter(known, self.storage.get_all_trials(number, deepcopy=False)))
 
     def _study_id(self, ending: str) -> int | None:
         """Optuna's number; None where the study has no trial yet."""
@@ -205,6 +215,11 @@ def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, s
     return said, summary.get("reason", "")
 
 
+def _state_name(trial: FrozenTrial) -> str:
+    """Optuna's name, or ours of a trial that found no memory."""
+    return "INFEASIBLE" if state_of(trial) is TrialState.INFEASIBLE else trial.state.name
+
+
 def _driven(holder: Holder) -> tuple[str, str]:
     if holder.gone:
         return "interrupted", f"its driver died ({holder.driver}); {GOES_ON}"
@@ -213,12 +228,6 @@ def _driven(holder: Holder) -> tuple[str, str]:
     if holder.state is ProcessState.SUSPENDED:
         return "suspended", f"wake its driver or kill it ({holder.driver})"
     return "running", {"": "", "stop": "asked to stop"}.get(holder.signal, "asked to stop now")
-
-
-def _known(trial: optuna.trial.FrozenTrial) -> bool:
-    """Started, and no copy of another trial; what was taken over from another study counts."""
-    waits = trial.state == optuna.trial.TrialState.WAITING
-    return not waits and SETTINGS in trial.user_attrs and TWIN not in trial.user_attrs
 
 
 def _finalist(trial: int, runs: dict[int, TrialRecord]) -> FinalistRecord:

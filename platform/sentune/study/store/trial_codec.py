@@ -12,7 +12,7 @@ from optuna.trial import TrialState as Stored
 from sentune.records import TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 
-SETTINGS, REASON, TWIN, SEED = "settings", "reason", "twin", "seed"
+SETTINGS, REASON, TWIN, SEED, TOKEN = "settings", "reason", "twin", "seed", "token"
 REPEATS, TRACEBACK, NOTES, RESTARTS = "repeats", "traceback", "notes", "restarts"
 MICRO_BATCH, WARM_FROM, WARM_NUMBER, BEGUN_AT = (
     "micro_batch",
@@ -20,7 +20,11 @@ MICRO_BATCH, WARM_FROM, WARM_NUMBER, BEGUN_AT = (
     "warm_number",
     "begun_at",
 )
-MILESTONE, VERDICT, COST = "milestone:", "verdict:", "cost:"
+MILESTONE, COST = "milestone:", "cost:"
+
+END = "end"
+"""How a trial ends, written before Optuna's state: ``state``, ``values``, ``constraints`` and what
+the record says (``reason``, ``repeats``, ``traceback``). Older studies have those by themselves."""
 
 TRIAL = "trial"
 """Of a run of the finals: number of the trial of the search that it repeats."""
@@ -42,18 +46,18 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
     curve, notes = milestones(trial), trial.user_attrs
     best = best_milestone(curve, objective)
     shown = curve.get(best, {}) if best is not None else {}
-    costs = [said for name, said in notes.items() if name.startswith(COST)]
+    end = ending(trial)
     return TrialRecord(
         id=trial.number,
         state=state_of(trial),
         settings=notes[SETTINGS],
-        reason=notes.get(REASON, ""),
+        reason=end.get(REASON, ""),
         readouts=shown.get("readouts", {}),
         metrics=shown.get("metrics", {}),
         examples=max(curve, default=0),
         seconds=max((said["seconds"] for said in curve.values()), default=0.0),
         curve={examples: said["metrics"] for examples, said in curve.items()},
-        gpu_seconds=sum(cost["seconds"] * cost["gpus"] for cost in costs),
+        gpu_seconds=sum(cost["seconds"] * cost["gpus"] for cost in _costs(trial).values()),
         restarts=notes.get(RESTARTS, 0),
         notes=notes.get(NOTES, []),
         begun_at=notes.get(BEGUN_AT, 0),
@@ -71,9 +75,39 @@ def state_of(trial: FrozenTrial) -> TrialState:
 
 def answers(trial: FrozenTrial) -> bool:
     """Whether another trial with the same settings would only find the same again."""
-    return trial.state in (Stored.COMPLETE, Stored.PRUNED) or bool(
-        trial.state == Stored.FAIL and trial.user_attrs.get(REPEATS)
-    )
+    return trial.state in (Stored.COMPLETE, Stored.PRUNED) or repeats(trial)
+
+
+def repeats(trial: FrozenTrial) -> bool:
+    """Whether a trial failed in a way in which its settings would fail again."""
+    return trial.state == Stored.FAIL and bool(ending(trial).get(REPEATS))
+
+
+def ending(trial: FrozenTrial) -> Mapping[str, Any]:
+    """What is noted of a trial's end, in studies of older versions too."""
+    found: Mapping[str, Any] = trial.user_attrs.get(END, trial.user_attrs)
+    return found
+
+
+def known(trial: FrozenTrial) -> bool:
+    """Whether a trial was started, here or in another study, and is no copy of another one."""
+    waits = trial.state == Stored.WAITING
+    return not waits and SETTINGS in trial.user_attrs and TWIN not in trial.user_attrs
+
+
+def own(trial: FrozenTrial) -> bool:
+    """Whether a trial was started in this study and is no copy of another one."""
+    copied = TWIN in trial.user_attrs or WARM_FROM in trial.user_attrs
+    return trial.state != Stored.WAITING and not copied
+
+
+def _costs(trial: FrozenTrial) -> dict[str, dict[str, float]]:
+    """Start of the trial -> seconds and GPUs of all its workers, as they were last said."""
+    costs: dict[str, dict[str, float]] = {}
+    for said in milestones(trial).values():
+        costs |= said.get("cost", {})
+    alone = {name: said for name, said in trial.user_attrs.items() if name.startswith(COST)}
+    return costs | {name.removeprefix(COST): said for name, said in alone.items()}
 
 
 def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:

@@ -1,20 +1,24 @@
 """One study's trials in Optuna's storage: the only place where the state of a search is kept.
 
-Nothing here knows Ray. Whatever ends a driver, the next one reads the ledger and goes on.
+Nothing here knows Ray. Whatever ends a driver, the next one reads the trials and goes on. In a
+journal all writes of a step are one batch; in a database each is a transaction of its own, and a
+start writes those that a kill has left out (``settle``).
 """
 
 from __future__ import annotations
 
 import math
+import time
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.trial import FrozenTrial
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as Stored
 
 from sentune.credentials import without_credentials
@@ -23,8 +27,10 @@ from sentune.records import TrialRecord
 from sentune.study.schedulers import GOES_ON, Scheduler, Verdict
 from sentune.study.space.constraints import Constraint
 from sentune.study.space.objectives import Objective
+from sentune.study.store.journal import StudyJournal
 from sentune.study.store.trial_codec import (
     COST,
+    END,
     MEMORY,
     MICRO_BATCH,
     MILESTONE,
@@ -34,39 +40,23 @@ from sentune.study.store.trial_codec import (
     RESTARTS,
     SEED,
     SETTINGS,
+    TOKEN,
     TRACEBACK,
-    TWIN,
-    VERDICT,
-    WARM_FROM,
     best_milestone,
+    known,
     milestones,
+    own,
     record_of,
 )
-from sentune.study.store.unended import Unended
-from sentune.study.store.write_through import WriteThrough
-
-
-class _Own:
-    """Which of a study's trials were started here and are no copies."""
-
-    def __init__(self) -> None:
-        self._flags: list[bool] = []
-        self._unended = Unended()
-
-    def among(self, stored: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-        """Of all trials, by number, those."""
-        self._flags += [False] * (len(stored) - len(self._flags))
-        for trial in self._unended.look(stored):
-            self._flags[trial.number] = _own(trial)
-        return list(compress(stored, self._flags))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ledger:
+class TrialStore:
     """Writes and reads the trials of one Optuna study.
 
     Attributes:
-        study: whose user attributes and intermediate values hold everything.
+        study: the study.
+        storage: in which it is.
         objectives: by which trials are compared; rungs and the best milestone go by the first.
         budget: examples of a full trial.
         scheduler: rungs; None where every trial runs to its end (finalists).
@@ -74,12 +64,17 @@ class Ledger:
     """
 
     study: optuna.Study
+    storage: BaseStorage
     objectives: Sequence[Objective]
     budget: int
     scheduler: Scheduler | None = None
     constraints: Sequence[Constraint] = ()
     _ended: dict[int, TrialRecord] = field(default_factory=dict, init=False, repr=False)
-    _own: _Own = field(default_factory=_Own, init=False, repr=False)
+    _id: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        found = self.storage.get_study_id_from_name(self.study.study_name)
+        object.__setattr__(self, "_id", found)
 
     @property
     def first(self) -> Objective:
@@ -97,45 +92,40 @@ class Ledger:
         return self.first.mode
 
     def together(self) -> AbstractContextManager[None]:
-        """What is written inside is stored in one transaction, or not at all.
+        """What is written inside is one batch of a journal, all of it or nothing."""
+        storage = self.storage
+        return storage.together() if isinstance(storage, StudyJournal) else nullcontext()
 
-        A study in memory (a simulation) ends with its process: nothing of it is ever left half.
-        """
-        storage = self.study._storage
-        return storage.together() if isinstance(storage, WriteThrough) else nullcontext()
+    def all_trials(self) -> list[FrozenTrial]:
+        """Every stored trial, by number."""
+        return self.storage.get_all_trials(self._id, deepcopy=False)
 
     def trials(self) -> list[FrozenTrial]:
         """Every trial that was started here and is no copy of another one, by number."""
-        return self._own.among(self.study.get_trials(deepcopy=False))
+        return [trial for trial in self.all_trials() if own(trial)]
 
     def records(self) -> list[TrialRecord]:
         """The trials as the summary shows them, with those taken over from other studies."""
-        return [
-            self._ended.get(trial.number) or self.record(trial)
-            for trial in self.study.get_trials(deepcopy=False)
-            if trial.number in self._ended
-            or (
-                trial.state != Stored.WAITING
-                and SETTINGS in trial.user_attrs
-                and TWIN not in trial.user_attrs
-            )
-        ]
+        return [self.record(trial) for trial in self.all_trials() if known(trial)]
 
     def get(self, number: int) -> FrozenTrial:
         """One trial as it is stored."""
-        storage = self.study._storage
-        place = storage.get_trial_id_from_study_id_trial_number(self.study._study_id, number)
-        return storage.get_trial(place)
+        return self.storage.get_trial(self._place(number))
+
+    def _place(self, number: int) -> int:
+        """The id of a trial in its storage."""
+        return self.storage.get_trial_id_from_study_id_trial_number(self._id, number)
 
     def record(self, trial: FrozenTrial | int) -> TrialRecord:
         """One trial as the summary shows it, from the store alone."""
-        stored = self.get(trial) if isinstance(trial, int) else trial
-        if stored.number not in self._ended:
+        number = trial if isinstance(trial, int) else trial.number
+        if number not in self._ended:
+            stored = self.get(trial) if isinstance(trial, int) else trial
             record = record_of(stored, self.first)
             if not stored.state.is_finished():
                 return record
-            self._ended[stored.number] = record  # it never changes again
-        return self._ended[stored.number]
+            self._ended[number] = record  # it never changes again
+        return self._ended[number]
 
     def create(
         self,
@@ -146,51 +136,70 @@ class Ledger:
         seed: int,
         attributes: Mapping[str, Any] | None = None,
     ) -> int:
-        """Stores a running trial with what it runs, in one write; returns its number."""
-        notes = {SEED: seed, SETTINGS: dict(settings), **(attributes or {})}
-        return self.create_answered(
-            optuna.create_trial(
+        """Store a trial that runs, in one write, and return its number.
+
+        Args:
+            params: what was drawn.
+            distributions: from which, by the same names.
+            settings: what the trial runs, drawn and fixed.
+            seed: of the training run.
+            attributes: further user attributes.
+        """
+        said = {**(attributes or {}), SEED: seed, SETTINGS: dict(settings)}
+        return self._create(
+            create_trial(
                 state=Stored.RUNNING,
                 params=dict(params),
                 distributions=dict(distributions),
-                user_attrs=notes,
+                user_attrs=said,
             )
         )
 
     def create_answered(self, template: FrozenTrial) -> int:
-        """Stores a trial as it is, in one write; returns its number."""
-        self.study.add_trial(template)
-        return len(self.study.get_trials(deepcopy=False)) - 1
+        """Store a trial that needs no run, in one write, and return its number."""
+        return self._create(template)
 
-    def claim(self, trial: FrozenTrial) -> None:
-        """A trial that waits is running from here on."""
-        if trial.state == Stored.WAITING:
-            self.study._storage.set_trial_state_values(trial._trial_id, Stored.RUNNING)
+    def _create(self, template: FrozenTrial) -> int:
+        template.set_user_attr(TOKEN, uuid.uuid4().hex)
+        place = self.storage.create_new_trial(self._id, template)
+        return self.storage.get_trial_number_from_id(place)
 
-    def start(self, trial: optuna.Trial, settings: Mapping[str, Any], seed: int) -> None:
-        """Notes with what a trial runs, so that its record needs nothing but the store."""
-        if SETTINGS not in trial.user_attrs:
-            trial.set_user_attr(SEED, seed)
-            trial.set_user_attr(SETTINGS, dict(settings))
-
-    def milestone(self, number: int, report: Report) -> Verdict:
-        """Stores a milestone and says whether the trial goes on.
+    def milestone(
+        self, number: int, report: Report, cost: Mapping[str, Any] | None = None
+    ) -> Verdict:
+        """Stores a milestone, and says whether the trial goes on.
 
         The same report may come again after a restart: the verdict that was given stands.
+
+        Args:
+            number: of the trial.
+            report: of the milestone.
+            cost: what the starts of the trial have used up, see ``charge``.
         """
-        at = f"{report.examples:012d}"
-        stored = self.get(number)
-        trial = optuna.Trial(self.study, stored._trial_id)
-        if MILESTONE + at not in stored.user_attrs:
-            shown = {"metrics": report.metrics, "readouts": report.readouts}
-            trial.set_user_attr(MILESTONE + at, {**shown, "seconds": report.seconds})
-        if len(self.objectives) == 1 and report.examples not in stored.intermediate_values:
-            trial.report(report.metrics[self.objective], report.examples)
-        if VERDICT + at in stored.user_attrs:
-            return Verdict(**stored.user_attrs[VERDICT + at])
-        verdict = GOES_ON if report.final else self._verdict(number, report.examples)
-        trial.set_user_attr(VERDICT + at, {"stop": verdict.stop, "reason": verdict.reason})
-        return verdict
+        name, stored = f"{MILESTONE}{report.examples:012d}", self.get(number)
+        said = stored.user_attrs.get(name)
+        with self.together():
+            if said is None:
+                verdict = GOES_ON if report.final else self._verdict(stored, report)
+                said = {
+                    "metrics": report.metrics,
+                    "readouts": report.readouts,
+                    "seconds": report.seconds,
+                    "time": time.time(),
+                    "verdict": {"stop": verdict.stop, "reason": verdict.reason},
+                    **({"cost": dict(cost)} if cost else {}),
+                }
+                self._note(number, {name: said})
+            elif cost:
+                self._note(number, {COST + attempt: spent for attempt, spent in cost.items()})
+            self._point(stored, report.examples, said)
+        return Verdict(**said["verdict"])
+
+    def _point(self, stored: FrozenTrial, examples: int, said: Mapping[str, Any]) -> None:
+        """A point of the curve as Optuna's samplers and pages have it; of one objective alone."""
+        if len(self.objectives) == 1 and examples not in stored.intermediate_values:
+            value = float(said["metrics"][self.objective])
+            self.storage.set_trial_intermediate_value(self._place(stored.number), examples, value)
 
     def missing(self, report: Report) -> str:
         """What the study compares by and the trial does not measure, in a sentence; else empty."""
@@ -201,16 +210,18 @@ class Ledger:
         told = ", ".join(f"{m} is {report.metrics.get(m, 'not measured')}" for m in wrong)
         return f"{told} at {report.examples:,} examples; measured: {', '.join(report.metrics)}"
 
-    def _verdict(self, number: int, examples: int) -> Verdict:
-        if self.scheduler is None or examples not in self.scheduler.rungs:
+    def _verdict(self, stored: FrozenTrial, report: Report) -> Verdict:
+        if self.scheduler is None or report.examples not in self.scheduler.rungs:
             return GOES_ON
         curves = {trial.number: trial.intermediate_values for trial in self.trials()}
-        return self.scheduler.verdict(curves, number, examples)
+        if len(self.objectives) == 1:
+            reached = {report.examples: report.metrics[self.objective]}
+            curves[stored.number] = {**stored.intermediate_values, **reached}
+        return self.scheduler.verdict(curves, stored.number, report.examples)
 
     def complete(self, number: int) -> TrialRecord:
         """The trial used up its budget; its values are the objectives at its best milestone."""
-        stored = self.get(number)
-        curve = milestones(stored)
+        curve = milestones(self.get(number))
         best = best_milestone(curve, self.first)
         if best is None:
             return self.fail(number, f"the trial ended without {self.objective}")
@@ -218,69 +229,19 @@ class Ledger:
         missing = [o.metric for o in self.objectives if o.metric not in metrics]
         if missing:
             return self.fail(number, f"the trial ended without {', '.join(missing)}", repeats=True)
-        with self.together():
-            for constraint in self.constraints:
-                self._constrain(stored, str(constraint), constraint.violation(metrics))
-            values = [metrics[objective.metric] for objective in self.objectives]
-            self.study.tell(number, values, state=Stored.COMPLETE)
+        values = [float(metrics[objective.metric]) for objective in self.objectives]
+        violations = {str(c): c.violation(metrics) for c in self.constraints}
+        self._end(number, Stored.COMPLETE, values=values, constraints=violations)
         return self.record(number)
 
     def infeasible(self, number: int, reason: str) -> TrialRecord:
         """The trial found no memory at its smallest micro-batch; the sampler learns that."""
-        with self.together():
-            self._note(number, {REASON: reason})
-            self._constrain(self.get(number), MEMORY, 1.0)
-            self.study.tell(number, state=Stored.PRUNED)
+        self._end(number, Stored.PRUNED, constraints={MEMORY: 1.0}, reason=reason)
         return self.record(number)
-
-    def _constrain(self, stored: FrozenTrial, name: str, violation: float) -> None:
-        if name not in stored.constraints:
-            optuna.Trial(self.study, stored._trial_id).set_constraint(name, violation)
-
-    def restarted(self, number: int, note: str, *, micro_batch: int = 0, counts: bool) -> None:
-        """A process of the trial died; it goes on from its checkpoint.
-
-        Args:
-            number: of the trial.
-            note: what happened, for the user.
-            micro_batch: with which it goes on, 0: unchanged.
-            counts: whether the death uses up one that is forgiven.
-        """
-        said = self.get(number).user_attrs
-        changes: dict[str, Any] = {NOTES: [*said.get(NOTES, []), note]}
-        if counts:
-            changes[RESTARTS] = said.get(RESTARTS, 0) + 1
-        if micro_batch:
-            changes[MICRO_BATCH] = micro_batch
-        self._note(number, changes)
-
-    def forgiven(self, number: int, deaths: int) -> None:
-        """Deaths of the trial's processes that were forgiven, over all starts."""
-        self._note(number, {RESTARTS: deaths})
-
-    def noted(self, number: int, notes: Sequence[str]) -> None:
-        """Keeps what the trial said beside its curve, each sentence once."""
-        known = self.get(number).user_attrs.get(NOTES, [])
-        fresh = [note for note in dict.fromkeys(notes) if note not in known]
-        if fresh:
-            self._note(number, {NOTES: [*known, *fresh]})
-
-    def charge(self, number: int, attempt: str, seconds: float, gpus: float) -> None:
-        """What a start of the trial has used up so far.
-
-        Args:
-            number: of the trial.
-            attempt: name of the start; a later charge takes the place of an earlier one.
-            seconds: since that start.
-            gpus: of all of its workers.
-        """
-        self._note(number, {COST + attempt: {"seconds": seconds, "gpus": gpus}})
 
     def prune(self, number: int, reason: str) -> TrialRecord:
         """The trial was stopped at a rung; its curve stays."""
-        with self.together():
-            self._note(number, {REASON: reason})
-            self.study.tell(number, state=Stored.PRUNED)
+        self._end(number, Stored.PRUNED, reason=reason)
         return self.record(number)
 
     def fail(
@@ -294,56 +255,99 @@ class Ledger:
             repeats: the same settings would fail again, so they are not run again.
             traceback: where it failed, for whoever has to look.
         """
-        notes: dict[str, Any] = {REASON: reason, REPEATS: repeats}
-        with self.together():
-            self._note(number, {**notes, TRACEBACK: traceback} if traceback else notes)
-            self.study.tell(number, state=Stored.FAIL)
+        said: dict[str, Any] = {REPEATS: repeats, **({TRACEBACK: traceback} if traceback else {})}
+        self._end(number, Stored.FAIL, reason=reason, **said)
         return self.record(number)
 
+    def _end(
+        self,
+        number: int,
+        state: Stored,
+        *,
+        values: Sequence[float] | None = None,
+        constraints: Mapping[str, float] | None = None,
+        **said: Any,
+    ) -> None:
+        """Notes how a trial ends, then ends it.
+
+        The words are a library's, which may name a place. Optuna's samplers take the last point
+        of a curve for the value of a trial that was stopped.
+        """
+        for name in {REASON, TRACEBACK} & said.keys():
+            said[name] = without_credentials(said[name])
+        with self.together():
+            stored = self.get(number)
+            if state == Stored.PRUNED and stored.intermediate_values:
+                values = [stored.intermediate_values[max(stored.intermediate_values)]]
+            said |= {"values": values, "constraints": dict(constraints or {})}
+            self._note(number, {END: {"state": state.name, **said}})
+            self._conclude(number)
+
+    def _conclude(self, number: int) -> None:
+        """Ends a trial as it is noted."""
+        stored, place = self.get(number), self._place(number)
+        end = stored.user_attrs[END]
+        told = create_trial(state=Stored.FAIL, constraints=end["constraints"]).system_attrs
+        for name, violation in told.items():
+            if name not in stored.system_attrs:
+                self.storage.set_trial_system_attr(place, name, violation)
+        self.storage.set_trial_state_values(place, Stored[end["state"]], end["values"])
+
+    def restarted(self, number: int, note: str, *, micro_batch: int = 0, counts: bool) -> None:
+        """A process of the trial died; it goes on from its checkpoint.
+
+        Args:
+            number: of the trial.
+            note: what happened, for the user.
+            micro_batch: with which it goes on, 0: unchanged.
+            counts: whether the death uses up one that is forgiven.
+        """
+        said = self.get(number).user_attrs
+        changes: dict[str, Any] = {MICRO_BATCH: micro_batch} if micro_batch else {}
+        if counts:
+            changes[RESTARTS] = said.get(RESTARTS, 0) + 1
+        self._note(number, {**changes, NOTES: [*said.get(NOTES, []), note]})
+
+    def forgiven(self, number: int, deaths: int) -> None:
+        """Deaths of the trial's processes that were forgiven, over all starts."""
+        self._note(number, {RESTARTS: deaths})
+
+    def noted(self, number: int, notes: Sequence[str]) -> None:
+        """Keeps what the trial said beside its curve, each sentence once."""
+        known = self.get(number).user_attrs.get(NOTES, [])
+        fresh = [note for note in dict.fromkeys(notes) if note not in known]
+        if fresh:
+            self._note(number, {NOTES: [*known, *fresh]})
+
+    def charge(self, number: int, attempt: str, seconds: float, gpus: float) -> None:
+        """What a start of the trial has used up, where no milestone says it.
+
+        Args:
+            number: of the trial.
+            attempt: name of the start; a later charge takes the place of an earlier one.
+            seconds: since that start.
+            gpus: of all of its workers.
+        """
+        self._note(number, {COST + attempt: {"seconds": seconds, "gpus": gpus}})
+
     def settle(self, number: int) -> None:
-        """Ends a trial whose end is already in its curve: its driver was killed before the tell."""
+        """Writes what a killed driver left out of a trial, and ends it where its end is known."""
         stored = self.get(number)
-        verdicts = [
-            Verdict(**said) for name, said in stored.user_attrs.items() if name.startswith(VERDICT)
-        ]
-        stopped = [verdict for verdict in verdicts if verdict.stop]
-        if stopped:
-            self.prune(number, stopped[0].reason)
-        elif self.budget in milestones(stored):
-            self.complete(number)
-
-    def copy(self, trial: optuna.Trial, twin: FrozenTrial) -> None:
-        """Answers a trial with the same settings from the store, so that the sampler moves on."""
-        self._mark(trial, twin)
-        had = self.get(trial.number)
-        for step, value in twin.intermediate_values.items():
-            if step not in had.intermediate_values:
-                trial.report(value, step)
-        for name, violation in twin.constraints.items():
-            self._constrain(had, name, violation)
-        final = twin.values if twin.state == Stored.COMPLETE else None
-        self.study.tell(trial, final, state=twin.state)
-
-    def drop(self, trial: optuna.Trial, twin: FrozenTrial) -> None:
-        """Forgets a draw whose settings are being run at this moment."""
-        self._mark(trial, twin)
-        self.study.tell(trial, state=Stored.FAIL)
-
-    def _mark(self, trial: optuna.Trial, twin: FrozenTrial) -> None:
-        if TWIN not in trial.user_attrs:
-            trial.set_user_attr(TWIN, twin.number)
+        curve = milestones(stored)
+        stops = [said["verdict"] for said in curve.values() if said["verdict"]["stop"]]
+        with self.together():
+            for examples, said in curve.items():
+                self._point(stored, examples, said)
+            if END in stored.user_attrs:
+                self._conclude(number)
+            elif stops:
+                self.prune(number, stops[0]["reason"])
+            elif self.budget in curve:
+                self.complete(number)
 
     def _note(self, number: int, notes: Mapping[str, Any]) -> None:
-        stored = self.get(number)
-        trial = optuna.Trial(self.study, stored._trial_id)
+        """Stores attributes; a list or dictionary as JSON has it."""
+        known, place = self.get(number).user_attrs, self._place(number)
         for name, value in notes.items():
-            if name in (REASON, TRACEBACK):  # a library's words, which may name a place
-                value = without_credentials(value)
-            if stored.user_attrs.get(name) != value:
-                trial.set_user_attr(name, value)
-
-
-def _own(trial: FrozenTrial) -> bool:
-    attributes = trial.user_attrs
-    started = trial.state != Stored.WAITING
-    return started and TWIN not in attributes and WARM_FROM not in attributes
+            if known.get(name) != value:
+                self.storage.set_trial_user_attr(place, name, value)

@@ -62,14 +62,19 @@ def test_a_reason_names_a_place_without_its_password(tmp_path: Path):
     assert "hush" not in str(ledger.get(number).user_attrs)
 
 
-@pytest.mark.parametrize("writes", [4, 5, 7, 11, 23])
-def test_kills_between_any_two_writes_change_nothing(tmp_path: Path, whole, writes: int):
+@pytest.mark.parametrize(
+    ("writes", "database"),
+    [(2, False), (3, False), (5, False), (11, False), (11, True), (13, True), (23, True)],
+)
+def test_kills_between_any_two_writes_change_nothing(
+    tmp_path: Path, whole, writes: int, database: bool
+):
     starts = 0
     while True:
         starts += 1
         assert starts < 1000, "a study that never gets anywhere"
         try:
-            ledger = open_ledger(tmp_path, writes=writes)
+            ledger = open_ledger(tmp_path, writes=writes, database=database)
             play(ledger, tmp_path)
             break
         except Killed:
@@ -78,6 +83,31 @@ def test_kills_between_any_two_writes_change_nothing(tmp_path: Path, whole, writ
     assert table(ledger) == whole
     stored = ledger.study.get_trials()
     assert not [t for t in stored if not t.state.is_finished()]
+
+
+@pytest.mark.parametrize("database", [False, True])
+def test_a_kill_after_any_single_write_changes_nothing(tmp_path: Path, database: bool):
+    """The driver is refused its next write, once, after each number of writes that there is."""
+
+    def table_of(folder: Path, writes: int | None) -> tuple[bool, list[tuple[object, ...]]]:
+        folder.mkdir(exist_ok=True)
+        try:
+            ledger = open_ledger(folder, writes=writes, database=database)
+            play(ledger, folder, trials=2)
+        except Killed:
+            ledger = open_ledger(folder, database=database)
+            play(ledger, folder, trials=2)
+            assert all(t.state.is_finished() for t in ledger.all_trials())
+            return True, table(ledger)
+        return False, table(ledger)
+
+    _, undisturbed = table_of(tmp_path / "whole", None)
+    writes, killed = 0, True
+    while killed:
+        killed, found = table_of(tmp_path / f"killed-{writes}", writes)
+        assert found == undisturbed, f"killed after {writes} writes"
+        writes += 1
+    assert writes > (15 if database else 6)
 
 
 def test_no_configuration_is_run_twice(tmp_path: Path):

@@ -1,0 +1,273 @@
+"""A study's trials in Optuna's journal: one file that one driver writes, in whole batches.
+
+Plain Optuna and optuna-dashboard read the file with ``JournalFileBackend``. The lines of a batch
+carry ``batch: [i, n]``: a batch that a kill has torn is not read, and the driver cuts it off before
+it writes. Optuna's own backend glues the next line to a torn one, which then is lost.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import io
+import json
+import logging
+import os
+import weakref
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages.journal import BaseJournalBackend
+from optuna.trial import FrozenTrial, TrialState
+
+from sentune.errors import InvalidValue, StudyConflict
+from sentune.io.atomic import StorageError, writing
+from sentune.study.store.driver_lock import DriverLock
+
+logger = logging.getLogger(__name__)
+
+Log = dict[str, Any]
+
+
+class JournalFile(BaseJournalBackend):
+    """The lines of a journal.
+
+    Args:
+        path: of the file.
+        driver: whether lines are written; the file is made where it is missing.
+
+    Attributes:
+        generation: of the driver's lock; it grows with every driver. Lines of an earlier driver
+            behind lines of a later one are not read.
+        check: called before each write; raises where the driver has lost its lock.
+    """
+
+    def __init__(self, path: str, *, driver: bool) -> None:
+        self.path, self.generation, self._newest = str(Path(path).absolute()), 0, 0
+        self.check: Callable[[], None] = lambda: None
+        self._pending: list[Log] | None = None
+        self._starts = array.array("q", [0])  # line -> byte, of the lines that count
+        flags = os.O_RDWR | os.O_CREAT if driver else os.O_RDONLY
+        self._fd = os.open(self.path, flags | os.O_APPEND, 0o666)
+        weakref.finalize(self, os.close, self._fd)
+        self._driver = driver
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(JournalFile, driver=self._driver), (self.path,)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another file has taken the place of this one, by a compaction."""
+        try:
+            return not os.path.samestat(Path(self.path).stat(), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
+
+    def read_logs(self, log_number_from: int) -> Iterator[Log]:
+        """Yield the lines from a number on, those of the open batch too."""
+        del self._starts[log_number_from + 1 :]
+        if log_number_from == 0:  # a fresh JournalStorage
+            self._starts[0] = self._newest = 0
+        if not self._pending:
+            yield from self._numbered(self._scan(), log_number_from)
+        yield from self._numbered(iter(self._pending or ()), log_number_from)
+
+    def _numbered(self, logs: Iterator[Log], since: int) -> Iterator[Log]:
+        return (log for at, log in enumerate(logs, len(self._starts) - 1) if at >= since)
+
+    def _scan(self) -> Iterator[Log]:
+        """Yield the new lines of whole batches, and remember where each of them ends."""
+        at = self._starts[-1]
+        held: list[tuple[int, Log]] = []
+        new = os.pread(self._fd, os.fstat(self._fd).st_size - at, at)
+        for line in new.split(b"\n")[:-1]:  # what follows the last end of a line is torn
+            at += len(line) + 1
+            try:
+                log = json.loads(line)
+            except ValueError:
+                why = f"the journal is damaged before byte {at:,}, which no kill does"
+                raise StorageError(self.path, why, "bring it back from a copy") from None
+            held.append((at, log))
+            place, size = log.get("batch", (1, 1))
+            if place < size:
+                continue
+            if log.get("driver", self._newest) < self._newest:
+                self._starts[-1] = at  # of a driver that had lost its lock
+            else:
+                self._newest = log.get("driver", self._newest)
+                for end, one in held:
+                    self._starts.append(end)
+                    yield one
+            held = []
+
+    def append_logs(self, logs: list[Log]) -> None:
+        """Write lines, or keep them for the end of the open batch.
+
+        Raises:
+            StorageError: the disk is full; nothing of them is left in the file.
+            StudyConflict: a later driver has written.
+        """
+        if self._pending is not None:
+            self._pending.extend(json.loads(json.dumps(logs)))  # as a reader would have them
+            return
+        for _ in self._scan():  # a note of a dashboard, which is read after this
+            pass
+        self._write(logs)
+
+    def begin(self) -> bool:
+        """Open a batch; False where one is open."""
+        if self._pending is not None:
+            return False
+        self._pending = []
+        return True
+
+    def drop(self) -> None:
+        """Forget the open batch."""
+        self._pending = None
+
+    def commit(self) -> bool:
+        """Write the open batch; whether what is remembered of the journal holds after it.
+
+        Raises:
+            StorageError, StudyConflict: see ``append_logs``.
+        """
+        logs, self._pending = self._pending, None
+        if not logs:
+            return True
+        others = list(self._scan())
+        if any({"study_name", "datetime_start"} & log.keys() for log in others):
+            raise StudyConflict(f"{self.path}: another process has added a study or a trial")
+        self._write(logs)
+        return not others
+
+    def _write(self, logs: list[Log]) -> None:
+        if not self._driver:
+            raise io.UnsupportedOperation(f"{self.path} is open to be read alone")
+        self.check()
+        if self.generation < self._newest:
+            raise StudyConflict(f"{self.path}: another driver has taken the study over")
+        end, size = self._starts[-1], len(logs)
+        if os.fstat(self._fd).st_size > end:
+            os.ftruncate(self._fd, end)  # torn by a kill
+        marks: list[Log] = [{"driver": self.generation} if self.generation else {} for _ in logs]
+        for place, mark in enumerate(marks if size > 1 else (), 1):
+            mark |= {"batch": [place, size]}
+        lines = [
+            f"{json.dumps({**log, **mark}, separators=(',', ':'))}\n".encode()
+            for log, mark in zip(logs, marks, strict=True)
+        ]
+        text = b"".join(lines)
+        try:
+            with writing(self.path):
+                if os.write(self._fd, text) != len(text):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, end)
+            raise
+        self._newest = self.generation
+        self._starts.extend(end + done for done in accumulate(map(len, lines)))
+
+
+class StudyJournal(JournalStorage):
+    """Optuna's storage over a ``JournalFile``.
+
+    Args:
+        path: of the file.
+        driver: whether it is written; else it is only looked at.
+
+    Raises:
+        InvalidValue: there is no such file to look at.
+        StorageError: it is damaged.
+    """
+
+    def __init__(self, path: str, *, driver: bool = False) -> None:
+        self.driver = driver
+        self._open(path)
+
+    def _open(self, path: str) -> None:
+        try:
+            self.file = JournalFile(path, driver=self.driver)
+        except FileNotFoundError:
+            raise InvalidValue("--storage", path, "there is no such journal") from None
+        super().__init__(self.file)
+
+    def guard(self, lock: DriverLock) -> None:
+        """Ask a lock before each write, and write its generation into each line."""
+        self.file.generation, self.file.check = lock.generation, lock.check
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write all that is done inside in one batch, when it is left; nothing after an error."""
+        if not self.file.begin():
+            yield
+            return
+        try:
+            yield
+            whole = self.file.commit()
+        except BaseException:
+            self.file.drop()
+            super().__init__(self.file)  # it has applied what was not written
+            raise
+        if not whole:
+            super().__init__(self.file)
+
+    def get_all_trials(
+        self,
+        study_id: int,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+    ) -> list[FrozenTrial]:
+        """Return the trials of a study by number, also after the driver has compacted it."""
+        if not self.driver and self.file.replaced:
+            self._open(self.file.path)
+        return super().get_all_trials(study_id, deepcopy, states)
+
+    def compact(self) -> None:
+        """Rewrite the file with one line a trial; who reads the old file goes on with that.
+
+        Where the disk is too full for another file the old one stays.
+        """
+        beside = Path(f"{self.file.path}.partial")
+        beside.unlink(missing_ok=True)
+        copy = StudyJournal(str(beside), driver=True)
+        copy.file.generation = generation = self.file.generation
+        copy.file.check = check = self.file.check
+        try:
+            with copy.together():
+                copy_studies(self, copy, [study.study_name for study in self.get_all_studies()])
+        except StorageError as error:
+            logger.warning("the journal keeps its size: %s", error)
+            beside.unlink()
+            return
+        beside.replace(self.file.path)
+        self._open(self.file.path)
+        self.file.generation, self.file.check = generation, check
+
+
+def copy_studies(source: BaseStorage, target: BaseStorage, names: list[str]) -> int:
+    """Copy studies with all their trials, in the order in which these were made.
+
+    Returns:
+        Number of trials.
+    """
+    trials: list[tuple[int, int, FrozenTrial]] = []
+    for name in names:
+        old = source.get_study_id_from_name(name)
+        new = target.create_new_study(source.get_study_directions(old), name)
+        for key, value in source.get_study_user_attrs(old).items():
+            target.set_study_user_attr(new, key, value)
+        for key, value in source.get_study_system_attrs(old).items():
+            target.set_study_system_attr(new, key, value)
+        trials += [
+            (source.get_trial_id_from_study_id_trial_number(old, trial.number), new, trial)
+            for trial in source.get_all_trials(old, deepcopy=False)
+        ]
+    for _, study, trial in sorted(trials, key=lambda one: one[0]):
+        target.create_new_trial(study, trial)
+    return len(trials)
