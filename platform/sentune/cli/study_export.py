@@ -6,12 +6,12 @@ import csv
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord
-from sentune.study.store.study_view import StudyView
 
 FORMATS = (".csv", ".json", ".parquet")
 
@@ -19,10 +19,11 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 """What a spreadsheet may take for a formula: its signs, also their wide forms and behind blanks."""
 
 
-def export(view: StudyView, out: str, *, curves: bool) -> int:
+def export(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> int:
     """Writes the trials.
 
     Args:
+        trials: of one study.
         out: its ending names the format.
         curves: with a column ``curve``, JSON: examples -> metrics there.
 
@@ -37,7 +38,7 @@ def export(view: StudyView, out: str, *, curves: bool) -> int:
         raise InvalidValue("--out", out, f"end it in {', '.join(FORMATS)}")
     if not path.absolute().parent.is_dir():
         raise InvalidValue("--out", out, "make its folder first")
-    rows = [row_of(trial, curve=curves) for trial in view.trials()]
+    rows = [row_of(trial, curve=curves) for trial in trials]
     partial = path.with_name(f".{path.name}.partial")
     _WRITERS[path.suffix](rows, partial)
     partial.replace(path)

@@ -12,9 +12,9 @@ from sentune.credentials import without_credentials
 from sentune.errors import StudyConflict
 from sentune.io.atomic import read_document, write_document
 from sentune.records import StudySummary
-from sentune.study.runner.finals_source import run_name
 from sentune.study.runner.retention import ranked
 from sentune.study.space.objectives import Objective
+from sentune.study.store.trial_codec import run_name
 
 FILE = "test_reads.json"
 

@@ -21,7 +21,7 @@ from optuna.trial import TrialState as Stored
 from sentune.launchers.trial_report import Report
 from sentune.records import FinalistRecord, Spread, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
-from sentune.study.runner.finals_source import FinalsSource, identity, notes, run_name
+from sentune.study.runner.finals_source import FinalsSource, identity, notes
 from sentune.study.runner.retention import ranked
 from sentune.study.runner.seed_comparison import Comparison, compare
 from sentune.study.runner.trial_source import settle_orphans

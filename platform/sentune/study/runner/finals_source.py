@@ -9,7 +9,7 @@ from optuna.trial import TrialState as Stored
 
 from sentune.records import TrialRecord
 from sentune.study.runner.trial_source import Candidate
-from sentune.study.store.trial_codec import MICRO_BATCH, REPEATS, SEED, SETTINGS, TRIAL
+from sentune.study.store.trial_codec import MICRO_BATCH, REPEATS, SEED, SETTINGS, TRIAL, run_name
 from sentune.study.store.trial_store import Ledger
 
 
@@ -55,11 +55,6 @@ class FinalsSource:
 def _worth_another(run: FrozenTrial) -> bool:
     """A run that failed for a reason outside of it, a worker that was lost for one."""
     return run.state == Stored.FAIL and not run.user_attrs.get(REPEATS, False)
-
-
-def run_name(trial: int, seed: int) -> str:
-    """``finalist-0007-seed-3``."""
-    return f"finalist-{trial:04d}-seed-{seed}"
 
 
 def notes(trial: TrialRecord, seed: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Nothing here knows Ray. Whatever ends a driver, the next one reads the ledger an
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from sentune.study.store.trial_codec import (
     RESTARTS,
     SEED,
     SETTINGS,
+    TIME,
     TRACEBACK,
     TWIN,
     VERDICT,
@@ -157,7 +159,8 @@ class Ledger:
         trial = optuna.Trial(self.study, stored._trial_id)
         if MILESTONE + at not in stored.user_attrs:
             shown = {"metrics": report.metrics, "readouts": report.readouts}
-            trial.set_user_attr(MILESTONE + at, {**shown, "seconds": report.seconds})
+            timed = {"seconds": report.seconds, TIME: time.time()}
+            trial.set_user_attr(MILESTONE + at, {**shown, **timed})
         if len(self.objectives) == 1 and report.examples not in stored.intermediate_values:
             trial.report(report.metrics[self.objective], report.examples)
         if VERDICT + at in stored.user_attrs:
