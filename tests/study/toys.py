@@ -106,18 +106,14 @@ class Killed(BaseException):
 
 @dataclass
 class Heard:
-    """Events as a listener would have them."""
+    """Runs of which a conductor says that something is stored: number, state, examples."""
 
-    said: list[tuple[str, int]] = field(default_factory=list)
+    ledger: Ledger
+    said: list[tuple[int, str, int]] = field(default_factory=list)
 
-    def started(self, number: int) -> None:
-        self.said.append(("started", number))
-
-    def progressed(self, number: int, report: Any) -> None:
-        self.said.append(("progressed", number))
-
-    def ended(self, number: int) -> None:
-        self.said.append(("ended", number))
+    def __call__(self, number: int) -> None:
+        record = self.ledger.record(number)
+        self.said.append((number, record.state.value, record.examples))
 
 
 def open_ledger(
@@ -183,13 +179,13 @@ def play(
     first: bool = True,
 ) -> Heard:
     """Runs a study as Tune does at concurrency 1, in this process."""
-    heard = Heard()
+    heard = Heard(ledger)
     settle_orphans(ledger)
     conductor = Conductor(
         ledger=ledger,
         source=SearchSource(ledger, space, trials=trials, seed=7, first=first),
         spec_of=lambda candidate: make_spec(folder, candidate, space),
-        events=heard,
+        stored=heard,
         retire_after=5,
     )
     place = 0

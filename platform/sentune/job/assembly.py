@@ -9,7 +9,6 @@ from sentune.code import result_fingerprint
 from sentune.corpora.stream import share
 from sentune.job.data import needs_references
 from sentune.launchers.artifact_transfer import WithEncoder, ship
-from sentune.records import StudyListener
 from sentune.study.study import MakeSpec, Study
 from sentune.training.loop import train
 from sentune.training.trial import Opens, TrialSpec
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from sentune.job.trained import TrainedJob
 
 
-def make_study(job: TrainedJob, listeners: Sequence[StudyListener]) -> Study:
+def make_study(job: TrainedJob) -> Study:
     """The study on the cluster that this process has joined; refuses what cannot run."""
     shipped = ship(job.folder)
     world = {
@@ -27,7 +26,7 @@ def make_study(job: TrainedJob, listeners: Sequence[StudyListener]) -> Study:
         "code": result_fingerprint(),
     }
     program = WithEncoder(train, shipped)
-    return Study(job.config, job.space, spec_maker(job), program, listeners, world)
+    return Study(job.config, job.space, spec_maker(job), program, world=world)
 
 
 def spec_maker(

@@ -27,7 +27,7 @@ from sentune.job.request import cache_folder, searching, with_readouts
 from sentune.job.trained import best_run
 from sentune.job.word_tables import shipped
 from sentune.methods import find_closed_form
-from sentune.records import StudyListener, StudySummary
+from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Choice
 from sentune.study.space.space import SearchSpace
@@ -107,7 +107,7 @@ class ClosedFormJob:
         dev = {numbered("dev", i): describe(corpus) for i, corpus in enumerate(self.dev)}
         return {"corpus": self.sentences.described(), **dev}
 
-    def study(self, listeners: Sequence[StudyListener]) -> Study:
+    def study(self) -> Study:
         """The study on the cluster; word tables go to the object store once, here."""
         cache = cache_folder(self.config) / "whole-words"
         program = FitAndSweep(
@@ -119,7 +119,7 @@ class ClosedFormJob:
             "words": {source: table.fingerprint for source, table in self.words.items()},
             "code": result_fingerprint(),
         }
-        return Study(self.config, self.space, self._spec_maker(), program, listeners, world)
+        return Study(self.config, self.space, self._spec_maker(), program, world=world)
 
     def _spec_maker(self) -> MakeSpec:
         corpus = Shards(self.sentences.paths) if self._streams else share(self.sentences.load())

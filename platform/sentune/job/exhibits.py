@@ -10,10 +10,10 @@ from typing import Any
 import fsspec
 
 from sentune.readouts.sweep import sweeps_among
-from sentune.records import StudyListener, StudySummary, TrialRecord
+from sentune.records import StudySummary, TrialRecord
 from sentune.report import build, write
 from sentune.report.readouts import CURVE_FILE
-from sentune.tracking.environment import spool_in
+from sentune.tracking.environment import local_folder
 from sentune.tracking.plots import draw
 from sentune.tracking.sweeps import write_sweeps
 
@@ -21,21 +21,17 @@ from sentune.tracking.sweeps import write_sweeps
 def exhibits_folder(storage: str, study: str) -> Path:
     """``exhibits/`` in a local study's folder; for a URI one in the home folder.
 
-    It stays: the tracker may send its copy long after the job has ended.
+    It stays: MLflow may get its copy at a later start.
     """
-    if "://" not in storage:
-        return Path(storage, study, "exhibits")
-    spool = spool_in(storage, study)
-    return spool.with_name(f"{spool.name}-exhibits")
+    return local_folder(storage, study) / "exhibits"
 
 
 def exhibit(
     summary: StudySummary,
     tables: Mapping[str, Any],
     folder: Path,
-    listeners: Sequence[StudyListener],
 ) -> None:
-    """Writes tables and draws pictures, and tells the listeners.
+    """Writes tables and draws pictures.
 
     Args:
         tables: file name -> content of the winner's larger results. Those that an earlier start
@@ -47,17 +43,14 @@ def exhibit(
         file.write_text(json.dumps(content), encoding="utf-8")
     draw(summary, folder, curves=_curves(folder))
     write_sweeps(sweeps_among(tables), folder)
-    for listener in listeners:
-        listener.artifact(folder, "exhibits")
 
 
 def write_page(
     summary: StudySummary,
     trials: Sequence[TrialRecord],
     storage: str,
-    listeners: Sequence[StudyListener],
 ) -> str:
-    """Writes the study's report as a page and as Markdown, and tells the listeners.
+    """Writes the study's report as a page and as Markdown.
 
     Args:
         summary: of the study, in whatever state it ended.
@@ -69,9 +62,6 @@ def write_page(
     """
     exhibits = exhibits_folder(storage, summary.study)
     pages = write(build(summary, trials, exhibits), exhibits.parent)
-    for page in pages:
-        for listener in listeners:
-            listener.artifact(page, "report")
     if "://" not in storage:
         return str(pages[0])
     files, root = fsspec.url_to_fs(f"{storage}/{summary.study}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from sentune.credentials import without_credentials
 from sentune.job.closed_form import ClosedFormJob
-from sentune.job.display import Display
+from sentune.job.progress import Display
 from sentune.job.driving import Turn, describe, origin
 from sentune.job.ending import check_ending
 from sentune.job.exhibits import exhibit, exhibits_folder, write_page
@@ -30,7 +31,7 @@ from sentune.job.options import (
 from sentune.job.planning import checked_plan, show_plan
 from sentune.job.report import pointers, report
 from sentune.job.words import WordsJob
-from sentune.records import StudyListener, StudySummary
+from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.planning.connect import connected
 from sentune.study.planning.plan import Plan
@@ -38,7 +39,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.study import StudyOutcome, objectives_of
 from sentune.summary import write_summary
 from sentune.terminal import screen
-from sentune.tracking import MlflowListener, lineage
+from sentune.tracking import Tracker, lineage
 
 
 def tune(options: StudyOptions, space: SearchSpace) -> None:
@@ -81,25 +82,26 @@ def run(
     with connected(), contextlib.ExitStack() as later:
         checked_plan(job, options, console)
         lease = turn.take()
-        listeners = later.enter_context(listening(job.config, options, display))
-        study = job.study(listeners)
+        tracker = later.enter_context(tracking(job.config, options, console))
+        study = job.study()
         study.held = lease
         describe(job.config, options, space, forked_from)
         summary.plan = planned(study.plan, job.config)
-        for listener in listeners:
-            listener.study_started(summary, study.plan.to_dict())
+        look = partial(study.view.snapshot, driven=True)
+        tracker.follow(look, summary)
+        display.begin(summary, study.plan.to_dict(), look)
+        study.watchers += (display.changed, tracker.changed)
         with display.shown():
             outcome = study.run()
         finish(summary, outcome)
         if outcome.state == "complete":
             tables = job.product(outcome).publish(summary)
             folder = exhibits_folder(job.config.storage, job.config.name)
-            exhibit(summary, tables, folder, listeners)
+            exhibit(summary, tables, folder)
         study.retention.apply(everything=True)
         write_summary(summary, job.config.folder)
-        write_page(summary, outcome.trials, job.config.storage, listeners)
-        for listener in listeners:
-            listener.study_ended(summary)
+        write_page(summary, outcome.trials, job.config.storage)
+        tracker.tell(summary)
     return summary
 
 
@@ -140,16 +142,14 @@ def start_summary(job: Job, options: StudyOptions) -> StudySummary:
 
 
 @contextlib.contextmanager
-def listening(
-    config: StudyConfig, options: StudyOptions, display: Display
-) -> Iterator[Sequence[StudyListener]]:
-    """Who is told of the study: the display, and MLflow until all is sent."""
-    tracker = MlflowListener.in_storage(config.name, config.storage, tracking_uri=options.tracking)
+def tracking(config: StudyConfig, options: StudyOptions, console: Console) -> Iterator[Tracker]:
+    """MLflow, until it holds all of the study."""
+    tracker = Tracker.in_storage(config.name, config.storage, tracking_uri=options.tracking)
     try:
-        yield (display, tracker)
+        yield tracker
     finally:
         if not tracker.close():
-            display.console.print("MLflow has not got everything yet; resuming the study sends it")
+            console.print("MLflow has not got everything yet; resuming the study sends it")
 
 
 def made_from(options: StudyOptions) -> str:

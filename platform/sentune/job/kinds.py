@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from rich.console import Console
 
-from sentune.records import StudyListener, StudySummary
+from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.space import SearchSpace
 from sentune.study.study import Study, StudyOutcome
@@ -42,7 +42,7 @@ class Job(Protocol):
     def corpora(self) -> Mapping[str, Mapping[str, Any]]:
         """Role -> what was read, as it stands in the summary."""
 
-    def study(self, listeners: Sequence[StudyListener]) -> Study:
+    def study(self) -> Study:
         """The study on the cluster that this process has joined; refuses what cannot run."""
 
     def product(self, outcome: StudyOutcome) -> Publishes:

@@ -21,7 +21,7 @@ from sentune.job.options import TrainingOptions
 from sentune.job.product import TrainedProduct
 from sentune.job.request import cache_folder, check_batch, narrowed, study_config
 from sentune.methods import find
-from sentune.records import FinalistRecord, StudyListener, TrialRecord
+from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.runner.retention import ranked
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
@@ -107,9 +107,9 @@ class TrainedJob(ABC):
         dev = {numbered("dev", i): describe(corpus) for i, corpus in enumerate(self.dev)}
         return {**self.trained_on(), **dev}
 
-    def study(self, listeners: Sequence[StudyListener]) -> Study:
+    def study(self) -> Study:
         """The study on the cluster."""
-        return make_study(self, listeners)
+        return make_study(self)
 
     def product(self, outcome: StudyOutcome) -> Publishes:
         """The winner; without finalists the best trial is the winner."""

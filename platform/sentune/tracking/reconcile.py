@@ -145,7 +145,9 @@ class Server:
 
     def bring(self, content: RunContent, folder: str) -> None:
         """Sends what the server does not hold of a run; all of it in one call, its end after it."""
-        self._refusals.past((str(content.key), content.digest), lambda: self._bring(content, folder))
+        self._refusals.past(
+            (str(content.key), content.digest), lambda: self._bring(content, folder)
+        )
 
     def _bring(self, content: RunContent, folder: str) -> None:
         run = self._runs.get(content.key, content.began or _now())

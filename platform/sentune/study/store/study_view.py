@@ -162,7 +162,9 @@ class StudySnapshot:
     def ranked(self) -> list[TrialRecord]:
         """Complete trials, best first, the earlier among equals."""
         metric = self.objective.metric
-        complete = [t for t in self.trials if t.state is TrialState.COMPLETE and metric in t.metrics]
+        complete = [
+            t for t in self.trials if t.state is TrialState.COMPLETE and metric in t.metrics
+        ]
         return sorted(complete, key=lambda t: (-self.objective.of(t.metrics), t.id))
 
     @property
@@ -204,7 +206,9 @@ class StudySnapshot:
         return [trial for trial in self.trials if trial.id in chosen]
 
 
-def snapshot(place: StudyPlace, storage: optuna.storages.BaseStorage | None = None) -> StudySnapshot:
+def snapshot(
+    place: StudyPlace, storage: optuna.storages.BaseStorage | None = None
+) -> StudySnapshot:
     """Return a study as it stands; see ``StudyView`` to look again and again."""
     return StudyView(place, storage).snapshot()
 
@@ -219,7 +223,7 @@ class StudyView:
         storage: its storage where that is open already.
 
     Attributes:
-        tables: names of the runs with a ``readouts.json``; its writer adds to them.
+        place, storage: as given.
     """
 
     def __init__(
@@ -227,9 +231,9 @@ class StudyView:
     ) -> None:
         self.place = place
         self.storage = storage or (open_storage(place.url) if place.url else None)
-        self.tables: set[str] | None = None
+        self._tables: set[str] | None = None
         self._ended: dict[str, dict[int, StoredRun | None]] = defaultdict(dict)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def snapshot(self, *, driven: bool = False) -> StudySnapshot:
         """Return the study as it stands now.
@@ -240,13 +244,15 @@ class StudyView:
         """
         with self._lock:
             number = self._study_id("")
-            said = self.storage.get_study_user_attrs(number) if self.storage and number is not None else {}
+            said = (
+                self.storage.get_study_user_attrs(number)
+                if self.storage and number is not None
+                else {}
+            )
             world = said.get(WORLD) or {"space": self.place.description.get("space", {})}
             space = world.get("space", {})
             first = Objective(space.get("objective", ""), space.get("mode", "max"))
             runs, finals = self._runs("", first), self._runs(FINALS, first)
-            if self.tables is None:
-                self.tables = _with_tables(self.place.folder)
             of_folder = {} if driven else self._of_folder(len(runs))
             return StudySnapshot(
                 place=self.place,
@@ -255,10 +261,17 @@ class StudyView:
                 runs=runs,
                 finals=tuple({(run.trial, run.seed): run for run in finals}.values()),
                 has_finals=self._study_id(FINALS) is not None,
-                tables=frozenset(self.tables),
+                tables=frozenset(self.with_tables()),
                 identity=said.get(IDENTITY, ""),
                 **of_folder,
             )
+
+    def with_tables(self) -> set[str]:
+        """Names of the runs with a ``readouts.json``, listed once; their writer adds to them."""
+        with self._lock:
+            if self._tables is None:
+                self._tables = _with_tables(self.place.folder)
+            return self._tables
 
     def _of_folder(self, trials: int) -> dict[str, Any]:
         held = standing(self.storage, self.place.name) if self.storage else Standing()
