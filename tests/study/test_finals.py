@@ -119,9 +119,7 @@ def test_what_failed_runs_cost_is_counted(scene: Scene) -> None:
     finals = scene.finals()
     scene.play(finals)
     complete = {name: run.state is TrialState.COMPLETE for name, run in finals.runs().items()}
-    assert complete == {
-        run_name(trial, seed): trial == 1 for trial in (0, 1) for seed in (1, 2)
-    }
+    assert complete == {run_name(trial, seed): trial == 1 for trial in (0, 1) for seed in (1, 2)}
     (only,) = finals.records()
     comparison = finals.comparison()
     assert comparison is not None
