@@ -17,12 +17,12 @@ import pytest
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+from sentune.job.display import Display
 from typer.testing import CliRunner
 
 from sentune.cli import app, main
 from sentune.cli.study_export import export
 from sentune.errors import CorpusError
-from sentune.job.display import Display
 from sentune.job.report import report as printed
 from sentune.records import TrialRecord, TrialState
 from sentune.report import build

@@ -5,7 +5,7 @@ The fit is deterministic, so there are no finals: the best trial is the winner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar

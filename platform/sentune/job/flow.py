@@ -14,7 +14,6 @@ from rich.console import Console
 
 from sentune.credentials import without_credentials
 from sentune.job.closed_form import ClosedFormJob
-from sentune.job.progress import Display
 from sentune.job.driving import Turn, describe, origin
 from sentune.job.ending import check_ending
 from sentune.job.exhibits import exhibit, exhibits_folder, write_page
@@ -29,6 +28,7 @@ from sentune.job.options import (
     WordOptions,
 )
 from sentune.job.planning import checked_plan, show_plan
+from sentune.job.progress import Display
 from sentune.job.report import pointers, report
 from sentune.job.words import WordsJob
 from sentune.records import StudySummary

@@ -13,8 +13,8 @@ from typing import Any
 import optuna
 
 from sentune.code import code_fingerprint
-from sentune.launchers.launch import Launch
 from sentune.io.atomic import StorageError, read_document, write_document
+from sentune.launchers.launch import Launch
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
 from sentune.study.fork import fork_from
