@@ -1,7 +1,8 @@
 """A study of ten thousand trials: starting it again, and looking at it.
 
 The trials are written into the store directly, each with two rungs of its curve, and the winner has
-its checkpoint; nothing is left to run, so a start only finds that out and ends. Limits: 30 s and 3 s.
+its checkpoint; nothing is left to run, so a start only finds that out.
+Limits: 30 s and 3 s.
 """
 
 from __future__ import annotations

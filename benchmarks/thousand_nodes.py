@@ -2,7 +2,7 @@
 
 Simulated: the clock, the nodes, and Ray Tune, in whose place a queue of events calls the driver
 just as Tune does. Real: plan, sampler (TPE), rungs (ASHA), ledger and its SQLite database, claims
-of eight studies on the cluster, terminal lines and MLflow with its spool. A trial trains at 300
+of eight studies on the cluster, terminal lines and MLflow. A trial trains at 300
 examples a second, starts in 10 s and validates at three rungs, so a whole one takes 15 minutes.
 
 python benchmarks/thousand_nodes.py [TRIALS] [NODES]
