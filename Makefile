@@ -3,31 +3,59 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PROCESSES ?= 2
+SHELL := /bin/bash
 
-.PHONY: help setup tune test soak check format dashboard bench lock clean
+# The tiers of the tests, in tests/tiers.py: 'make test' runs what is in none of these.
+QUICK := not (cluster or servers or faults or long)
+PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15 $(if $(TIER_COUNTS),--tier-counts=$(TIER_COUNTS))
+
+# 'make check' runs beside pytest, what it says is shown after pytest's, and both have to succeed.
+TIMED = TIMEFORMAT='make $@: %lR of wall time, CPU time %lU user and %lS system'; mkdir -p build; time {
+CHECKED = $(MAKE) --no-print-directory check > build/check.log 2>&1 & check=$$!;
+BOTH = tests=$$?; wait $$check; checked=$$?; echo "== make check"; cat build/check.log; [ $$tests = 0 ] && [ $$checked = 0 ]; }
+
+NUMERIC := tests/geometry tests/methods tests/readouts tests/tasks tests/encoders tests/training
+AVX512 := $(if $(shell grep -m1 -o avx512bw /proc/cpuinfo),OPENBLAS_CORETYPE=SkylakeX)
+CORES := OPENBLAS_CORETYPE=Haswell $(AVX512) ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE
+
+.PHONY: help setup tune test test-rest tier test-all test-numbers soak check format dashboard bench docs lock clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 setup: $(READY)  ## make .venv from the lock file
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements-torch.lock requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("sentune needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Say which to use: make PYTHON=python3.11 ...")'
 	@echo "Setting up .venv (about two minutes, once) ..."
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-torch.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 tune: $(READY)  ## tune GumbelCSE on the corpus and encoder that ship with the package
 	@$(BIN)/python jobs/tune_gumbel.py
 
-test: check  ## lint, types, import contracts and tests
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile
+test: $(READY)  ## lint, types, import contracts, and every test that needs no cluster of its own (8 minutes)
+	@$(TIMED) $(CHECKED) $(PYTEST) -m '$(QUICK)'; $(BOTH)
+
+test-rest: $(READY)  ## the tests that 'make test' leaves out: clusters, servers, faults at small counts
+	@$(TIMED) $(PYTEST) -m 'not ($(QUICK))'; }
+
+tier: $(READY)  ## the tests of one tier: make tier TIER=cluster
+	@$(TIMED) $(PYTEST) -m '$(or $(TIER),$(error name it: make tier TIER=cluster))'; }
+
+test-all: $(READY)  ## all tests, faults at small counts (35 minutes)
+	@$(TIMED) $(CHECKED) $(PYTEST); $(BOTH)
+
+test-numbers: $(READY)  ## the numeric tests with the arithmetic of other x86 cores, as far as this one has it
+	@failed=; for core in $(CORES); do echo "== $$core"; env $${core//,/ } $(BIN)/python -m pytest -n $(PROCESSES) -m '$(QUICK)' $(NUMERIC) || failed="$$failed $$core"; done; \
+	[ -z "$$failed" ] || { echo "tests failed with:$$failed"; exit 1; }
 
 soak: $(READY)  ## the longest damage: twenty kills ten times, fifty groups stopped, all of it over PostgreSQL and S3 too (hours)
-	@for seed in 0 1 2 3 4 5 6 7 8 9; do echo "== kills, seed $$seed"; SENTUNE_KILL_SEED=$$seed SENTUNE_SERVER_KILLS=20 $(BIN)/python -m pytest tests/faults/test_driver.py || exit 1; done
-	@SENTUNE_GROUPS=50 SENTUNE_SOAK=1 $(BIN)/python -m pytest tests/faults --ignore=tests/faults/test_driver.py
+	@for seed in 0 1 2 3 4 5 6 7 8 9; do echo "== kills, seed $$seed"; SENTUNE_SOAK=1 SENTUNE_KILL_SEED=$$seed $(BIN)/python -m pytest tests/faults/test_driver.py || exit 1; done
+	@SENTUNE_SOAK=1 $(BIN)/python -m pytest tests/faults --ignore=tests/faults/test_driver.py
 
 check: $(READY)  ## lint, formatting, types and import contracts
 	@$(BIN)/ruff check .
@@ -46,12 +74,21 @@ bench: $(READY)  ## the benchmarks: ratios against a peer, in one run
 	@missed=; for file in $(filter-out benchmarks/measure.py benchmarks/simulate.py benchmarks/curves.py,$(wildcard benchmarks/*.py)); do echo; echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || missed="$$missed $$file"; done; \
 	[ -z "$$missed" ] || { echo; echo "a limit was missed:$$missed"; exit 1; }
 
-lock: ## remake requirements.lock from pyproject.toml with the newest versions
-	@rm -rf build/lock && $(PYTHON) -m venv build/lock
+docs: $(READY)  ## the documentation as a site, in build/site
+	@$(BIN)/typer sentune.cli utils docs --name sentune --title Commands --output docs/reference/cli.md > build/cli.log
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+lock: ## remake requirements.lock from pyproject.toml with the newest versions and their hashes
+	@rm -rf build/lock && $(PYTHON) -m venv build/lock build/tools
+	@build/tools/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-torch.lock
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
-	@{ echo "# Exact versions of everything that the set-up installs; remade by 'make lock'."; \
-	   build/lock/bin/python -m pip freeze --all | grep -vE '^(-e|#|(pip|wheel|sentune)( |=))' | sed -E 's/^(torch==[0-9.]+).*/\1/'; } > requirements.lock.new
-	@mv requirements.lock.new requirements.lock && rm -rf build/lock
+	@build/lock/bin/python -m pip freeze --all | grep -vE '^(-e|#|(pip|wheel|sentune|torch)( |=))' > build/lock/pins.in
+	@build/tools/bin/pip-compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --allow-unsafe --strip-extras --output-file build/lock/all.lock build/lock/pins.in
+	@{ echo "# Exact versions and hashes of everything that the set-up installs beside torch; remade by 'make lock'."; \
+	   awk 'FNR==NR {split($$1, pin, "=="); gsub("_", "-", pin[1]); known[tolower(pin[1])]; next} /^[A-Za-z0-9]/ {split($$1, pin, "=="); kept = pin[1] in known} kept && !/^ *#/ && NF' build/lock/pins.in build/lock/all.lock; } > requirements.lock.new
+	@mv requirements.lock.new requirements.lock && rm -rf build/lock build/tools
 
 clean:  ## remove .venv and caches; studies stay
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,12 +1,17 @@
-"""What holds for all tests."""
+"""What holds for all tests: their tiers, Hypothesis' settings, the servers that they share."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from tests.tiers import DEFAULT, TIERS, ran, tier_of
 
 if TYPE_CHECKING:
     from tests.backends import Servers
@@ -14,6 +19,65 @@ if TYPE_CHECKING:
 # an example may take as long as a busy machine makes it take
 settings.register_profile("sentune", deadline=None)
 settings.load_profile("sentune")
+
+TESTS = Path(__file__).parent
+COUNTS = pytest.StashKey[dict[str, Counter[str]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--tier-counts FILE``: adds a line of JSON with the counts of this run to it."""
+    parser.addoption("--tier-counts", metavar="FILE", help="add this run's counts to a file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declares the marks of ``tests/tiers.py``, so that pytest knows these alone."""
+    for name, meaning in TIERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+    config.stash[COUNTS] = defaultdict(Counter)
+    config.pluginmanager.register(TierCounter(config.stash[COUNTS]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks each test with its tier, before ``-m`` selects, and orders them by it."""
+    order = (*TIERS, DEFAULT)
+    places = {}
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+        try:
+            tier = tier_of((mark.name for mark in item.iter_markers()), folder)
+        except ValueError as error:
+            raise pytest.UsageError(f"{item.nodeid}: {error}") from error
+        if tier != DEFAULT:
+            item.add_marker(tier)
+        item.user_properties.append(("tier", tier))
+        places[item.nodeid] = order.index(tier)
+    items.sort(key=lambda item: places[item.nodeid])
+
+
+class TierCounter:
+    """Counts outcomes by tier in the process that prints them; xdist's workers send theirs."""
+
+    def __init__(self, counts: dict[str, Counter[str]]) -> None:
+        self._counts = counts
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Counts the call; a set-up only where there was no call, a tear-down that failed."""
+        if report.when == "call" or report.outcome != "passed":
+            tier = dict(report.user_properties).get("tier", DEFAULT)
+            self._counts[str(tier)][report.outcome] += 1
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Says how many tests of each tier ran."""
+    counts = config.stash[COUNTS]
+    if counts:
+        terminalreporter.write_line(ran(counts))
+    if file := config.getoption("tier_counts"):
+        with Path(file).open("a") as lines:
+            lines.write(json.dumps(counts) + "\n")
 
 
 @pytest.fixture(scope="session")

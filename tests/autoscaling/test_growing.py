@@ -18,7 +18,7 @@ from tests.autoscaling.toy_runs import PATIENCE, ToyRun
 from tests.autoscaling.toy_study import BUDGET, EVERY
 from tests.autoscaling.watching import Look, Watcher
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 NODES = 3
 MILESTONES = list(range(EVERY, BUDGET + EVERY, EVERY))
 TRIALS = {"inline": 5, "train": 3}

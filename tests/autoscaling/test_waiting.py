@@ -19,7 +19,6 @@ from sentune.study.runner.budget import Budget
 from sentune.study.study import StudyConfig, StudyOutcome, run_study
 from tests.autoscaling import toy_study
 
-pytestmark = pytest.mark.slow
 TRIES = 4
 """Ray Train's own ones; then it gives a group up."""
 

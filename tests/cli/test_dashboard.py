@@ -49,7 +49,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
             server_command(tmp_path, taken.getsockname()[1])
 
 
-@pytest.mark.slow
+@pytest.mark.servers
 def test_the_server_answers_this_machine_alone(tmp_path: Path) -> None:
     story = Story(tmp_path / "product")
     story.trial(2)

@@ -65,6 +65,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> list[st
     return names
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_add_up_to_one_pass(
     cluster: None, paths: list[str], texts: list[str], workers: int
@@ -76,6 +77,7 @@ def test_workers_add_up_to_one_pass(
     assert there.batches >= sum(SHARDS) // reduce._ROWS  # no worker saw a whole corpus at once
 
 
+@pytest.mark.cluster
 def test_a_cluster_without_a_whole_free_cpu_still_adds_up(cluster: None, paths: list[str]) -> None:
     @ray.remote(num_cpus=1)
     def inside() -> int:
@@ -84,6 +86,7 @@ def test_a_cluster_without_a_whole_free_cpu_still_adds_up(cluster: None, paths: 
     assert ray.get(inside.remote(), timeout=120) == sum(SHARDS)
 
 
+@pytest.mark.cluster
 def test_an_error_of_the_statistics_arrives(cluster: None, paths: list[str]) -> None:
     with pytest.raises(InvalidValue, match="refused"):
         reduce.accumulate(paths, Refuses, workers=2)

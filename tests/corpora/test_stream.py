@@ -17,6 +17,8 @@ from sentune.corpora.batches import Batch, BatchSource, Example, SharedSource
 from sentune.corpora.mixing import MixedHandle
 from sentune.corpora.tokens import TokenFolder, shard_name
 
+pytestmark = pytest.mark.cluster
+
 SHARDS = (40, 25, 40, 7)
 COLUMNS = ("anchor", "positive")
 

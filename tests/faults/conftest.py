@@ -13,8 +13,14 @@ import pytest
 from sentune.tracking.environment import artifact_root_in, tracking_uri_in
 from tests.backends import BUCKET, Servers
 
-LONG = ("test_workers", "test_preemption", "test_leaks", "test_control")
-"""Files whose variants over the servers take too long for every run; `make soak` runs them."""
+SOAK = "SENTUNE_SOAK" in os.environ
+"""Set by ``make soak``: full counts, each test over both kinds of storage."""
+
+OVER_SERVERS = {
+    "test_killed_with_two_trials_at_a_time_nothing_is_lost_or_run_twice",
+    "test_it_leaves_with_a_checkpoint_and_goes_on_at_the_next_step",
+}
+"""Tests that run over PostgreSQL and S3 outside of ``make soak``; the others run on a disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +63,20 @@ class Place:
         return artifact_root_in(self.storage)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves the longest variants to ``make soak``."""
-    if os.environ.get("SENTUNE_SOAK"):
-        return
-    later = pytest.mark.skip(reason="over PostgreSQL and S3, in make soak")
-    for item in items:
-        kind = item.callspec.params.get("kind") if hasattr(item, "callspec") else None
-        if kind == "servers" and item.path.stem in LONG:
-            item.add_marker(later)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves one kind of storage for each test, except in ``make soak``."""
+    if not SOAK:
+        left = [item for item in items if not in_one_kind_of_storage(item)]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
+def in_one_kind_of_storage(item: pytest.Item) -> bool:
+    """Whether a test runs outside of ``make soak``: no second time over another storage."""
+    if not isinstance(item, pytest.Function) or "kind" not in item.fixturenames:
+        return True
+    wanted = "servers" if item.originalname in OVER_SERVERS else "local"
+    return item.callspec.params["kind"] == wanted
 
 
 @pytest.fixture(scope="session", params=["local", "servers"])

@@ -93,7 +93,6 @@ def check_model(place: Place, summary: dict[str, Any]) -> None:
     assert summary["winner"] is not None
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_job_is_stopped_interrupted_and_resumed_and_ends_with_a_model(
     place: Place, tmp_path: Path

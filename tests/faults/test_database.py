@@ -171,7 +171,6 @@ def test_studies_that_start_together_in_empty_databases_make_their_tables_once(
     assert names == {f"study-{number}" for number in range(3)}
 
 
-@pytest.mark.slow
 def test_the_lease_s_own_tests_hold_over_postgresql(place_on_servers: Place) -> None:
     """Two drivers at the same moment, a killed one, one that slept: see that file."""
     tests = str(ROOT / "tests" / "study" / "test_lease.py")

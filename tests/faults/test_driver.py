@@ -24,12 +24,11 @@ from mlflow import MlflowClient
 from optuna.trial import TrialState
 
 from sentune.summary import read_summary
-from tests.faults.conftest import Place, environment_of, new_place
+from tests.faults.conftest import SOAK, Place, environment_of, new_place
 
 SCRIPT = Path(__file__).with_name("driven.py")
 ROOT = Path(__file__).parents[2]
-KILLS = {"local": 20, "servers": int(os.environ.get("SENTUNE_SERVER_KILLS", "8"))}
-"""``make soak`` takes twenty over the servers too."""
+KILLS = 20 if SOAK else 5
 
 SEED = int(os.environ.get("SENTUNE_KILL_SEED", "0"))
 MOMENTS = (("trial_started", 1.0), ("trial_progressed", 2.5))
@@ -139,15 +138,14 @@ def worked_at(place: Place) -> Counter[str]:
     return Counter((place.scratch / "worked.log").read_text().splitlines())
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_killed_twenty_times_one_trial_at_a_time_the_study_is_the_undisturbed_one(
+def test_killed_again_and_again_one_trial_at_a_time_the_study_is_the_undisturbed_one(
     cluster: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     broken = new_place(kind, request, tmp_path / "broken")
     whole = new_place(kind, request, tmp_path / "whole")
-    kills = killed_and_finished(cluster, broken, 1, KILLS[kind])
-    assert kills >= KILLS[kind] // 2, "else little was tried"
+    kills = killed_and_finished(cluster, broken, 1, KILLS)
+    assert kills >= KILLS // 2, "else little was tried"
     check_whole(broken)
     assert drive(cluster, whole, 1).stdout.split() == ["complete"]
     check_whole(whole)
@@ -156,7 +154,6 @@ def test_killed_twenty_times_one_trial_at_a_time_the_study_is_the_undisturbed_on
     assert 0 <= again <= kills, "a kill costs at most the milestone that was worked at"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_killed_with_two_trials_at_a_time_nothing_is_lost_or_run_twice(
     cluster: str, place: Place

@@ -25,7 +25,7 @@ from sentune.training.trial import Program, Progress, TrialSpec
 from tests.faults.scenes import BATCH, EVERY, Curve, cluster_of, make_spec, run, undisturbed
 from tests.faults.test_preemption import take_back
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.timeout(1500)
 EXAMPLES = 3200
 SIZES = [1, 2, 1, 2, 1]
 """Of the group: alone, with a machine that dies, alone, with one that is taken back, alone."""

@@ -31,7 +31,6 @@ from tests.faults.scenes import (
     when_there,
 )
 
-pytestmark = pytest.mark.slow
 EXAMPLES = 960
 GRACE_SECONDS = 300
 

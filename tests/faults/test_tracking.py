@@ -53,7 +53,6 @@ def test_studies_that_start_together_make_one_database(tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["mlflow.db"]
 
 
-@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_makes_the_database_harms_nobody(tmp_path: Path) -> None:
     file, draft = tmp_path / "mlflow.db", tmp_path / ".mlflow.db.partial"
     code = f"from sentune.tracking import database as d; d.ensure_database('sqlite:///{file}')"
@@ -101,7 +100,6 @@ def store(kind: str, place: Place, empty_store: Path, tmp_path: Path) -> Store:
     return Store(folder=folder, database=database, artifacts=str(folder / "served"))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
     tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
@@ -213,7 +211,6 @@ class SlowDoor(BaseHTTPRequestHandler):
 TIMEOUT = 2
 
 
-@pytest.mark.slow
 def test_a_slow_server_holds_nobody_up_and_gets_every_run_once(
     tmp_path: Path,
     empty_store: Path,

@@ -25,7 +25,6 @@ from tests.faults.scenes import (
     when_there,
 )
 
-pytestmark = pytest.mark.slow
 DIES_AT = 144
 """Examples; the last milestone is at 96, the checkpoint before at 128."""
 

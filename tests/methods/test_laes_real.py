@@ -13,7 +13,10 @@ from sentune.encoders.words.open import open_words
 from sentune.methods.laes import Laes, LaesSettings
 
 DATA = Path(os.environ.get("SENTUNE_DATA", "no-data"))
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="SENTUNE_DATA names no folder of data")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not DATA.is_dir(), reason="SENTUNE_DATA names no folder of data"),
+]
 
 
 def pairs(split: str) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:

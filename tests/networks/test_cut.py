@@ -16,7 +16,7 @@ from tests.faults.scenes import BATCH, Curve, make_spec, undisturbed
 from tests.networks.driven import EXAMPLES
 from tests.networks.hosts import MISSED, Hosts, hosts, missing, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.timeout(1500)
 CUT_SECONDS = 30
 
 

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.ray_nodes import end
+from tests.ray_nodes import BIN, end, node, wait_for_nodes
+from tests.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
 PARTS = ("platform", "search_spaces", "jobs", "pyproject.toml", ".gitignore", ".rayignore")
 
 WHICH_CODE = '''
@@ -97,44 +93,6 @@ def make_project(folder: Path, mark: str) -> Path:
     return folder
 
 
-def _free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
-
-
-@contextmanager
-def _node(arguments: list[str], env: dict[str, str], cwd: Path, log: Path) -> Iterator[None]:
-    """``ray start --block ARGUMENTS`` until the block ends."""
-    agents = ["--dashboard-agent-listen-port", "--metrics-export-port", "--runtime-env-agent-port"]
-    ports = [f"{option}={_free_port()}" for option in agents]
-    command = [str(BIN / "ray"), "start", "--block", "--disable-usage-stats", *ports, *arguments]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, env=env, cwd=cwd, stdout=out, stderr=out, start_new_session=True
-        )
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
-
-
-def _wait_for(address: str, env: dict[str, str], logs: Path, nodes: int = 2) -> None:
-    """Waits until the job server answers and both nodes have joined."""
-    deadline = time.monotonic() + 300
-    command = [str(BIN / "ray"), "list", "nodes", "--address", address, "--format", "json"]
-    answer = ""
-    while time.monotonic() < deadline:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        answer = done.stdout + done.stderr
-        if done.returncode == 0 and done.stdout.count('"ALIVE"') == nodes:
-            return
-        time.sleep(1)
-    started = "\n".join(path.read_text(errors="replace")[-2000:] for path in logs.glob("*.log"))
-    pytest.fail(f"the cluster did not come up\n{answer}\n{started}")
-
-
 @pytest.fixture(scope="session")
 def new_project() -> Callable[[Path, str], Path]:
     """Makes a copy of this project that is told apart by a mark."""
@@ -157,7 +115,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     # again and so removes the one in which the driver runs.
     temporary = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
     mark = f"SENTUNE_TEST_CLUSTER={temporary}"
-    port, dashboard = _free_port(), _free_port()
+    port, dashboard = free_port(), free_port()
     address = f"http://127.0.0.1:{dashboard}"
     env = {
         "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
@@ -169,17 +127,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     on_nodes = env | {"PYTHONPATH": str(installed), mark.split("=")[0]: str(temporary)}
     head = ["--head", f"--port={port}", "--num-cpus=0", "--num-gpus=0"]
     head += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
-    head += [f"--temp-dir={temporary}/h", f"--ray-client-server-port={_free_port()}"]
+    head += [f"--temp-dir={temporary}/h", f"--ray-client-server-port={free_port()}"]
     worker = [f"--address=127.0.0.1:{port}", "--num-cpus=2", "--num-gpus=0"]
     worker += [f"--temp-dir={temporary}/w", "--node-ip-address=127.0.0.2"]
     any_port = ["--min-worker-port=0", "--max-worker-port=0"]
     try:
-        with _node(
+        with node(
             [*head, "--node-ip-address=127.0.0.1", *any_port], on_nodes, mounted, work / "head.log"
         ):
-            _wait_for(address, env, work, nodes=1)
-            with _node(worker + any_port, on_nodes, work, work / "worker.log"):
-                _wait_for(address, env, work)
+            wait_for_nodes(address, env, work, nodes=1)
+            with node(worker + any_port, on_nodes, work, work / "worker.log"):
+                wait_for_nodes(address, env, work)
                 yield Cluster(address, home, env | {"RAY_ADDRESS": address}, mounted)
     finally:
         end(mark)

@@ -299,6 +299,7 @@ def test_a_cluster_that_does_not_answer_is_one_cross_and_exit_code_1() -> None:
     assert "fix: start it" in done.output
 
 
+@pytest.mark.cluster
 def test_a_real_node_answers(cluster: None, tmp_path: Path) -> None:
     places = Places(storage=str(tmp_path / "studies"), optuna=f"sqlite:///{tmp_path}/optuna.db")
     [answer] = ask_nodes(places)
@@ -312,6 +313,7 @@ def test_a_real_node_answers(cluster: None, tmp_path: Path) -> None:
     assert [f.subject for f in judge([one_more], **versions()) if not f.ok] == ["GPUs"]
 
 
+@pytest.mark.cluster
 def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
     cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,7 +331,7 @@ def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
     assert "the driver cannot write it" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.cluster
 def test_the_command_joins_and_leaves_a_cluster(cluster: None, tmp_path: Path) -> None:
     address = ray.get_runtime_context().gcs_address
     places = ["--storage", str(tmp_path), "--optuna", f"sqlite:///{tmp_path}/optuna.db"]

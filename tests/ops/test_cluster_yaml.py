@@ -20,6 +20,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from sentune.cluster import cluster_limits, largest_cluster, read_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ("requirements-torch.lock", "requirements.lock")
 FILE = ROOT / "cluster.yaml"
 GCP, ONPREM, KUBERAY = (ROOT / f"cluster/{name}.yaml" for name in ("gcp", "onprem", "kuberay"))
 LAUNCHED = (FILE, GCP, ONPREM)
@@ -169,7 +170,7 @@ def test_pods_start_what_their_limits_hold() -> None:
 
 
 def test_ray_is_the_locked_one() -> None:
-    locked = re.search(r"^ray==(.+)$", (ROOT / "requirements.lock").read_text(), re.M)
+    locked = re.search(r"^ray==(\S+)", (ROOT / "requirements.lock").read_text(), re.M)
     assert locked is not None
     assert read(KUBERAY)["spec"]["rayVersion"] == locked.group(1)
 
@@ -187,7 +188,7 @@ def test_nothing_is_served_beyond_loopback() -> None:
 def test_jobs_start_in_the_mounted_project(launched: dict[str, Any]) -> None:
     assert "cd ~/sentune && ray start" in _start(launched["head_start_ray_commands"])
     mounts = launched["file_mounts"]
-    needed = ["platform", "search_spaces", "jobs", "cluster", "pyproject.toml", "requirements.lock"]
+    needed = ["platform", "search_spaces", "jobs", "cluster", "pyproject.toml", *LOCKS]
     assert all(mounts[f"~/sentune/{name}"] == name for name in needed)
     local = [path for path in mounts.values() if not path.startswith("~")]
     assert all((ROOT / path).exists() for path in local)
@@ -206,15 +207,18 @@ def test_the_image_holds_what_is_mounted_elsewhere() -> None:
 
 def test_setup_installs_exactly_the_lock(launched: dict[str, Any]) -> None:
     installs = [line for line in launched["setup_commands"] if "pip install" in line]
-    assert installs[0].endswith("-r ~/sentune/requirements.lock")
+    assert installs[0].endswith(" ".join(f"-r ~/sentune/{lock}" for lock in LOCKS))
     assert "--no-deps" in installs[1]
     assert "-c ~/sentune/requirements.lock" in installs[2]
 
 
-def test_the_lock_holds_names_and_versions_only() -> None:
-    """Nodes install it as it stands: no path of another machine, no index address."""
-    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if line]
-    odd = [line for line in lines if not re.match(r"#|[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$", line)]
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_locks_hold_names_versions_and_hashes_only(lock: str) -> None:
+    """Nodes install them as they stand: no path of another machine, no index address."""
+    text = (ROOT / lock).read_text().replace(" \\\n    --hash", " --hash")
+    pin = r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+"
+    hashed = pin if lock == "requirements-torch.lock" else pin + r"( --hash=sha256:[0-9a-f]{64})+"
+    odd = [line for line in text.splitlines() if not re.fullmatch(rf"#.*|{hashed}", line)]
     assert not odd
 
 

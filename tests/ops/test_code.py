@@ -89,6 +89,7 @@ def test_an_actor_checks_what_it_runs() -> None:
         code.require_code("0123")
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("gone", [True, False], ids=["it-has-gone", "it-does-not-answer"])
 def test_a_node_that_goes_while_it_is_asked(gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the autoscaler takes one back, or a spot machine is lost: it is no reason to refuse."""

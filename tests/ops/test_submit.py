@@ -16,6 +16,8 @@ import pytest
 
 from sentune.code import read_code
 
+pytestmark = pytest.mark.cluster
+
 WITH_UPLOAD = ("--working-dir", ".", "--", "python")
 WITHOUT_UPLOAD = ("--", "python")
 
@@ -94,7 +96,6 @@ def test_without_the_token_nothing_is_accepted(
     assert not out.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_study_is_submitted(cluster: Any, project: Path, tmp_path: Path) -> None:
     options = (
@@ -109,7 +110,6 @@ def test_a_study_is_submitted(cluster: Any, project: Path, tmp_path: Path) -> No
     assert "direction/accuracy" in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_wrong_option_ends_a_job_before_the_cluster_is_used(cluster: Any, project: Path) -> None:
     done = cluster.submit(*WITH_UPLOAD, "jobs/tune_gumbel.py", "--trials", "0", cwd=project)

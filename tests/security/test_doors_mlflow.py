@@ -19,6 +19,8 @@ from sentune.cli.dashboard import server_command
 from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import calm, tracking_uri_in
 
+pytestmark = pytest.mark.servers
+
 SECRET = "what nobody but its owner reads"
 
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.cluster
+
 TOKEN = "a-token-of-this-test-only-0123456789"
 BIN = Path(sys.executable).parent
 JOB = {"entrypoint": "touch {mark}"}
@@ -171,7 +173,6 @@ print("INSIDE", len(ray.nodes()))
 """
 
 
-@pytest.mark.slow
 def test_neither_ray_client_nor_driver_gets_in_without_the_token(
     head: Head, tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from tests.servers import closing_connection
 from tests.sharing.conftest import Team
 from tests.sharing.driven import OBJECTIVE, TRIALS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 ROOT, SCRIPT = Path(__file__).parents[2], Path(__file__).with_name("driven.py")
 PLACES, FAVOURED, MODEST = 9, "study-6", "study-7"  # one each, and one more for the favoured
 STUDIES = tuple(f"study-{number}" for number in range(8))

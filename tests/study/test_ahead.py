@@ -15,6 +15,8 @@ from sentune.study.planning.plan import make_plan
 from sentune.study.runner.prewarm import Ahead
 from sentune.study.space.space import SearchSpace, Uniform
 
+pytestmark = pytest.mark.cluster
+
 SPACE = SearchSpace(method="toy", objective="toy/score", settings={"x": Uniform(0.0, 1.0)})
 GROWS = Capacity(nodes=(Node(cpus=1),), reachable=(Node(cpus=1), *[Node(cpus=2)] * 3))
 

@@ -132,6 +132,7 @@ def test_an_unreachable_board_changes_nothing(
     assert "does not answer" in caplog.text
 
 
+@pytest.mark.cluster
 def test_the_board_of_a_cluster() -> None:
     ray.init(address="local", num_cpus=1, include_dashboard=False)
     try:

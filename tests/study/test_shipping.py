@@ -10,6 +10,8 @@ from sentune.launchers.artifact_transfer import WithEncoder, ship
 from sentune.training.group import Group
 from sentune.training.trial import TrialSpec
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

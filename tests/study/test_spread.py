@@ -15,6 +15,8 @@ from sentune.geometry.boxes import Boxes
 from sentune.tasks import References, make_tasks
 from sentune.tasks import ambiguous_ranges as ranges
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:

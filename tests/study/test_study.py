@@ -89,6 +89,7 @@ def rows(outcome: StudyOutcome) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_a_study_finds_trains_again_and_resumes_without_running_anything(
     tmp_path: Path, capfd, caplog
@@ -136,6 +137,7 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(
     assert len(list((tmp_path / "toy" / "trials").iterdir())) >= 6
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path):
     """The same conductor, driven by a loop of twenty lines and by Tune."""
@@ -150,6 +152,7 @@ def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path):
     assert rows(study(tmp_path, trials=12)) == expected
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_actors_are_used_again_do_not_leak_and_retire(tmp_path: Path):
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(*range(6))})
@@ -161,6 +164,7 @@ def test_actors_are_used_again_do_not_leak_and_retire(tmp_path: Path):
     assert (pages[2] - pages[1]) * 4096 < 20e6, "a trial's 40 MB went back before the next"
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_a_trial_whose_process_dies_goes_on_and_fails_when_it_dies_again(tmp_path: Path):
     space = SearchSpace(
@@ -202,6 +206,7 @@ print(outcome.state)
 """
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_a_driver_killed_with_9_leaves_a_study_that_goes_on(tmp_path: Path):
     """Killed in the search and in the finals; the table is that of an undisturbed study."""

@@ -33,6 +33,8 @@ GRIDS = {
 }
 BOXES = Boxes(0.1)
 BOTH_ENDS = (torch.min, torch.max)
+ROUNDING = 1e-12
+"""Of an overlap: eps times logarithms of volumes of up to some thousand."""
 
 
 def corpus(labels: Sequence[Sequence[str]]) -> Corpus:
@@ -137,7 +139,10 @@ def test_the_sweep_is_what_single_evaluations_find(task, block, monkeypatch):
         ranges = slow.ranges(name, n, low, high)
         assert values[place] == pytest.approx(slow.best(ranges), abs=1e-9)
         beta = table["exact"]["beta"][place[0]][place[1]][place[2]][place[3]]
-        assert slow.macro(slow.predicted(ranges, beta)) == pytest.approx(values[place])
+        # beta may be one of the values, which rounding tells from the slow evaluation's own
+        same = [beta, *(end for both in ranges for end in both if abs(end - beta) < ROUNDING)]
+        scores = [slow.macro(slow.predicted(ranges, b)) for b in same]
+        assert pytest.approx(values[place]) in scores
 
 
 def test_what_is_reported_at_the_best_combination(task):

@@ -16,6 +16,8 @@ from tests.tracking.story import MILESTONES, Story
 
 PATIENCE = 400.0
 
+pytestmark = pytest.mark.servers
+
 
 @contextmanager
 def server(storage: Path, port: int, *, workers: int = 1) -> Iterator[None]:
@@ -25,7 +27,6 @@ def server(storage: Path, port: int, *, workers: int = 1) -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
 def test_a_server_that_comes_and_goes_loses_nothing(
     storage: Path,
     tmp_path: Path,

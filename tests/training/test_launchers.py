@@ -116,6 +116,7 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_a_group_of_two_gives_what_one_process_gives_and_leaves_its_cpus(tmp_path: Path):
     """Each trial takes both CPUs: one that was stopped and kept them would block the next."""
@@ -148,6 +149,7 @@ def until(condition: Callable[[], bool]) -> bool:
     return held
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_a_trial_hears_what_it_is_asked_and_outlives_whoever_asks(caplog):
     desk = RemoteJudge()

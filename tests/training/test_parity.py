@@ -114,7 +114,7 @@ def dropout_parity(group: Group) -> torch.Tensor:
     return torch.stack(found)
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)])
 def workers(request, tmp_path_factory) -> list[list[torch.Tensor]]:
     """One run of real processes per world size does all cases."""
     folder = tmp_path_factory.mktemp("parity")

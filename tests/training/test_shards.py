@@ -59,7 +59,7 @@ def work(rank: int, workers: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_step_with_dropout_is_the_same_on_any_number_of_workers(
     workers: int, tmp_path: Path
 ) -> None:

@@ -1,0 +1,36 @@
+"""Which tier a test has, and the lines that .ci/run ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tiers import FOLDERS, TIERS, main, tier_of
+
+
+def test_a_mark_wins_over_the_folder_and_without_both_it_is_the_default() -> None:
+    assert tier_of(["timeout", "long"], "faults") == "long"
+    assert tier_of(["timeout"], "faults") == "faults"
+    assert tier_of([], "geometry") == "default"
+
+
+def test_two_tiers_are_refused() -> None:
+    with pytest.raises(ValueError, match="cluster and servers"):
+        tier_of(["servers", "cluster"], "study")
+
+
+def test_the_folders_are_there() -> None:
+    assert set(FOLDERS.values()) <= set(TIERS)
+    assert [name for name in FOLDERS if not (Path(__file__).parent / name).is_dir()] == []
+
+
+def test_counts_of_several_runs_are_added_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "counts"
+    file.write_text('{"default": {"passed": 3, "skipped": 1}}\n{"default": {"failed": 1}}\n')
+    main(str(file))
+    by_tier, closing = capsys.readouterr().out.splitlines()
+    assert "default 4, smoke 0" in by_tier
+    assert closing == "3 passed, 1 failed, 1 skipped"
