@@ -73,7 +73,7 @@ def measured(metric: str, value: float | None, sd: float | None = None) -> str:
 
 def _plain(value: float, digits: int = 4) -> str:
     """A number that is no share: 128,569 and 39.9."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 def spread(metric: str, over: Spread, error: float | None = None) -> str:

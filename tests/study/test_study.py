@@ -126,7 +126,8 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(
     assert len(seen.finals) == 6
     for run in (*seen.runs, *seen.finals):
         assert run.ended is not None
-        assert run.began <= min(run.times.values()) <= max(run.times.values()) <= run.ended
+        moments = [run.began, *run.times.values(), run.ended]
+        assert moments == sorted(moments)
 
     again = Looks()
     resumed = study(tmp_path, watchers=(again,), finalists=2)
@@ -138,6 +139,27 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
+def test_the_tables_of_every_run_stay_and_an_old_identity_is_taken_over(tmp_path: Path):
+    (tmp_path / "toy" / "tracking").mkdir(parents=True)
+    (tmp_path / "toy" / "tracking" / "identity").write_text("1dea")
+    outcome = study(tmp_path, toys.swept, trials=5, finalists=1, seeds=1, keep=1)
+    seen = snapshot(find_study(str(tmp_path), "toy"))
+    ended = {run.name: run for run in (*seen.runs, *seen.finals) if run.record.readouts}
+    assert len(ended) > 2, "more than have a checkpoint"
+    assert seen.tables == ended.keys()
+    for name, run in ended.items():
+        tables = json.loads((tmp_path / "toy" / "trials" / name / "readouts.json").read_text())
+        assert tables == {"toy/sweep.json": {"best": {"beta": run.record.readouts["toy/beta"]}}}
+    assert seen.identity == "1dea"
+
+    lost = tmp_path / "toy" / "trials" / seen.finals[0].name / "readouts.json"
+    lost.unlink()  # as after a kill between the end of a run and its file
+    again = study(tmp_path, toys.swept, trials=5, finalists=1, seeds=1, keep=1)
+    assert again.finalists == outcome.finalists
+    assert lost.exists()
+
+
 @pytest.mark.usefixtures("cluster")
 def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path):
     """The same conductor, driven by a loop of twenty lines and by Tune."""

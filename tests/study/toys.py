@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,13 @@ def toy(spec: TrialSpec, group: Group) -> Iterator[Progress]:
             final=examples == spec.max_examples,
             save=lambda folder: None,
         )
+
+
+def swept(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """The toy, with the table of a sweep at each milestone."""
+    for progress in toy(spec, group):
+        table = {"best": {"beta": progress.examples / 1000}}
+        yield replace(progress, tables={"toy/sweep.json": table, "toy/counts.json": {}})
 
 
 def heavy(spec: TrialSpec, group: Group) -> Iterator[Progress]:

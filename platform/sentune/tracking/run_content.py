@@ -159,6 +159,7 @@ def study_content(study: StudySnapshot, summary: StudySummary, registered: str) 
         params=texts(_params(summary), MOST_PARAM),
         tags=texts(tags, MOST_TAG),
         points=_first_of_each(points),
+        began=min((run.began for run in study.runs if run.began), default=0),
     )
 
 
