@@ -1,7 +1,7 @@
 """Invertible decoders: what is searched, what is selected by, and the paper's own values.
 
 Paper: Exploiting Invertible Decoders for Unsupervised Sentence Representation Learning, sections
-3 and 4.5. Which representation serves (z_en, z_de or their ensemble) is a readout.
+3 and 4.5.
 """
 
 from sentune.study.space import Choice, Integer, SearchSpace, Uniform
@@ -38,4 +38,6 @@ SPACE = SearchSpace(
         # Table 2: both decoders; the constraint is fixed by --set constraint=false.
         "table-2": {"decoder": ("linear", "coupling")},
     },
+    # Section 3.4: the encoder's z, that of the inverse decoder, or both, as they are or scaled.
+    readouts={"representation": ("ensemble", "ensemble_scaled", "z_en", "z_de")},
 )

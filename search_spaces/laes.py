@@ -1,10 +1,11 @@
 """LAES: what is searched, what is read out, and the paper's own values.
 
-Paper: Sequential Sentence Embeddings for Semantic Similarity, sections V and VI. The units n_h are
-a readout: 1 to 150 for the residual forms, 150 to 2400 for hidden states and reconstructions.
+Paper: Sequential Sentence Embeddings for Semantic Similarity, sections V and VI.
 """
 
 from sentune.study.space import Choice, SearchSpace, Uniform
+
+SMALL, LARGE = tuple(range(1, 151)), (150, 300, 600, 1200, 2400)
 
 SPACE = SearchSpace(
     method="laes",
@@ -16,6 +17,18 @@ SPACE = SearchSpace(
         "max_length": Choice(15, 25, 40),
     },
     published={"form": "res", "a": 1e-3, "max_length": 25},
+    # n_h, section VI: by the form; BRES has the grid of RES, of which it is made.
+    readouts={
+        "units": {
+            "form": {
+                "res": SMALL,
+                "bres-sum": SMALL,
+                "bres-cat": SMALL,
+                "hid": LARGE,
+                "reco": LARGE,
+            }
+        }
+    },
     grids={
         "table-1": {"form": ("hid", "reco", "res", "bres-sum", "bres-cat"), "a": (1e-3,)},
     },

@@ -1,7 +1,6 @@
 """SIF and its kin: what is searched, what is read out, and the papers' own values.
 
-Papers: SIF (Arora et al. 2017), uSIF (Ethayarajh 2018), both as baselines of LAES, section VI. The
-number of components removed is a readout: 0 to 150.
+Papers: SIF (Arora et al. 2017), uSIF (Ethayarajh 2018), both as baselines of LAES, section VI.
 """
 
 from sentune.study.space import Choice, SearchSpace, Uniform
@@ -16,5 +15,15 @@ SPACE = SearchSpace(
     # uSIF derives its own from the vocabulary, and an average has none.
     conditions={"a": {"variant": ("sif",)}},
     published={"variant": "sif", "a": 1e-3},
+    # Common components removed, fewer than the vectors have dimensions; the plain average has none.
+    readouts={
+        "components": {
+            "variant": {
+                "average": (0,),
+                "sif": tuple(range(151)),
+                "usif": tuple(range(151)),
+            }
+        }
+    },
     grids={"baselines": {"variant": ("average", "sif", "usif"), "a": (1e-3,)}},
 )

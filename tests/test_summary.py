@@ -39,6 +39,7 @@ def summary() -> StudySummary:
         trials=[trial, failed],
         finalists=[finalist],
         winner=0,
+        best=0,
         test={"direction/accuracy": 0.9},
         model="model",
     )
@@ -82,6 +83,15 @@ def test_another_version_is_refused_on_reading(tmp_path: Path) -> None:
     where.write_text(json.dumps({**content, "version": 99}))
     with pytest.raises(jsonschema.ValidationError):
         read_summary(str(tmp_path))
+
+
+def test_a_summary_before_best_still_reads(tmp_path: Path) -> None:
+    where = Path(write_summary(summary(), str(tmp_path)))
+    content = json.loads(where.read_text())
+    assert (content["version"], content["best"]) == (3, 0)
+    del content["best"]
+    where.write_text(json.dumps({**content, "version": 2}))
+    assert read_summary(str(tmp_path))["study"] == "s"
 
 
 def test_the_schema_itself_is_valid() -> None:

@@ -117,6 +117,7 @@ class StudySummary:
         reason: why it ended as it did; empty for a complete one.
         objective, mode: the first of ``objectives``.
         objectives: ``{"metric", "mode"}``; of several the trials have a Pareto front.
+        best: trial that the shipped model comes from; None while there is none.
         front: trials that no other one beats in every objective.
         verdict: whether the winner is better than the runner-up, in a sentence.
         comparison: the paired test behind the verdict.
@@ -137,6 +138,7 @@ class StudySummary:
     trials: list[TrialRecord] = field(default_factory=list)
     finalists: list[FinalistRecord] = field(default_factory=list)
     winner: int | None = None
+    best: int | None = None
     test: dict[str, float] = field(default_factory=dict)
     baselines: dict[str, float] = field(default_factory=dict)
     model: str | None = None
@@ -150,7 +152,7 @@ class StudySummary:
     warm_start: list[str] = field(default_factory=list)
     forked_from: str | None = None
     plan: dict[str, Any] = field(default_factory=dict)
-    version: int = 2
+    version: int = 3
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as JSON types, without the trials' curves (MLflow holds those)."""

@@ -80,7 +80,7 @@ def test_options_are_read_as_the_script_reads_them() -> None:
     assert options.set == ("batch_size=64", "dimension=16")
     assert options.search_readouts is True
     assert options.trials == asked.defaults.trials
-    assert job.run.__module__ == "sentune.job.command"
+    assert job.run.__module__ == "sentune.job.run"
 
 
 def test_a_first_look_is_known_where_the_job_has_one() -> None:

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +20,13 @@ from typer.testing import CliRunner
 
 from sentune.cli import app, main, study_again, study_watch
 from sentune.cli.study_export import export
-from sentune.errors import InvalidValue, SentuneError
-from sentune.job.ending import Ended
+from sentune.errors import InvalidValue, SentuneError, StudyConflict
+from sentune.job.exit_codes import Ended
 from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.records import TrialRecord, TrialState
-from sentune.study.store.driver_lock import Lease
-from sentune.study.store.storage import open_storage
+from sentune.study.store.driver_lock import DriverLock
+from sentune.study.store.driver_process import Driver
+from sentune.study.store.lock_backends import LOCK_FILE, FileLock
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "study"))
 from study_folders import OBJECTIVE, SPACE, make_study
@@ -56,10 +58,10 @@ def run(storage: Path, *arguments: str, code: int = 0) -> str:
     return done.output
 
 
-def held(storage: Path, **given: Any) -> Lease:
-    """The lease of the study, in this process."""
+def held(storage: Path) -> DriverLock:
+    """The lock of the study, in this process."""
     url = f"sqlite:///{storage / 'toy' / 'optuna.db'}"
-    return Lease(open_storage(url), "toy", beat=0.02, **given)
+    return DriverLock(url, "toy", beat=0.02)
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def tuned(monkeypatch: Any) -> list[tuple[Any, Any]]:
 
 def replace_job(monkeypatch: Any, tune: Callable[..., object]) -> None:
     """Without Ray and MLflow, which the real one imports."""
-    monkeypatch.setitem(sys.modules, "sentune.job.flow", SimpleNamespace(tune=tune))
+    monkeypatch.setitem(sys.modules, "sentune.job.run", SimpleNamespace(tune=tune))
 
 
 def test_ls_lists_every_study(tmp_path: Path):
@@ -128,14 +130,14 @@ def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
         "sentune.cli.study._console", lambda: Console(width=100, force_terminal=True)
     )
     make_study(tmp_path, told=told())
-    lease = held(tmp_path).acquire()
+    lock = held(tmp_path).acquire()
     drawn: list[str] = []
     inner = study_watch.study_screen
 
     def screen(*given: Any) -> Any:
         drawn.append(given[0].state)
         if len(drawn) == 2:
-            lease.release()
+            lock.release()
         return inner(*given)
 
     monkeypatch.setattr(study_watch, "study_screen", screen)
@@ -157,17 +159,17 @@ def test_a_key_is_seen_behind_others(monkeypatch: Any):
 
 def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
     make_study(tmp_path, told=told())
-    lease = held(tmp_path).acquire()
+    lock = held(tmp_path).acquire()
     seen: list[str] = []
 
     def drive() -> None:
-        while not lease.wish:
+        while not lock.signal:
             threading.Event().wait(0.01)
-        seen.append(lease.wish)
+        seen.append(lock.signal)
         (tmp_path / "toy" / "summary.json").write_text(
             json.dumps({"state": "stopped", "reason": "by request"})
         )
-        lease.release()
+        lock.release()
 
     driver = threading.Thread(target=drive)
     driver.start()
@@ -178,6 +180,24 @@ def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
     assert "toy is stopped (by request); 4 trials have ended" in said
     assert "sentune study resume toy" in said
     assert "nobody drives toy: it is stopped" in run(tmp_path, "stop", "toy")
+
+
+def test_a_lock_is_released_where_the_driver_is_not_alive_here(tmp_path: Path):
+    folder = make_study(tmp_path, told=told())
+    assert "its lock is free" in run(tmp_path, "release", "toy")
+    with held(tmp_path), pytest.raises(StudyConflict, match=f"process {os.getpid()}"):
+        run(tmp_path, "release", "toy", "--yes")
+    other = FileLock(folder / LOCK_FILE)
+    assert other.lock()
+    other.begin(replace(Driver.current(), started="1"))
+    refused = CliRunner().invoke(
+        app, ["study", "release", "toy", "--storage", str(tmp_path)], input="n\n"
+    )
+    assert refused.exit_code == 1
+    assert other.holds(0)
+    assert f"it was held by {Driver.current()}" in run(tmp_path, "release", "toy", "--yes")
+    assert not other.holds(0)
+    other.unlock()
 
 
 def test_resume_runs_the_stored_options_with_another_budget(tmp_path: Path, tuned: Any):

@@ -1,4 +1,4 @@
-"""A small study as a driver runs it: lease, MLflow, search, finals. Started by test_driver.
+"""A small study as a driver runs it: lock, MLflow, search, finals. Started by test_driver.
 
 Usage: driven.py ADDRESS PLACE CONCURRENT [EVENT SECONDS]
 
@@ -25,8 +25,8 @@ from sentune.code import runtime_env
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.space import Integer, SearchSpace, Uniform
-from sentune.study.store.driver_lock import Lease
-from sentune.study.store.storage import open_storage, storage_url
+from sentune.study.store.driver_lock import DriverLock
+from sentune.study.store.storage import storage_url
 from sentune.study.store.study_view import StudySnapshot
 from sentune.study.study import Study
 from sentune.summary import write_summary
@@ -111,7 +111,7 @@ def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> 
         trials=TRIALS, concurrent=concurrent, finalists=FINALISTS, seeds=SEEDS, seed=7,
     )  # fmt: skip
     tracker = Tracker.in_storage(NAME, config.storage, tracking_uri=place["tracking"])
-    with Lease(open_storage(storage_url(config.folder, config.optuna_url)), NAME) as lease:
+    with DriverLock(storage_url(config.folder, config.optuna_url), NAME) as lock:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR,
             runtime_env=runtime_env(),
@@ -119,7 +119,7 @@ def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> 
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         work = partial(program, Path(place["scratch"], "worked.log"))
         study = Study(config, SPACE, make_spec, work, (), {"code": "1"})
-        study.held = lease
+        study.held = lock
         look = partial(study.view.snapshot, driven=True)
         killers = [Killer(killed[0], float(killed[1]), look)] if killed else []
         study.watchers += [*killers, tracker.changed]

@@ -15,16 +15,18 @@ from pathlib import Path
 import optuna
 import pytest
 from mlflow import MlflowClient
+from sqlalchemy import create_engine, text
 
+from sentune.errors import InvalidValue, StudyConflict
 from sentune.launchers.trial_report import Report
 from sentune.study.space.objectives import Objective
-from sentune.study.store import outage
-from sentune.study.store.driver_lock import Lease
-from sentune.study.store.holders import holder
+from sentune.study.store import driver_lock, outage
+from sentune.study.store.driver_lock import DriverLock, Holder, standing
 from sentune.study.store.outage import DatabaseGone
 from sentune.study.store.storage import open_storage, open_study
 from sentune.study.store.trial_store import Ledger
 from tests.faults.conftest import Place
+from tests.faults.pooling_proxy import transaction_pooling
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 300.0
@@ -123,23 +125,68 @@ def test_one_that_stays_away_ends_the_study_with_its_name_and_the_next_start_goe
     assert stored(place_on_servers) == [WHOLE] * 2
 
 
-def test_a_lease_outlives_a_restart(
+def lock_of(place: Place, beat: float) -> DriverLock:
+    return DriverLock(place.trials_of("toy"), "toy", beat=beat)
+
+
+def holder_of(place: Place) -> Holder | None:
+    return standing(place.trials_of("toy"), "toy").holder
+
+
+def cut(place: Place) -> None:
+    """End the session that has the lock, as a network that was cut off does."""
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+    with create_engine(place.trials_of("toy")).connect() as connection:
+        assert connection.execute(text(ended)).all() == [(True,)]
+
+
+def test_a_lock_outlives_a_restart(
     place_on_servers: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     postgres = place_on_servers.servers.postgres
-    storage = open_storage(place_on_servers.trials_of("toy"))
-    with Lease(storage, "toy", beat=0.05, expiry=PATIENCE) as lease:
-        before = lease.table.read("toy").beat
+    with lock_of(place_on_servers, 0.05) as lock:
+        before = lock.backend.read().beat
         postgres.stop()
         until_logged(caplog, "no beat, trying again")
         postgres.start()
         deadline = time.monotonic() + PATIENCE
-        while lease.table.read("toy").beat <= before + 1:
+        while lock.backend.read().beat <= before + 1:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert not lease.lost
-        assert holder(storage, "toy").driver.pid == os.getpid()
-    assert holder(storage, "toy") is None
+        assert not lock.lost
+        assert lock.backend.locked()
+        assert holder_of(place_on_servers).driver.pid == os.getpid()
+    assert holder_of(place_on_servers) is None
+    assert not lock.backend.locked()
+
+
+def test_a_lock_whose_connection_is_cut_is_taken_again_unless_another_start_has_it(
+    place_on_servers: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_lock, "ASKED_EVERY", 0.0)
+    lock = lock_of(place_on_servers, 3600).acquire()
+    cut(place_on_servers)
+    assert not lock.backend.locked()
+    lock.check()
+    assert lock.backend.locked()
+
+    cut(place_on_servers)
+    with lock_of(place_on_servers, 3600) as other:
+        with pytest.raises(StudyConflict, match=f"process {os.getpid()}, since"):
+            lock.check()
+        lock.release()
+        assert not other.lost
+        assert other.generation == lock.generation + 1
+
+
+def test_a_lock_behind_a_proxy_that_shares_sessions_is_refused(place_on_servers: Place) -> None:
+    postgres = place_on_servers.servers.postgres
+    with transaction_pooling(postgres.port) as port:
+        direct = place_on_servers.trials_of("toy")
+        pooled = direct.replace(f":{postgres.port}/", f":{port}/")
+        with pytest.raises(InvalidValue, match=r"--optuna: .*transaction pooling"):
+            DriverLock(pooled, "toy").acquire()
+    assert holder_of(place_on_servers) is None
 
 
 def test_studies_that_start_together_in_empty_databases_make_their_tables_once(
@@ -171,9 +218,9 @@ def test_studies_that_start_together_in_empty_databases_make_their_tables_once(
     assert names == {f"study-{number}" for number in range(3)}
 
 
-def test_the_lease_s_own_tests_hold_over_postgresql(place_on_servers: Place) -> None:
-    """Two drivers at the same moment, a killed one, one that slept: see that file."""
-    tests = str(ROOT / "tests" / "study" / "test_lease.py")
+def test_the_lock_s_own_tests_hold_over_postgresql(place_on_servers: Place) -> None:
+    """Two drivers at the same moment, a killed one, a suspended one: see that file."""
+    tests = str(ROOT / "tests" / "study" / "test_driver_lock.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
     environment = {**os.environ, "SENTUNE_POSTGRES": place_on_servers.trials_of("toy")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -93,7 +93,7 @@ def test_a_study_that_stops_asks_its_trial_to_leave_and_goes_on_with_it(
 
     def stop(node_id: str) -> bool:
         del node_id  # not of a machine
-        held.wish = "stop"
+        held.signal = "stop"
         time.sleep(10)
         return True
 

@@ -1,10 +1,12 @@
 """Options are refused before anything starts, naming the option, the value and what is allowed."""
 
+import sys
+
 import pytest
 
 from search_spaces.intersent import SPACE
+from sentune.cli.job_command import command
 from sentune.errors import InvalidValue
-from sentune.job import command
 from sentune.job.options import (
     JobOptions,
     OperationOptions,
@@ -89,9 +91,10 @@ def test_quick_sets_several_options_and_what_is_given_beside_it_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[StudyOptions] = []
-    monkeypatch.setattr("sentune.job.flow.tune", lambda options, space: seen.append(options))
+    flow = sys.modules["sentune.job.run"]  # the package has a function of this name
+    monkeypatch.setattr(flow, "tune", lambda options, space: seen.append(options))
     defaults = OperationOptions(study="usual", trials=8)
-    main = command._command(SPACE, defaults, {"trials": 2, "study": "fast"})
+    main = command(SPACE, defaults, {"trials": 2, "study": "fast"})
     main(quick=True)
     main(quick=True, trials="3")
     main()

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-import pytest
 from rich.console import Console
 
 from sentune.errors import TrialFailed
-from sentune.job import planning
-from sentune.job.closed_form import ClosedFormJob
-from sentune.job.gradient import GradientJob
-from sentune.job.kinds import Job
+from sentune.job.families import Family, make_job
+from sentune.job.families.base import first_configuration
 from sentune.job.options import ClosedFormOptions, JobOptions
-from sentune.job.planning import show_plan
-from sentune.job.probing import checkpoint_bytes, first_configuration, probed
+from sentune.job.plan import show_plan
 from sentune.study.config import StudyConfig
 from sentune.study.planning.estimate import Probe
 from sentune.study.space import Choice, SearchSpace, Uniform
@@ -48,16 +44,14 @@ def test_a_job_that_trains(tmp_path: Path) -> None:
         storage=str(tmp_path),
         dry_run=True,
     )
-    job, text = GradientJob(options, SPACE), io.StringIO()
+    job, text = make_job(options, SPACE), io.StringIO()
     show_plan(job, options, Console(file=text, width=100), seconds=600)
     for shown in ("CPU hours", "probe of 10 steps of batch 16", "a checkpoint"):
         assert shown in text.getvalue()
     assert [path.name for path in tmp_path.iterdir()] == [".cache"]
 
 
-def test_a_plan_whose_cost_is_not_found_in_time_is_shown_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_whose_cost_is_not_found_in_time_is_shown_without(tmp_path: Path) -> None:
     class Slow:
         config = StudyConfig(name="s", storage=str(tmp_path), max_examples=900)
         space = SPACE
@@ -65,12 +59,14 @@ def test_a_plan_whose_cost_is_not_found_in_time_is_shown_without(
         def prepare(self, console: Console) -> None:
             del console
 
-    def late(job: Any, *, seconds: float) -> Probe:
-        raise TrialFailed(f"no step was through in {seconds:g} s")
+        def checkpoint_bytes(self) -> int:
+            return 0
 
-    monkeypatch.setattr(planning, "probed", late)
+        def probe(self, seconds: float) -> Probe:
+            raise TrialFailed(f"no step was through in {seconds:g} s")
+
     text = io.StringIO()
-    console, slow = Console(file=text, width=100), cast("Job", Slow())
+    console, slow = Console(file=text, width=100), cast("Family", Slow())
     show_plan(slow, JobOptions(storage=str(tmp_path)), console, seconds=7)
     assert "8, drawn by tpe" in text.getvalue()
     assert "cannot be told: no step was through in 7 s" in text.getvalue()
@@ -94,10 +90,10 @@ def test_a_job_that_fits(tmp_path: Path) -> None:
         storage=str(tmp_path / "studies"),
     )
     space = SearchSpace(method="sif", objective="sts/pearson", settings={"a": Choice(1e-3, 1e-4)})
-    job = ClosedFormJob(options.complete(), space)
+    job = make_job(options, space)
     job.prepare(QUIET)
-    found = probed(job, seconds=600)
+    found = job.probe(600)
     assert "fits on 40 and 160 rows" in found.basis
     assert found.checkpoint_bytes > 0
-    assert checkpoint_bytes(job) == 0
+    assert job.checkpoint_bytes() == 0
     assert [path.name for path in (tmp_path / "studies").iterdir()] == [".cache"]

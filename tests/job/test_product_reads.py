@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +90,25 @@ def test_a_reading_is_recorded_with_winner_and_corpora(tmp_path: Path) -> None:
     product(tmp_path, "finalist-0007-seed-2", [spec]).publish(summary)
     (entry,) = reads(tmp_path)
     assert summary.test_reads == [entry]
+    assert summary.best == 7
     assert (entry["run"], entry["trial"], entry["seeds"]) == ("finalist-0007-seed-2", 7, [1, 2])
     assert entry["test"] == [{"spec": spec, "fingerprint": read_pairs(spec).fingerprint}]
     assert entry["time"].endswith("+00:00")
     assert not entry["forced"]
     assert published(str(tmp_path / "study")) == "finalist-0007-seed-2"
     write_summary(summary, str(tmp_path / "study"))
+
+
+def test_without_finals_the_best_trial_is_named_in_the_summary(tmp_path: Path) -> None:
+    summary = replace(summary_of(7), finalists=[], winner=None)
+    summary.trials = [
+        TrialRecord(id=n, state=TrialState.COMPLETE, settings={}, metrics={METRIC: score})
+        for n, score in ((0, 0.5), (4, 0.75), (5, 0.25))
+    ]
+    product(tmp_path, "0004", []).publish(summary)
+    assert (summary.winner, summary.best) == (None, 4)
+    where = write_summary(summary, str(tmp_path / "study"))
+    assert json.loads(Path(where).read_text())["best"] == 4
 
 
 def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sentune.job.plan_report import plan_table
+from sentune.job.plan import plan_table
 from sentune.study.planning.capacity import Capacity, Node
 from sentune.study.planning.plan import make_plan
 from tests.study.test_plan import PROBE, SPACE, config

@@ -18,13 +18,13 @@ import pytest
 
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue, SentuneError, StudyConflict, TrialFailed
-from sentune.job.closed_form import ClosedFormJob
-from sentune.job.data import read_evaluation
-from sentune.job.driving import describe
+from sentune.job.corpora import read_evaluation
 from sentune.job.exhibits import write_page
-from sentune.job.flow import next_commands, start_summary
+from sentune.job.families import make_job
 from sentune.job.options import ClosedFormOptions, JobOptions, parse
-from sentune.job.report import pointers, report
+from sentune.job.study_session import describe
+from sentune.job.study_summary import start_summary
+from sentune.job.terminal_report import next_commands, pointers, report
 from sentune.job.test_set import TestReads, Winner
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.report import build
@@ -103,7 +103,7 @@ def test_a_job_writes_and_says_no_password(place: str, tmp_path: Path) -> None:
     )  # fmt: skip
     said = io.StringIO()
     console = Terminal(file=said, width=200)
-    job = ClosedFormJob(options, SPACE)
+    job = make_job(options, SPACE)
     job.prepare(console)
     assert "/pairs.csv" in Guarded.given
     assert "/vectors.txt" in Guarded.given

@@ -19,8 +19,8 @@ from sentune.code import runtime_env
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.space import SearchSpace, Uniform
-from sentune.study.store.driver_lock import Lease
-from sentune.study.store.storage import open_storage, storage_url
+from sentune.study.store.driver_lock import DriverLock
+from sentune.study.store.storage import storage_url
 from sentune.study.study import Study
 from sentune.tracking import Tracker
 from sentune.training.group import Group
@@ -70,7 +70,7 @@ def main(
         max_concurrent=most,
     )  # fmt: skip
     tracker = Tracker.in_storage(name, storage, tracking_uri=tracking)
-    with Lease(open_storage(storage_url(config.folder, optuna)), name) as lease:
+    with DriverLock(storage_url(config.folder, optuna), name) as lock:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR,
             runtime_env=runtime_env(),
@@ -78,7 +78,7 @@ def main(
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         work = partial(program, folder / f"{name}.log")
         study = Study(config, SPACE, make_spec, work, (tracker.changed,), {})
-        study.held = lease
+        study.held = lock
         summary = StudySummary(
             study=name, method="toy", state="running", objective=OBJECTIVE, mode="max",
             corpora={}, space=SPACE.to_dict(),

@@ -40,12 +40,13 @@ class Desk:
 
 @dataclass
 class Held:
-    """A lease that says what a test wants."""
+    """A lock that says what a test wants."""
 
-    wish: str = ""
+    signal: str = ""
     lost: bool = False
     lost_because: str = ""
     hours: float = 0.0
+    generation: int = 1
 
 
 class Study:
@@ -269,13 +270,13 @@ def test_a_worker_that_knows_what_would_fit_is_given_out_again_with_that(tmp_pat
     assert (candidate.number, candidate.micro_batch) == (0, 2)
 
 
-def test_a_wish_halts_and_a_lost_lease_stops_at_once(tmp_path: Path) -> None:
+def test_a_signal_halts_and_a_lost_lock_stops_at_once(tmp_path: Path) -> None:
     held = Held()
     study = Study(tmp_path, limits=Limits(held=held))
     study.start("t")
     study.conductor.watch()
     assert study.desk.asked == 0
-    held.wish = "stop"
+    held.signal = "stop"
     study.conductor.watch()
     study.conductor.watch()
     assert study.desk.asked == 1, "asked once"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,10 @@ from optuna.trial import TrialState
 from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of
 
 from sentune.errors import InvalidValue
-from sentune.study.store import study_view
-from sentune.study.store.driver import Driver
-from sentune.study.store.driver_lock import Lease
-from sentune.study.store.lease_table import LeaseTable
+from sentune.study.store import driver_lock, study_view
+from sentune.study.store.driver_lock import DriverLock
+from sentune.study.store.driver_process import Driver
+from sentune.study.store.lock_backends import LOCK_FILE, FileLock
 from sentune.study.store.study_index import every_study, find_study
 from sentune.study.store.study_view import StudyView
 from sentune.study.store.trial_codec import MEMORY, record_of
@@ -25,6 +28,16 @@ TOLD: dict[str, Any] = {"options": {"trials": 30}, "space": SPACE.to_dict(), "st
 
 def view(storage: Path, name: str = "toy") -> StudyView:
     return StudyView(find_study(str(storage), name))
+
+
+@contextmanager
+def driven_by(storage: Path, **changes: str) -> Iterator[None]:
+    """The study's lock in the hands of another driver than this process."""
+    lock = FileLock(storage / "toy" / LOCK_FILE)
+    assert lock.lock()
+    lock.begin(replace(Driver.current(), **changes))
+    yield
+    lock.unlock()
 
 
 def test_a_snapshot_counts_what_the_study_ran_itself(tmp_path: Path):
@@ -89,32 +102,29 @@ def test_finalists_so_far(tmp_path: Path):
     assert first.gpu_seconds == pytest.approx(2 * 90 * 2)
 
 
-def test_who_holds_the_lease_says_how_a_study_stands(tmp_path: Path):
+def test_who_holds_the_lock_says_how_a_study_stands(tmp_path: Path):
     make_study(tmp_path, summary={"state": "stopped", "reason": "2 hours"})
     seen = view(tmp_path)
     assert (seen.snapshot().state, seen.snapshot().reason) == ("stopped", "2 hours")
-    with Lease(seen.storage, "toy", beat=3600):
+    with DriverLock(seen.place.url, "toy", beat=3600):
         found = seen.snapshot()
         assert found.alive
         assert found.holder is not None
         assert found.holder.driver == Driver.current()
     assert seen.snapshot().state == "stopped"
 
-    table = LeaseTable.of(seen.storage)
-    row = table.read("toy")
-    assert row is not None
-    gone = Driver(**{**vars(Driver.current()), "started": "1"})
-    assert table.take("toy", row, "token", gone.to_json()) is not None
-    assert seen.snapshot().state == "interrupted"
-    assert "its driver died" in seen.snapshot().reason
+    with driven_by(tmp_path, started="1"):
+        assert seen.snapshot().state == "interrupted"
+        assert "its driver died" in seen.snapshot().reason
 
 
-def test_a_driver_that_is_not_heard_of_is_silent(tmp_path: Path, monkeypatch: Any):
+def test_a_driver_elsewhere_that_is_not_heard_of_is_silent(tmp_path: Path, monkeypatch: Any):
     make_study(tmp_path)
-    seen = view(tmp_path)
-    with Lease(seen.storage, "toy", beat=3600):
-        monkeypatch.setattr("sentune.study.store.study_view.EXPIRY", -1.0)
-        assert seen.snapshot().state == "silent"
+    with driven_by(tmp_path, host="elsewhere"):
+        assert view(tmp_path).snapshot().state == "running"
+        monkeypatch.setattr(driver_lock, "EXPIRY", -1.0)
+        assert view(tmp_path).snapshot().state == "silent"
+    assert view(tmp_path).snapshot().state == "interrupted", "its machine has let the lock go"
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_finished_trial_takes_no_more(study: optuna.Study) -> None:
 def test_a_driver_that_slept_while_another_went_on_writes_nothing(
     storage: WriteThrough, study: optuna.Study, write: str
 ) -> None:
-    """Its lease was taken over meanwhile; it finds the trials otherwise than it left them."""
+    """Its lock was taken over meanwhile; it finds the trials otherwise than it left them."""
     asleep = study.ask()
     awake = optuna.load_study(study_name="s", storage=open_storage(str(storage.engine.url)))
     awake.tell(0, 1.0)

@@ -80,6 +80,14 @@ def test_another_reader_finds_what_was_said(directory: str) -> None:
     assert said.tables == {"curve.json": [1, 2]}
 
 
+def test_a_checkpoint_says_which_start_of_the_study_asked_for_it(directory: str):
+    CheckpointStore(directory).save(progress(100), 0.1)
+    CheckpointStore(directory, generation=7).save(progress(200), 0.2)
+    said = CheckpointStore(directory).last_progress()
+    assert said is not None
+    assert said.generation == 7
+
+
 def test_saying_again_writes_nothing_twice(directory: str) -> None:
     store, written = CheckpointStore(directory), []
 

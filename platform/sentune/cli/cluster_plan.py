@@ -12,10 +12,8 @@ from sentune.cli.cluster_growth_report import growth_report
 from sentune.cli.cluster_job import options_of, read_job
 from sentune.cluster import Cluster, NodeLimit, read_cluster
 from sentune.errors import InvalidValue
-from sentune.job.flow import make_job
-from sentune.job.kinds import Job
-from sentune.job.options import ClosedFormOptions, StudyOptions
-from sentune.job.probing import probed
+from sentune.job.families import Family, make_job
+from sentune.job.plan import SECONDS
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
 from sentune.study.planning.capacity_forecast import growth, ladder
@@ -63,7 +61,7 @@ def show_cluster_plan(script: Path, arguments: Sequence[str], wish: Wish, consol
     asked = read_job(script)
     options = options_of(asked, arguments)
     job = make_job(options, asked.space)
-    probe = _probe(job, options, wish, console)
+    probe = _probe(job, wish, console)
     streams = wish.streams or bool(job.config.data_cpus)
     config = replace(job.config, data_cpus=1.0 if streams else 0.0)
     console.print(cluster_report(config, job.space, wish, probe))
@@ -133,22 +131,10 @@ def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
     return described_cluster(nodes) if nodes else read_cluster(file or Path("cluster.yaml"))
 
 
-def _probe(job: Job, options: StudyOptions, wish: Wish, console: Console) -> Probe | None:
-    rate = wish.examples_per_second
+def _probe(job: Family, wish: Wish, console: Console) -> Probe | None:
     if wish.probe:
         job.prepare(console)
-        return probed(job)
-    if rate is None:
+        return job.probe(SECONDS)
+    if wish.examples_per_second is None:
         return None
-    if isinstance(options, ClosedFormOptions):
-        fix = "how long a fit takes does not go by examples; give --probe"
-        raise InvalidValue("--examples-per-second", rate, fix)
-    return Probe(
-        start_seconds=0.0,
-        seconds_per_example=1 / rate,
-        seconds_per_validation=wish.validation_seconds,
-        checkpoint_bytes=0,
-        gpu=True,
-        basis=f"{rate:g} examples a second of a worker and {wish.validation_seconds:g} s a "
-        "validation, as stated",
-    )
+    return job.stated(wish.examples_per_second, wish.validation_seconds)

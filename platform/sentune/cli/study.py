@@ -105,6 +105,27 @@ def stop(
 
 
 @app.command()
+def release(
+    name: NameArgument,
+    storage: StorageOption = None,
+    optuna: OptunaOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Free the lock of a study whose driver's machine is dead.
+
+    A driver that is alive, running or suspended, keeps it.
+    """
+    from sentune.study.store.driver_lock import break_lock, standing
+
+    place = view_of(name, storage, optuna).place
+    if holder := standing(place.url, name).holder if place.url else None:
+        _say(_console(), f"{name} is driven by {holder}")
+        if not yes:
+            typer.confirm("Is that machine dead, or its network cut for good?", abort=True)
+    _say(_console(), break_lock(place.url, name) if place.url else f"{name} was never driven")
+
+
+@app.command()
 def resume(
     name: NameArgument,
     storage: StorageOption = None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
-from sentune.job.ending import INTERRUPTED, Ended
+from sentune.job.exit_codes import INTERRUPTED, Ended
 from sentune.job.options import (
     ClosedFormOptions,
     JobOptions,
@@ -81,7 +81,7 @@ def with_settings(job: StoredJob, wanted: Sequence[str]) -> tuple[str, ...]:
 
 def start(job: StoredJob) -> None:
     """Runs the job as its own command would, and ends as that one does."""
-    from sentune.job.flow import tune
+    from sentune.job.run import tune
 
     errors = Terminal(stderr=True)
     there = bool(job.folder) and Path(job.folder).is_dir()

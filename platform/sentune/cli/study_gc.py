@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from sentune.study.runner.cleanup import Garbage, abandoned_scratch, garbage_of
-from sentune.study.store.driver_lock import Lease
-from sentune.study.store.holders import holder
+from sentune.study.store.driver_lock import DriverLock, standing
 from sentune.study.store.study_view import StudyView
 
 
@@ -24,15 +23,16 @@ def collect(views: Sequence[StudyView], console: Console, *, dry_run: bool) -> N
     total = 0
     for view in views:
         name = view.place.name
-        held = holder(view.storage, name) if view.storage else None
-        if view.storage is None or not view.place.folder:
+        url = view.place.url
+        held = standing(url, name).holder if url else None
+        if not url or not view.place.folder:
             say(f"{name}: left alone, its folder or its database is not known")
         elif held is not None and not held.gone:
             say(f"{name}: left alone, it is driven by {held}")
         elif dry_run:
             total += _tell(name, garbage_of(view), say)
         else:
-            with Lease(view.storage, name, counted=False):
+            with DriverLock(url, name, counted=False):
                 found = garbage_of(view)
                 for one in found:
                     one.drop()

@@ -1,4 +1,4 @@
-"""``sentune study stop``: asks the driver through its lease, and waits until it has left."""
+"""``sentune study stop``: asks the driver by its lock's record, and waits until it has left."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from sentune.study.store.driver_lock import EXPIRY, ask
-from sentune.study.store.holders import Holder, holder
+from sentune.study.store.driver_lock import Holder, ask, standing
+from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.study_view import StudyView
 
 POLL = 0.5
@@ -26,17 +26,17 @@ def stop(
     def say(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    name, storage = view.place.name, view.storage
-    asked = ask(storage, name, "stop now" if now else "stop") if storage else None
-    if storage is None or asked is None:
+    name, url = view.place.name, view.place.url
+    asked = ask(url, name, "stop now" if now else "stop") if url else None
+    if asked is None:
         overview = view.snapshot()
         reason = f" ({overview.reason})" if overview.reason else ""
         say(f"nobody drives {name}: it is {overview.state}{reason}")
         return
     how = "at once" if now else "after its trials have written checkpoints"
     say(f"asked {asked.driver} to stop {name} {how}; waiting (Ctrl-C leaves, the request stays)")
-    left = _await(lambda: holder(storage, name), asked, sleep)
-    if left is not None:
+    left = _await(lambda: standing(url, name).holder, asked, sleep)
+    if left:
         say(left)
         return
     overview = view.snapshot()
@@ -46,21 +46,19 @@ def stop(
         say(f"go on with: sentune study resume {name}")
 
 
-def _await(
-    look: Callable[[], Holder | None], asked: Holder, sleep: Callable[[float], None]
-) -> str | None:
-    """None once it has left; else why there is nothing to wait for."""
-    while True:
-        found = look()
-        if found is None:
-            return None
-        if found.token != asked.token:
+def _await(look: Callable[[], Holder | None], asked: Holder, sleep: Callable[[float], None]) -> str:
+    """Return what ended the waiting; empty once the driver has left."""
+    while (found := look()) is not None:
+        if found.generation != asked.generation:
             return f"it has left, and {found} drives the study now"
         if found.gone:
             return f"{found.driver} has died; the next start takes the study over at once"
-        if found.quiet > EXPIRY:
+        if found.state is ProcessState.SUSPENDED:
+            return f"{found.driver} is suspended: wake it or kill it; the request stays"
+        if found.state is ProcessState.UNKNOWN:
             return (
                 f"{found.driver} has not been heard of for {found.quiet:.0f} s; if its machine is "
-                "dead, the next start takes the study over"
+                "dead, `sentune study release` frees the study"
             )
         sleep(POLL)
+    return ""

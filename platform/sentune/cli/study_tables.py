@@ -19,6 +19,7 @@ from sentune.study.store.study_view import StudySnapshot
 
 COLOURS = {
     "running": "cyan",
+    "suspended": "red",
     "silent": "red",
     "complete": "green",
     "stopped": "yellow",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 CLOCK_LIMIT = 2.0
-"""Seconds between two clocks: leases and MLflow's times are compared across machines."""
+"""Seconds between two clocks: beats and MLflow's times are compared across machines."""
 
 SHOWN = 5
 """Nodes that a line names."""

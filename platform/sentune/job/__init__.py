@@ -1,6 +1,5 @@
 """What a file in ``jobs/`` is made of: options, corpora, the study, the product, the report."""
 
-from sentune.job.command import run
 from sentune.job.options import (
     ClosedFormOptions,
     JobOptions,
@@ -8,6 +7,7 @@ from sentune.job.options import (
     WordOptions,
     default_storage,
 )
+from sentune.job.run import run
 
 __all__ = [
     "ClosedFormOptions",

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sentune.errors import InvalidValue
+from sentune.study.names import LauncherName, SchedulerName
+from sentune.study.samplers import SAMPLERS
 from sentune.study.space.constraints import parse as parse_constraint
 from sentune.study.space.objectives import Objective
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
-SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2")
 
 
 def _workers(value: object) -> object:
@@ -68,6 +69,7 @@ class StudyOptions(BaseModel):
     """What a user can ask of any job; the field's description is the option's help."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    family: ClassVar[str]
 
     corpus: str | tuple[str, ...] = Field("", description=CORPUS)
     dev: tuple[str, ...] = Field((), description="corpus to select on; repeat it for several")
@@ -146,8 +148,8 @@ class StudyOptions(BaseModel):
     seed: int = Field(0, description="seed of the whole study")
     set: tuple[str, ...] = Field(
         (),
-        description="key=value: fix a setting; key=a,b or key=low..high: narrow its search, or "
-        "give a readout its grid",
+        description="key=value: fix a setting at any value that its method takes; key=a,b or "
+        "key=low..high: search it there, or give a readout its grid",
     )
     search_readouts: bool = Field(
         False, description="draw readouts like settings instead of sweeping them"
@@ -181,9 +183,7 @@ class StudyOptions(BaseModel):
 class TrainingOptions(StudyOptions):
     """What a user can ask of any method that is trained by gradient."""
 
-    scheduler: Literal["asha", "hyperband", "median", "none"] = Field(
-        "asha", description="which trials end at a rung"
-    )
+    scheduler: SchedulerName = Field("asha", description="which trials end at a rung")
     population: Annotated[int, Field(ge=0)] = Field(
         0,
         description="population-based training with so many members, one launcher process each; "
@@ -205,7 +205,7 @@ class TrainingOptions(StudyOptions):
     gpus_per_worker: Annotated[float, Field(ge=0)] = Field(
         0.0, description="GPUs a worker; fractions share one"
     )
-    launcher: Literal["auto", "inline", "train"] = Field(
+    launcher: LauncherName = Field(
         "auto", description="inline: in the trial's own process; train: a Ray Train group"
     )
     validate_every: Annotated[int, Field(ge=1)] | None = Field(
@@ -232,6 +232,8 @@ class TrainingOptions(StudyOptions):
 class JobOptions(TrainingOptions):
     """What a user can ask of a method that embeds sentences and compares them."""
 
+    family: ClassVar[str] = "sentences"
+
     corpus: str = Field("builtin:nli", description=CORPUS)
     dev: tuple[str, ...] = Field(
         (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
@@ -248,6 +250,8 @@ class JobOptions(TrainingOptions):
 
 class OperationOptions(TrainingOptions):
     """What a user can ask of a method that decodes what operations make of embeddings."""
+
+    family: ClassVar[str] = "operations"
 
     corpus: tuple[str, ...] = Field(
         ("builtin:operations",),
@@ -271,6 +275,8 @@ class OperationOptions(TrainingOptions):
 class WordOptions(TrainingOptions):
     """What a user can ask of a method that is trained by gradient on fixed word vectors."""
 
+    family: ClassVar[str] = "words"
+
     corpus: str = Field("builtin:stories", description=CORPUS)
     dev: tuple[str, ...] = Field(
         (), description="corpus to select on; repeat it for several (default: builtin:similarity)"
@@ -287,6 +293,8 @@ class WordOptions(TrainingOptions):
 
 class ClosedFormOptions(StudyOptions):
     """What a user can ask of a method on word vectors, which is fitted in closed form."""
+
+    family: ClassVar[str] = "word-vectors"
 
     corpus: str = Field("", description=CORPUS)
     vectors: tuple[str, ...] = Field(
@@ -341,6 +349,14 @@ def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
         message = first["msg"].removeprefix("Value error, ")
         message = message[:1].lower() + message[1:]
         raise InvalidValue(option_name(field), given.get(field), message) from None
+
+
+def forked(options: AnyOptions) -> AnyOptions:
+    """``--study OLD --fork NEW`` is the study NEW, which learns from OLD."""
+    if options.fork is None:
+        return options
+    known = (*options.warm_start, options.study)
+    return options.model_copy(update={"study": options.fork, "fork": None, "warm_start": known})
 
 
 def _named(variable: str) -> str | None:

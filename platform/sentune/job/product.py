@@ -17,8 +17,14 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import SentuneError
-from sentune.job.baselines import baselines
-from sentune.job.data import STORED, describe, needs_references, read_evaluation
+from sentune.job.corpora import (
+    STORED,
+    baselines,
+    describe,
+    needs_references,
+    numbered,
+    read_evaluation,
+)
 from sentune.job.test_set import TestReads, Winner
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
 from sentune.readouts.sweep import sweeps_among
@@ -46,6 +52,7 @@ class Product(ABC):
         storage: the study's own folder or URI.
         test: ``FORMAT:PATH`` of the test corpora.
         dev: what was selected on.
+        prefer: kind of pairs to read where a format has several.
         gpus: GPUs that judging may use; without any it happens in this process.
         force_test: read the test corpora once more, for another winner; it is recorded.
     """
@@ -56,6 +63,7 @@ class Product(ABC):
     storage: str
     test: tuple[str, ...]
     dev: tuple[Corpus, ...]
+    prefer: Kind | None = None
     gpus: float = 0.0
     force_test: bool = False
 
@@ -64,10 +72,6 @@ class Product(ABC):
         self, summary: StudySummary, folder: Path, card: Mapping[str, Mapping[str, Any]]
     ) -> None:
         """Writes the model into a local folder."""
-
-    def read_test(self) -> tuple[Corpus, ...]:
-        """The test corpora, as the method is judged on them."""
-        return read_evaluation(self.test)
 
     def rules(self, judged: Sequence[Corpus]) -> dict[str, float]:
         """What rules without a model reach on the corpora."""
@@ -104,19 +108,18 @@ class Product(ABC):
             tables = {**sweeps_among(tables), **self._judge(summary, reads)}
         else:
             summary.baselines = self.rules(self.dev)
-        summary.test_reads = reads.known
+        summary.best, summary.test_reads = winner.trial, reads.known
         summary.model = f"{self.storage}/{MODEL}"
         self._write(summary, _card(summary))
         note_published(self.storage, winner.run)
         return tables
 
     def _judge(self, summary: StudySummary, reads: TestReads) -> dict[str, Any]:
-        test = self.read_test()
+        test = read_evaluation(self.test, self.prefer)
         described = [describe(corpus) for corpus in test]
         reads.identify([corpus["fingerprint"] for corpus in described])
         for index, corpus in enumerate(described):
-            role = "test" if index == 0 else f"test-{index + 1}"
-            summary.corpora[role] = corpus
+            summary.corpora[numbered("test", index)] = corpus
         with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
             folder = Path(scratch, MODEL)
             self.export(summary, folder, {})
@@ -151,17 +154,11 @@ class TrainedProduct(Product):
         encoder: folder that the trials' encoder came from.
         train: the training corpus.
         references: of interpretations; None where the method has none.
-        prefer: kind of pairs to read where a format has several.
     """
 
     encoder: str
     train: Corpus | None
     references: References | None
-    prefer: Kind | None = None
-
-    def read_test(self) -> tuple[Corpus, ...]:
-        """The test corpora, of the kind that dev was read as."""
-        return read_evaluation(self.test, self.prefer)
 
     def rules(self, judged: Sequence[Corpus]) -> dict[str, float]:
         """Also what a bag of words learns from the training corpus."""

@@ -113,7 +113,10 @@ class _Keeper:
     """
 
     def __init__(self, spec: TrialSpec) -> None:
-        self._store, self._every = CheckpointStore(spec.directory), spec.checkpoint_every
+        self._store, self._every = (
+            CheckpointStore(spec.directory, spec.generation),
+            spec.checkpoint_every,
+        )
         newest = self._store.last_progress()
         self._kept = newest.examples if newest is not None else -1
         self._seen = max(self._kept, 0)

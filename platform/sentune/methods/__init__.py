@@ -1,6 +1,13 @@
-"""One file per paper: encoder, geometry, loss, and settings with the paper's defaults."""
+"""One file per paper: encoder, geometry, loss, and settings with the paper's defaults.
+
+A method is found by its class's ``name``: a new file in this folder is all that it takes.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.methods.base import GradientMethod, MethodSettings, SentenceMethod
@@ -19,18 +26,29 @@ from sentune.methods.simcse import (
     UnsupervisedSimcseSettings,
 )
 
-REGISTRY: dict[str, type[SentenceMethod]] = {
-    method.name: method for method in (Simcse, PairSimcse, UnsupervisedSimcse, Gausscse, Gumbelcse)
-}
 
+def _named(base: type[Any]) -> dict[str, type[Any]]:
+    """Name -> method, of every class with a name of its own in a module of this package."""
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    found: list[type[Any]] = [
+        kind
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, base) and kind.__module__ == module.__name__
+    ]
+    return {kind.name: kind for kind in found if "name" in vars(kind)}
+
+
+REGISTRY: dict[str, type[SentenceMethod]] = _named(SentenceMethod)
 """Methods that embed sentences and compare them, trained by gradient."""
 
-GENERATIVE: dict[str, type[GradientMethod]] = {
-    method.name: method for method in (Intersent, Invertible)
-}
+TRAINED: dict[str, type[GradientMethod]] = _named(GradientMethod)
+"""All methods that are trained by gradient."""
+
+GENERATIVE = {name: kind for name, kind in TRAINED.items() if name not in REGISTRY}
 """Methods whose batches have a way of their own through the model, trained by gradient."""
 
-CLOSED_FORM: dict[str, type[ClosedForm]] = {method.name: method for method in (Sif, Laes)}
+CLOSED_FORM: dict[str, type[ClosedForm]] = _named(ClosedForm)
 """Methods on word vectors, fitted in closed form."""
 
 
@@ -40,10 +58,9 @@ def find(name: str) -> type[GradientMethod]:
     Raises:
         InvalidValue: there is none.
     """
-    known: dict[str, type[GradientMethod]] = {**REGISTRY, **GENERATIVE}
-    if name not in known:
-        raise InvalidValue("--method", name, f"choose one of {', '.join(known)}")
-    return known[name]
+    if name not in TRAINED:
+        raise InvalidValue("--method", name, f"choose one of {', '.join(TRAINED)}")
+    return TRAINED[name]
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:

@@ -82,6 +82,10 @@ class ClosedForm(ABC):
     def grid(self) -> Grid:
         """The paper's grid of the readout for these settings (LAES-HID has another than RES)."""
 
+    def within(self, grid: Grid) -> Grid:
+        """The values of a grid that these word vectors allow."""
+        return grid
+
     @abstractmethod
     def similarities(
         self,

@@ -115,7 +115,11 @@ class Sif(ClosedForm):
         """0 to 150, fewer than the vectors have dimensions; 0 alone for the plain average."""
         if self.settings.variant == "average":
             return (0,)
-        return COMPONENTS.grid[: self.words.vectors.shape[1]]
+        return self.within(COMPONENTS.grid)
+
+    def within(self, grid: Grid) -> Grid:
+        """Fewer components than the vectors have dimensions."""
+        return tuple(value for value in grid if int(value) < self.words.vectors.shape[1])
 
     def similarities(
         self,

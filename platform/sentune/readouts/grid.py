@@ -22,8 +22,8 @@ class Readout:
 
     Attributes:
         name: ``alpha_1``; a task reports it as ``task/alpha_1``.
-        grid: what it is swept over unless a search space says otherwise, in order; empty: the best
-            value is found exactly from the sorted scores.
+        grid: what it is swept over where there is no search space, in order; empty: the best value
+            is found exactly from the sorted scores. A test holds it to the search space's.
         low, high: the numbers that are allowed, both included; for words None, and the grid's
             words are all there are.
         integer: whole numbers only.

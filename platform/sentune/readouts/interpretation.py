@@ -1,10 +1,7 @@
-"""The readouts of interpretation embeddings, with the grids of the GumbelCSE paper and below.
+"""The readouts of interpretation embeddings (GumbelCSE sections 3.2, 4.4 and 5).
 
-GumbelCSE sections 3.2, 4.4 and 5. The paper's alphas run from 0.5 to 1.0 in steps of 0.1. A Gumbel
-box does not cover itself (P(b | b) is 0.07 to 0.98), so that many sentences have no reference above
-0.5: 87 % of them with 2,874 references and a model tuned on SNLI, against 1 % above 0.3. Hence the
-lower ones. Each step down multiplies the references of a sentence by three to five, and the cost of
-a pair by the square of that. Alphas are decimals from a list, never sums of 0.1.
+A job sweeps the grids of ``search_spaces/gumbel.py``; those here serve where there is no search
+space and are the same. Alphas are decimals from a list, never sums of 0.1.
 """
 
 from __future__ import annotations

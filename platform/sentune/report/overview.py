@@ -12,6 +12,7 @@ ENDS = {
     "stopped": "The study was stopped before its end; the same command goes on.",
     "interrupted": "The study was interrupted; the same command goes on.",
     "failed": "The study failed.",
+    "suspended": "The study's driver is suspended: what follows is as far as it has come.",
     "silent": "The study's driver is not heard of: what follows is as far as it has come.",
     "new": "The study has not begun.",
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
+from sentune.study.names import LAUNCHERS
 from sentune.study.runner.budget import Budget
 from sentune.study.schedulers import (
     SCHEDULERS,
@@ -18,8 +19,6 @@ from sentune.study.schedulers import (
 )
 from sentune.study.space.constraints import Constraint
 from sentune.study.space.objectives import Objective
-
-LAUNCHERS = ("auto", "inline", "train")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,7 +94,7 @@ class Study:
         plan: what it will ask for.
         view: takes snapshots of the study.
         watchers: as given; a driver adds its own before it runs.
-        held: the driver's lease, where it has one: the hours of all starts, and what is asked.
+        held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Raises:
         StudyConflict: a study of this name exists and belongs to another world.
@@ -134,7 +134,8 @@ class Study:
             code=code_fingerprint(),
             storage=config.folder,
         )
-        self.storage = open_storage(storage_url(config.folder, config.optuna_url))
+        url = storage_url(config.folder, config.optuna_url)
+        self.storage = open_storage(url)
         self.world = world_of(config, self.space, world or {})
         self.objectives = objectives_of(config, self.space)
         self.scheduler = config.scheduling(space.mode)
@@ -142,7 +143,7 @@ class Study:
         self.ledger = self._ledger()
         self.retention = Retention(config, self.ledger)
         self._identify()
-        place = StudyPlace(name=config.name, folder=config.folder, url="")
+        place = StudyPlace(name=config.name, folder=config.folder, url=url)
         self.view = StudyView(place, self.storage)
 
     def _identify(self) -> None:
@@ -343,6 +344,7 @@ class Study:
             directory=spec.directory or self.config.directory(candidate.name),
             checkpoint_every=self.config.checkpoint_every,
             micro_batch=candidate.micro_batch,
+            generation=self.held.generation if self.held else 0,
             start_from=start,
             start_at=candidate.start_at,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class SavedProgress:
     """``progress.json``: what was said, its score (higher is better) and the state's checksums.
 
     Without ``milestone`` it lies between two: nothing was measured, and it is never the best.
+    ``generation`` is the number of the study's start that asked for it.
     """
 
     examples: int
@@ -46,6 +47,7 @@ class SavedProgress:
     final: bool
     score: float | None
     milestone: bool = True
+    generation: int = 0
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def again(self, save: Callable[[Path], None]) -> Progress:
@@ -71,13 +73,14 @@ class CheckpointStore:
 
     Args:
         directory: local path or fsspec URI; made with the first checkpoint.
+        generation: number of the study's start that this process works for; 0: of none.
 
     Attributes:
         notes: a sentence for each damaged checkpoint that was found, and what was taken instead.
     """
 
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
+    def __init__(self, directory: str, generation: int = 0) -> None:
+        self.directory, self.generation = directory, generation
         self.notes: list[str] = []
         self._place = place_of(directory)
         self._sound: set[str] = set()
@@ -107,7 +110,10 @@ class CheckpointStore:
             anew = name not in entries
             with self._place.writing(name, needed, anew=anew) as folder:
                 progress.save(folder)
-                said = _said(progress, score if milestone else None, checksums(folder))
+                said = replace(
+                    _said(progress, score if milestone else None, checksums(folder)),
+                    generation=self.generation,
+                )
                 (folder / PROGRESS_FILE).write_text(_to_json(said), encoding="utf-8")
             stored[name] = said
             self._sound.add(name)

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from sentune.corpora.reduce import accumulate, accumulate_here
+from sentune.errors import InvalidValue
 from sentune.methods.closed_form import ClosedForm
 from sentune.tasks import tasks_for
 from sentune.tasks.family import evaluate_family
@@ -59,7 +60,11 @@ class FitAndSweep:
         started = time.perf_counter()
         words = self.words[str(spec.settings[VECTORS])].open()
         model = build_closed_form(spec.method, words, spec.settings)
-        grid = spec.readouts.get(model.axis.name) or model.grid()
+        asked = spec.readouts.get(model.axis.name) or model.grid()
+        grid = model.within(asked)
+        if not grid:
+            fix = f"these word vectors allow {model.title} none of them"
+            raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
         model.solve(self._statistics(model, spec.corpus.open()), max(int(v) for v in grid))
         metric = spec.objective.rpartition("/")[2]
         result = evaluate_family(tasks_for(*spec.dev.open()), model, grid, metric)

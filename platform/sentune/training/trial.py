@@ -46,6 +46,7 @@ class TrialSpec:
         start_at: examples of the checkpoint to take from there; 0: the newest.
         micro_batch: at most so many examples in a worker's memory, whatever the settings say; 0:
             as they say. Set after a run has died of memory.
+        generation: number of the study's start that asks for the run, written into checkpoints.
         every_step: say each optimiser step too (``Progress.milestone`` is False). Launchers set
             it, whoever only waits for milestones need not know.
     """
@@ -69,6 +70,7 @@ class TrialSpec:
     start_from: str = ""
     start_at: int = 0
     micro_batch: int = 0
+    generation: int = 0
     every_step: bool = False
 
 

@@ -15,7 +15,7 @@ from sentune.records import TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import Retention, Stays, published
 from sentune.study.space.objectives import Objective
-from sentune.study.store.driver import runs
+from sentune.study.store.driver_process import runs
 from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.places import DAMAGED, PARTIAL, place_of

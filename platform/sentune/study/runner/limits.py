@@ -35,17 +35,18 @@ class Halt:
 
 
 class Held(Protocol):
-    """A lease as the limits see it.
+    """The lock of a study's driver as the limits see it.
 
     Attributes:
-        wish: what was asked of the driver: empty, ``stop`` or ``stop now``.
+        signal: what was asked of the driver: empty, ``stop`` or ``stop now``.
         lost: whether another driver has taken the study over.
         lost_because: by whom, or why it may have.
+        generation: number of this start of the study, over all of its starts.
         hours: that drivers have run the study, this one included.
     """
 
     @property
-    def wish(self) -> str: ...
+    def signal(self) -> str: ...
 
     @property
     def lost_because(self) -> str: ...
@@ -54,13 +55,16 @@ class Held(Protocol):
     def lost(self) -> bool: ...
 
     @property
+    def generation(self) -> int: ...
+
+    @property
     def hours(self) -> float: ...
 
 
 class Alone:
-    """The lease of a study that nobody else can see: a clock."""
+    """The lock of a study that no other process can see: a clock."""
 
-    wish, lost, lost_because = "", False, ""
+    signal, lost, lost_because, generation = "", False, "", 0
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -76,7 +80,7 @@ class Limits:
 
     Args:
         budget: of all starts together.
-        held: the driver's lease.
+        held: the driver's lock.
         spent: of all starts before this one, trials and hours left out.
         trials: trials of the search that were started, whenever.
         reserve: what the runs after these ones (the finals) are expected to use up, kept free.
@@ -161,9 +165,9 @@ class Limits:
             StudyConflict: another driver has taken the study over; nothing may be written any more.
         """
         if self._held.lost:
-            told = "this driver was not heard of for too long and has stopped"
+            told = "this driver has lost its study and has stopped"
             raise StudyConflict(f"{told}: {self._held.lost_because}")
-        if self._held.wish:
+        if self._held.signal:
             self.set(Halt(why=Why.ASKED, reason="stopped by `sentune study stop`"))
         if told := self._hard.exhausted(self._used(), Spent()):
             self.set(Halt(why=Why.BUDGET, reason=told))

@@ -10,6 +10,7 @@ import optuna
 from optuna.samplers import BaseSampler
 
 from sentune.errors import InvalidValue
+from sentune.study.samplers import SAMPLERS
 from sentune.study.samplers.per_trial import (
     FreshTPE,
     GridOrder,
@@ -27,8 +28,6 @@ from sentune.study.space.space import SearchSpace
 STARTUP = (4, 10)
 """Fewest and most random trials before a model of the objective is used."""
 
-
-SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2")
 
 GP_TRIALS = 500
 """Most trials of a Gaussian process, whose cost grows with their cube."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -205,6 +206,44 @@ def narrowed(dimension: Dimension, text: str) -> Dimension | tuple[Value]:
         left: Dimension = dimension.between(low, high)
     else:
         left = Choice(*dict.fromkeys(dimension.parse(part.strip()) for part in text.split(",")))
+    return _settled(left)
+
+
+def replaced(
+    dimension: Dimension, text: str, typed: Callable[[str], Value]
+) -> Dimension | tuple[Value]:
+    """What ``--set key=TEXT`` puts in place of a dimension that does not hold the text's values.
+
+    Args:
+        dimension: the values allowed so far; a range stays logarithmic or not, and in its steps.
+        text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` is a range of numbers.
+        typed: the value that a text stands for in the method's own settings.
+
+    Returns:
+        As ``narrowed``.
+
+    Raises:
+        ValueError: the method takes no such value, or it makes no range.
+    """
+
+    def value(part: str) -> Value:
+        found = typed(part.strip())
+        if isinstance(found, float) and not math.isfinite(found):
+            raise ValueError("give a finite number")
+        return found
+
+    low, dots, high = text.partition("..")
+    if not dots:
+        return _settled(Choice(*dict.fromkeys(map(value, text.split(",")))))
+    first, last = value(low), value(high)
+    if isinstance(dimension, Choice) or not (_is_number(first) and _is_number(last)):
+        raise ValueError(f"none of {dimension} lies there; give values, as in a,b,c")
+    if isinstance(dimension, Integer):
+        return _settled(Integer(int(first), int(last), dimension.log, dimension.step))  # type: ignore[arg-type]
+    return _settled(Uniform(float(first), float(last), dimension.log))  # type: ignore[arg-type]
+
+
+def _settled(left: Dimension) -> Dimension | tuple[Value]:
     return (_only(left),) if left.size == 1 or _is_point(left) else left
 
 

@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -21,10 +22,13 @@ from sentune.study.space.domains import (
     Value,
     dimension_from_dict,
     narrowed,
+    replaced,
 )
 from sentune.study.space.known_points import parsed, projected, tried_point
 
 _KNOWN_POINTS = ("published", "starts", "grids", "tried")
+
+ReadoutGrid: TypeAlias = Grid | Mapping[str, Mapping[str, Grid]]
 
 __all__ = ["Choice", "Dimension", "Integer", "SearchSpace", "Uniform", "Value"]
 
@@ -40,8 +44,8 @@ class SearchSpace:
             stand after those that they depend on.
         conditions: setting -> another one, a Choice -> its values under which the first one is
             active. Where that can never be, the setting is not part of the space.
-        readouts: what is swept on the trained model instead, where the grid differs from the
-            method's own: name -> values; none: found exactly.
+        readouts: what is swept on the trained model instead: name -> values, or a setting -> its
+            value -> values; none: found exactly. One that is missing has the method's own grid.
         searched_readouts: readouts that are drawn like settings (``--search-readouts``).
         mode: whether more (``max``) or less (``min``) of the objective is better.
         published: the paper's own best values, the first trial where the space still holds them.
@@ -58,7 +62,7 @@ class SearchSpace:
     objective: str
     settings: Mapping[str, Dimension]
     conditions: Conditions = field(default_factory=dict)
-    readouts: Mapping[str, Grid] = field(default_factory=dict)
+    readouts: Mapping[str, ReadoutGrid] = field(default_factory=dict)
     searched_readouts: frozenset[str] = frozenset()
     mode: str = "max"
     published: Mapping[str, Value] = field(default_factory=dict)
@@ -130,18 +134,21 @@ class SearchSpace:
         wanted: Mapping[str, str],
         others: Collection[str] = (),
         readouts: Sequence[Readout] = (),
+        typed: Callable[[str, str], Value] | None = None,
     ) -> SearchSpace:
         """The space that ``--set`` leaves.
 
         Args:
             wanted: setting -> text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows. For
                 a readout the text is its grid, which may be wider than the method's.
-            others: settings outside the space that may be fixed; whoever builds the trial checks
-                their values.
+            others: all settings of the method and its training; those outside the space may be
+                fixed.
             readouts: of the method.
+            typed: (setting, text) -> the value that the method's own settings make of it, which
+                may lie outside the space; None: the space's values are all there are.
 
         Raises:
-            InvalidValue: an unknown setting, or a value that the space does not hold.
+            InvalidValue: an unknown setting, or a value that the method does not take.
         """
         settings, fixed, grids = dict(self.settings), dict(self.fixed), dict(self.readouts)
         own = {readout.name: readout for readout in readouts}
@@ -149,7 +156,7 @@ class SearchSpace:
             if name in own:
                 grids[name] = own[name].parse(text)
             elif name in settings:
-                left = _narrow_one(name, settings[name], text)
+                left = _narrow_one(name, settings[name], text, typed if name in others else None)
                 if isinstance(left, tuple) and name in self.conditions:
                     settings[name] = Choice(*left)  # it still is not active everywhere
                 elif isinstance(left, tuple):
@@ -158,7 +165,7 @@ class SearchSpace:
                 else:
                     settings[name] = left
             elif name in others or name in fixed:
-                fixed[name] = yaml_scalar(text)
+                fixed[name] = typed(name, text) if typed and name in others else yaml_scalar(text)
             else:
                 known = ", ".join(sorted({*self.settings, *self.fixed, *others, *own}))
                 raise InvalidValue(f"--set {name}", text, f"the settings are {known}")
@@ -185,7 +192,7 @@ class SearchSpace:
         """
         drawn: dict[str, Dimension] = {}
         for readout in readouts:
-            grid = grid_of(readout, self.readouts)
+            grid = grid_of(readout, self.grids_for(self.fixed))
             if grid:
                 drawn[readout.name] = Choice(*grid)
             elif readout.low is not None and readout.high is not None:
@@ -198,13 +205,25 @@ class SearchSpace:
         )
 
     def apart(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Grid]]:
-        """A trial's settings without drawn readouts, and the grids that differ from the method's.
+        """A trial's settings without drawn readouts, and the grids of its readouts.
 
         A drawn readout's grid is its one value.
         """
         kept = {k: v for k, v in settings.items() if k not in self.searched_readouts}
         drawn = {name: (settings[name],) for name in self.searched_readouts}
-        return kept, {**self.readouts, **drawn}
+        return kept, {**self.grids_for(kept), **drawn}
+
+    def grids_for(self, settings: Mapping[str, Any]) -> dict[str, Grid]:
+        """The grids of the readouts beside these settings, as far as they say."""
+        found: dict[str, Grid] = {}
+        for name, grid in self.readouts.items():
+            if isinstance(grid, tuple):
+                found[name] = grid
+                continue
+            for setting, by_value in grid.items():
+                if settings.get(setting) in by_value:
+                    found[name] = by_value[settings[setting]]
+        return found
 
     def for_encoder(self, encoder: str) -> SearchSpace:
         """With the starts that suit an encoder, and no others."""
@@ -311,7 +330,12 @@ class SearchSpace:
             "settings": {name: dimension_from_dict(d) for name, d in data["settings"].items()},
             "conditions": {n: _tuples(asked) for n, asked in data.get("conditions", {}).items()},
             "grids": {name: _tuples(grid) for name, grid in data["grids"].items()},
-            "readouts": _tuples(data["readouts"]),
+            "readouts": {
+                name: {setting: _tuples(by_value) for setting, by_value in grid.items()}
+                if isinstance(grid, Mapping)
+                else tuple(grid)
+                for name, grid in data["readouts"].items()
+            },
             "searched_readouts": frozenset(data["searched_readouts"]),
             "live": frozenset(data.get("live", ())),
             "tried": tuple(data.get("tried", ())),
@@ -337,11 +361,21 @@ def yaml_scalar(text: str) -> Value:
         return text
 
 
-def _narrow_one(name: str, dimension: Dimension, text: str) -> Dimension | tuple[Value]:
+def _narrow_one(
+    name: str, dimension: Dimension, text: str, typed: Callable[[str, str], Value] | None
+) -> Dimension | tuple[Value]:
     try:
         return narrowed(dimension, text)
     except ValueError as error:
-        raise InvalidValue(f"--set {name}", text, f"{error} (allowed: {dimension})") from None
+        told = f"{error} (allowed: {dimension})"
+    try:
+        if typed is not None:
+            return replaced(dimension, text, partial(typed, name))
+    except InvalidValue as error:
+        told = error.fix
+    except ValueError as error:
+        told = str(error)
+    raise InvalidValue(f"--set {name}", text, told)
 
 
 def _values(name: str, dimension: Dimension) -> tuple[Value, ...]:

@@ -1,126 +1,248 @@
-"""One driver per study: a lease in Optuna's database, kept by a beat.
+"""One driver per study: a lock that ends with its process, and a beat that tells others of it.
 
-A lease whose beat has not moved for ``EXPIRY`` seconds of the observer's own clock has expired;
-machines need not agree on the time. On the holder's own machine nobody waits for that: a process
-that is gone is seen at once.
+The kernel (a file's flock) or PostgreSQL (a session's advisory lock) frees the lock when the driver
+dies. A driver that is alive but stopped keeps it and is never replaced. Of a driver on another
+machine, whose lock is free though it has not released it, others wait ``EXPIRY`` seconds of their
+own clock for a beat: it may be connecting again, or the file system may not lock across machines.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import TracebackType
 
-import optuna
 from sqlalchemy.exc import SQLAlchemyError
 
-from sentune.errors import StudyConflict
-from sentune.study.store.driver import Driver
-from sentune.study.store.holders import Holder, holder
-from sentune.study.store.lease_table import FREE, LeaseTable, Row
+from sentune.credentials import without_credentials
+from sentune.errors import InvalidValue, StudyConflict
+from sentune.study.store.driver_process import Driver, ProcessState
+from sentune.study.store.lock_backends import Backend, Record, backend_of
 
 logger = logging.getLogger(__name__)
 
 BEAT, EXPIRY = 2.0, 20.0
+"""Seconds between beats, and without one before a driver on another machine may be replaced."""
+
+ASKED_EVERY = 1.0
+"""Seconds for which an answer that the lock is held counts."""
+
+GRACE = 5.0
+"""Seconds for which a lock is tried again whose holder is dead, or cannot be asked."""
+
+ALIVE = (ProcessState.RUNNING, ProcessState.SUSPENDED)
+UNANSWERED = (OSError, SQLAlchemyError)
 
 
-class Lease:
-    """The right to drive a study, held from ``acquire`` to ``release`` by a thread that beats.
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """The driver that holds a study's lock, or died without releasing it.
+
+    Attributes:
+        since: when it took the lock.
+        quiet: seconds since its last beat.
+        signal: what it was asked for and has not done yet: empty, ``stop`` or ``stop now``.
+        generation: number of its start, over all starts of the study.
+        state: unknown for a driver on another machine that is silent and still has the lock.
+    """
+
+    driver: Driver
+    since: datetime
+    quiet: float
+    signal: str
+    generation: int
+    state: ProcessState
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is dead."""
+        return self.state is ProcessState.GONE
+
+    def __str__(self) -> str:
+        since = f"{self.since.astimezone():%Y-%m-%d %H:%M:%S}"
+        return f"{self.driver}, since {since}, last beat {self.quiet:.0f} s ago"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A study's driver, if it has one, and the hours for which it was driven so far."""
+
+    holder: Holder | None = None
+    hours: float = 0.0
+
+
+def standing(url: str, study: str) -> Standing:
+    """Return who drives a study, and for how long it was driven; looking leaves no trace.
 
     Args:
-        storage: of the study, a database.
+        url: of the study's trials: a database, or the path of a file.
+        study: its name.
+    """
+    backend = backend_of(url, study)
+    if backend is None:
+        return Standing()
+    record = backend.read()
+    return Standing(holder=_holder(backend, record), hours=record.seconds / 3600)
+
+
+def ask(url: str, study: str, signal: str) -> Holder | None:
+    """Ask a study's driver for ``stop`` or ``stop now``; it hears of it with its next beat.
+
+    Returns:
+        Who was asked; None if there is no driver.
+    """
+    backend, holder = backend_of(url, study), standing(url, study).holder
+    if backend is None or holder is None or holder.gone:
+        return None
+    stronger = max(holder.signal, signal, key=len)  # "stop" does not take back "stop now"
+    return holder if backend.ask(holder.generation, stronger) else None
+
+
+def break_lock(url: str, study: str, *, sleep: Callable[[float], None] = time.sleep) -> str:
+    """Take a study's lock from a driver whose machine is dead.
+
+    Returns:
+        What was done.
+
+    Raises:
+        StudyConflict: the driver is alive: on this machine, or by its beat.
+    """
+    backend = backend_of(url, study)
+    record = backend.read() if backend is not None else Record()
+    if backend is None or not (record.driver or backend.locked()):
+        return f"study {study!r} has no driver: its lock is free"
+    holder = _holder(backend, record)
+    if holder is not None:
+        alive = holder.driver.state in ALIVE
+        if holder.driver.state is ProcessState.UNKNOWN:
+            sleep(2 * BEAT)
+            alive = backend.read().beat != record.beat
+        if alive:
+            raise StudyConflict(_refusal(study, holder))
+    backend.break_lock()
+    return f"the lock of study {study!r} is free; it was held by {holder or 'an unknown process'}"
+
+
+class DriverLock:
+    """The right to drive a study, from ``acquire`` to ``release``; a thread writes its beat.
+
+    Args:
+        url: of the study's trials: a database, or the path of a file.
         study: its name.
         beat: seconds between beats.
-        expiry: seconds without a beat after which others take the lease.
         counted: whether the time counts as time in which the study was driven.
         clock: seconds of this machine, never set back.
         sleep: waits for so many of them.
 
     Attributes:
-        wish: what ``sentune study stop`` asks for: nothing, ``stop`` or ``stop now``; as of the
+        signal: what ``sentune study stop`` asks for: nothing, ``stop`` or ``stop now``; as of the
             last beat.
-        lost_because: why this driver must stop writing; empty while the lease is ours.
+        lost_because: why this driver must stop writing; empty while it holds the lock.
+        generation: number of this start, over all starts of the study; it only grows.
 
     Raises:
-        InvalidValue: the storage is no database.
+        InvalidValue: the database has no lock that ends with its holder.
     """
 
     def __init__(
         self,
-        storage: optuna.storages.BaseStorage,
+        url: str,
         study: str,
         *,
         beat: float = BEAT,
-        expiry: float = EXPIRY,
         counted: bool = True,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.table, self.study = LeaseTable.of(storage), study
-        self.beat, self.expiry, self.clock, self.sleep = beat, expiry, clock, sleep
-        self.wish = self.lost_because = ""
-        self.counted = counted
-        self._token = uuid.uuid4().hex
-        self._beaten = self._seconds = 0.0
+        self.url, self.study, self.backend = url, study, _backend(url, study)
+        self.beat, self.clock, self.sleep, self.counted = beat, clock, sleep, counted
+        self.signal = self.lost_because = ""
+        self.generation = 0
+        self._beaten = self._seconds = self._asked = self._answered = 0.0
         self._complained = False
         self._lock, self._left = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
 
-    def acquire(self) -> Lease:
-        """Takes the lease, or watches its holder until that one beats or has expired.
+    def acquire(self) -> DriverLock:
+        """Take the lock.
 
         Raises:
-            StudyConflict: somebody drives the study; says who, since when, and what to do.
+            StudyConflict: another process drives the study; says who, since when, and what to do.
         """
-        self.table.prepare(self.study)
-        first, watching_since = self._read(), self.clock()
-        row = first
-        while not self._take(row, expired=self.clock() - watching_since >= self.expiry):
-            row = self._read()
-            if row.token != FREE and row.beat != first.beat and not _driver(row).dead:
-                raise self._refusal(row)
-            self.sleep(self.beat / 4)
-        self._thread = threading.Thread(target=self._run, name="sentune-lease", daemon=True)
-        self._thread.start()
+        try:
+            record = self._wait_for_lock()
+            self._begin(record)
+        except (SQLAlchemyError, ImportError) as error:
+            self.backend.unlock()
+            fix = f"the database cannot be opened ({_line(error)})"
+            raise InvalidValue("--optuna", without_credentials(self.url), fix) from None
+        except OSError as error:
+            self.backend.unlock()
+            why = error.strerror or error
+            fix = f"the lock of the study's driver cannot be written there ({why})"
+            raise InvalidValue("--storage", error.filename or self.url, fix) from None
         return self
 
-    def _take(self, row: Row, *, expired: bool) -> bool:
-        if row.token != FREE and not expired and not _driver(row).dead:
-            return False
+    def _wait_for_lock(self) -> Record:
+        """Take the lock; return the record of its last holder."""
+        since, first = self.clock(), self.backend.read()
+        while True:
+            taken = self.backend.lock()
+            record, waited = self.backend.read(), self.clock() - since
+            if refusal := self._refused(record, first, taken=taken, waited=waited):
+                self.backend.unlock()
+                raise StudyConflict(refusal)
+            silent = record.driver and _process(record) is ProcessState.UNKNOWN
+            if taken and (waited >= EXPIRY or not silent):
+                return record
+            if taken:
+                self.backend.unlock()  # for a driver that connects again
+            self.sleep(BEAT / 4 if taken else 0.05)
+
+    def _refused(self, record: Record, first: Record, *, taken: bool, waited: float) -> str:
+        """Return why the lock is not for this process; empty where it is, or may soon be."""
+        holder = _holder(self.backend, record)
+        if holder is None:
+            given_up = not taken and waited >= GRACE
+            return f"study {self.study!r} is driven by an unknown process" if given_up else ""
+        if taken and holder.driver == Driver.current():
+            return ""  # an earlier lock of this process, which it could not give back
+        alive = holder.driver.state in ALIVE or record.beat != first.beat
+        return _refusal(self.study, holder) if alive or (not taken and waited >= GRACE) else ""
+
+    def _begin(self, before: Record) -> None:
         now = self.clock()
-        taken = self.table.take(self.study, row, self._token, Driver.current().to_json())
-        if taken is None:
-            return False
-        self._beaten, self._seconds = now, taken.seconds
-        if row.token != FREE:
-            logger.warning("%s: taken over from %s, which is gone", self.study, _driver(row))
-        return True
-
-    def _read(self) -> Row:
-        row = self.table.read(self.study)
-        if row is None:
-            raise StudyConflict(f"the lease of study {self.study!r} was deleted; start it again")
-        return row
-
-    def _refusal(self, row: Row) -> StudyConflict:
-        return StudyConflict(
-            f"study {self.study!r} is driven by another process: {Holder.of(row)}.\n"
-            f"Stop it with: sentune study stop {self.study}\n"
-            f"If its machine has died since, this works {self.expiry:g} s after its last beat."
-        )
+        record = self.backend.begin(Driver.current())
+        self.generation, self._seconds, self._beaten = record.generation, record.seconds, now
+        self._asked = self._answered = _awake()
+        if before.driver:
+            who = Driver.from_json(before.driver)
+            logger.warning("%s: taken over from %s, which is gone", self.study, who)
+        self._thread = threading.Thread(target=self._run, name="sentune-driver", daemon=True)
+        self._thread.start()
 
     @property
     def lost(self) -> bool:
-        """Whether somebody else may drive the study: it was suspended, or cut off, for too long.
-
-        A driver that was suspended asks the database before it goes on.
-        """
-        if self.clock() - self._beaten >= self.expiry:
-            self.renew()
+        """Whether another start may drive the study; the lock is asked at most once a second."""
+        if _awake() - self._asked >= ASKED_EVERY:
+            self._ask(lambda: self.backend.holds(self.generation))
         return bool(self.lost_because)
+
+    def check(self) -> None:
+        """Raise where the lock is lost; called before the study's store is written.
+
+        Raises:
+            StudyConflict: another start may drive the study; says who.
+        """
+        if self.lost:
+            told = "this driver has lost its study and has stopped"
+            raise StudyConflict(f"{told}: {self.lost_because}")
 
     @property
     def hours(self) -> float:
@@ -129,64 +251,75 @@ class Lease:
         return (self._seconds + since) / 3600
 
     def _driven(self, now: float) -> float:
-        """Seconds since the last beat, as they count."""
+        """Return the seconds since the last beat, as they count."""
         return now - self._beaten if self.counted else 0.0
 
     def renew(self) -> None:
-        """One beat. A database that does not answer is asked again at the next one."""
+        """Write one beat. A database that does not answer is asked again at the next one."""
+
+        def renewed() -> bool:
+            now = self.clock()
+            record = self.backend.beat(self.generation, self._driven(now))
+            if record is not None:
+                self._beaten, self._seconds = now, record.seconds
+                self.signal = max(self.signal, record.signal, key=len)
+            return record is not None
+
+        self._ask(renewed)
+
+    def _ask(self, question: Callable[[], bool]) -> None:
+        """Note whether the lock is still held, by an answer of its file or database."""
         with self._lock:
             if self.lost_because or self._left.is_set():
                 return
-            now = self.clock()
+            self._asked = _awake()
             try:
-                row = self.table.renew(self.study, self._token, self._driven(now))
-            except SQLAlchemyError as error:
-                self._unanswered(now, error)
+                held = question()
+            except UNANSWERED as error:
+                self._unanswered(error)
                 return
-            if row is None:
+            self._answered, self._complained = self._asked, False
+            if not held:
                 self.lost_because = self._loss()
-                return
-            self._beaten, self._seconds, self.wish = now, row.seconds, row.wish
-            self._complained = False
+                self.backend.unlock()
 
     def _run(self) -> None:
         while not self._left.wait(self.beat) and not self.lost_because:
             self.renew()
 
-    def _unanswered(self, now: float, error: SQLAlchemyError) -> None:
-        silence = now - self._beaten
-        if silence >= self.expiry:
-            self.lost_because = f"the database has not answered for {silence:.0f} s: {_line(error)}"
+    def _unanswered(self, error: Exception) -> None:
+        silence = _awake() - self._answered
+        if silence >= EXPIRY:
+            self.lost_because = f"the lock has not answered for {silence:.0f} s: {_line(error)}"
         elif not self._complained:
             self._complained = True
             logger.warning("%s: no beat, trying again: %s", self.study, _line(error))
 
     def _loss(self) -> str:
         try:
-            row = self.table.read(self.study)
-        except SQLAlchemyError as error:
-            return f"somebody else has taken the study over (who: {_line(error)})"
-        if row is None or row.token == FREE:
-            return "somebody else has driven the study meanwhile, and left"
-        return f"the study is driven by another process: {Holder.of(row)}"
+            holder = _holder(self.backend, self.backend.read())
+        except UNANSWERED as error:
+            return f"another start has taken the study over (which: {_line(error)})"
+        if holder is None or holder.generation == self.generation:
+            return "another start has driven the study meanwhile, or its lock was released by hand"
+        return f"the study is driven by another process: {holder}"
 
     def release(self) -> None:
-        """Leaves the study to whoever comes next."""
-        if self._left.is_set() or self._thread is None:
+        """Leave the study to the next start."""
+        if self._left.is_set() or self._thread is None or self._process != os.getpid():
             return
         self._left.set()
         self._thread.join()
         if self.lost_because:
             return
         try:
-            row = self.table.leave(self.study, self._token, self._driven(self.clock()))
-        except SQLAlchemyError as error:  # the next driver sees that this process is gone
-            logger.warning("%s: the lease could not be given back: %s", self.study, _line(error))
-            return
-        if row is not None:
-            self._seconds = row.seconds
+            record = self.backend.beat(self.generation, self._driven(self.clock()), last=True)
+            self._seconds = record.seconds if record is not None else self._seconds
+        except UNANSWERED as error:  # the next driver sees that this process is gone
+            logger.warning("%s: the lock could not be given back: %s", self.study, _line(error))
+        self.backend.unlock()
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> DriverLock:
         return self.acquire()
 
     def __exit__(
@@ -198,23 +331,57 @@ class Lease:
         self.release()
 
 
-def ask(storage: optuna.storages.BaseStorage, study: str, wish: str) -> Holder | None:
-    """Leaves a wish with who drives the study, ``stop`` or ``stop now``.
+def _backend(url: str, study: str) -> Backend:
+    backend = backend_of(url, study)
+    if backend is None:
+        fix = (
+            "a study's driver needs a lock that ends with its process, which this database has "
+            "not; give postgresql://... or sqlite:////PATH, or leave the option out"
+        )
+        raise InvalidValue("--optuna", without_credentials(url), fix)
+    return backend
 
-    Returns:
-        Who was asked; None if nobody drives it.
-    """
-    asked = holder(storage, study)
-    if asked is None or asked.gone:
+
+def _holder(backend: Backend, record: Record) -> Holder | None:
+    if not record.driver:
         return None
-    stronger = wish if len(wish) > len(asked.wish) else asked.wish  # "stop" is no way back
-    return asked if LeaseTable.of(storage).wish(study, asked.token, stronger) else None
+    driver = Driver.from_json(record.driver)
+    state = driver.state
+    if state is ProcessState.UNKNOWN and record.quiet <= EXPIRY:
+        state = ProcessState.RUNNING
+    elif state is ProcessState.UNKNOWN and not backend.locked():
+        state = ProcessState.GONE
+    return Holder(
+        driver=driver,
+        since=datetime.fromtimestamp(record.since, UTC),
+        quiet=record.quiet,
+        signal=record.signal,
+        generation=record.generation,
+        state=state,
+    )
 
 
-def _driver(row: Row) -> Driver:
-    return Driver.from_json(row.driver)
+def _process(record: Record) -> ProcessState:
+    return Driver.from_json(record.driver).state
+
+
+def _refusal(study: str, holder: Holder) -> str:
+    driven = f"study {study!r} is driven by another process: {holder}.\n"
+    if holder.state is ProcessState.SUSPENDED:
+        pid = holder.driver.pid
+        return f"{driven}It is suspended, pid {pid}: wake it or kill it (kill -CONT {pid})"
+    if holder.state is ProcessState.RUNNING:
+        return f"{driven}Stop it with: sentune study stop {study}"
+    return f"{driven}If its machine is dead, free the lock with: sentune study release {study}"
+
+
+def _awake() -> float:
+    """Return seconds of this machine's clock, those included in which the machine was suspended."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 def _line(error: Exception) -> str:
-    """The first line: SQLAlchemy adds statement, parameters and a link."""
-    return str(error).strip().splitlines()[0]
+    """Return the first line: SQLAlchemy adds statement, parameters and a link."""
+    return str(without_credentials(str(error).strip().splitlines()[0]))

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE = 15.0
-"""Seconds; less than those after which a lease without a beat is another driver's to take."""
+"""Seconds; less than those (``driver_lock.EXPIRY``) after which another machine may drive."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.25, 2.0
 

@@ -22,8 +22,8 @@ from sentune.io.atomic import read_document
 from sentune.io.object_store import files_at, is_local
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
-from sentune.study.store.driver_lock import EXPIRY
-from sentune.study.store.holders import Holder, Standing, standing
+from sentune.study.store.driver_lock import Holder, Standing, standing
+from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.storage import WORLD, open_storage
 from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.trial_codec import (
@@ -77,7 +77,8 @@ class StudySnapshot:
 
     Attributes:
         place: name and folder, with the content of ``study.json``.
-        state: ``running``; ``silent`` where its driver has not been heard of for too long;
+        state: ``running``; ``suspended`` where its driver is stopped; ``silent`` where a driver on
+            another machine has not been heard of for too long;
             ``complete``, ``stopped``, ``interrupted`` or ``failed`` as its last start ended;
             ``new`` before its first trial.
         reason: of the state; empty where there is none.
@@ -274,7 +275,7 @@ class StudyView:
             return self._tables
 
     def _of_folder(self, trials: int) -> dict[str, Any]:
-        held = standing(self.storage, self.place.name) if self.storage else Standing()
+        held = standing(self.place.url, self.place.name) if self.place.url else Standing()
         written = self.place.summary()
         state, reason = _state(held, written, trials)
         return {
@@ -335,18 +336,24 @@ def _test_reads(folder: str) -> list[dict[str, Any]]:
 
 
 def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, str]:
-    """State and reason. Who holds the lease counts first, then what the last start said."""
+    """State and reason. The holder of the lock counts first, then what the last start said."""
     holder = held.holder
-    if holder is not None and holder.gone:
-        return "interrupted", f"its driver died ({holder.driver}); {GOES_ON}"
-    if holder is not None and holder.quiet > EXPIRY:
-        return "silent", f"its driver was last heard of {holder.quiet:.0f} s ago ({holder.driver})"
     if holder is not None:
-        return "running", {"": "", "stop": "asked to stop"}.get(holder.wish, "asked to stop now")
+        return _driven(holder)
     said = summary.get("state", "")
     if said in ("", "running"):
         return ("interrupted", GOES_ON) if trials else ("new", "")
     return said, summary.get("reason", "")
+
+
+def _driven(holder: Holder) -> tuple[str, str]:
+    if holder.gone:
+        return "interrupted", f"its driver died ({holder.driver}); {GOES_ON}"
+    if holder.state is ProcessState.UNKNOWN:
+        return "silent", f"its driver was last heard of {holder.quiet:.0f} s ago ({holder.driver})"
+    if holder.state is ProcessState.SUSPENDED:
+        return "suspended", f"wake its driver or kill it ({holder.driver})"
+    return "running", {"": "", "stop": "asked to stop"}.get(holder.signal, "asked to stop now")
 
 
 def _stored(trial: optuna.trial.FrozenTrial, objective: Objective) -> StoredRun | None:

@@ -17,9 +17,9 @@ import optuna
 from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Engine, Row, select
 
-from sentune.study.store.lease_table import engine_of
+from sentune.errors import InvalidValue
 
 TRIALS = models.TrialModel.__table__
 PARAMS = models.TrialParamModel.__table__
@@ -32,6 +32,19 @@ CHUNK = 500  # SQLite takes 999 parameters in its older versions
 """Trials whose rows are asked for at once."""
 
 _distribution = functools.lru_cache(maxsize=4096)(json_to_distribution)
+
+
+def engine_of(storage: optuna.storages.BaseStorage) -> Engine:
+    """Return the database behind a storage, also where Optuna keeps a cache before it.
+
+    Raises:
+        InvalidValue: it is none.
+    """
+    engine = getattr(getattr(storage, "_backend", storage), "engine", None)
+    if isinstance(engine, Engine):
+        return engine
+    fix = "a study needs a database: give sqlite:////PATH or postgresql://..."
+    raise InvalidValue("--optuna", type(storage).__name__, fix)
 
 
 class TrialRows:

@@ -1,8 +1,8 @@
 """Optuna's storage of a study that this process drives: written at once, read from memory.
 
 Optuna reads every unfinished trial again for each question, some 25 times a trial and 15 ms each,
-and commits each value by itself. A study has one driver (see ``lease.py``), so that what it has
-written is what there is: the database stays the truth, and memory is only ever what was written.
+and commits each value by itself. A study has one driver (see ``driver_lock.py``), so that what it
+has written is what there is: the database stays the truth, and memory is what was written.
 Whoever only looks at a study reads its tables (``trial_rows.py``) and asks for no trial here.
 """
 

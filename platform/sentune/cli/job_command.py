@@ -12,8 +12,9 @@ import typer
 from pydantic.fields import FieldInfo
 
 from sentune.errors import SentuneError
-from sentune.job.ending import INTERRUPTED, WRONG, Ended
+from sentune.job.exit_codes import INTERRUPTED, WRONG, Ended
 from sentune.job.options import StudyOptions, option_name, parse
+from sentune.study.names import LAUNCHERS
 from sentune.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -21,81 +22,54 @@ if TYPE_CHECKING:
 
 CORPORA = ("corpus", "dev", "test", "encoder", "decoder", "vectors", "frequencies")
 OFF_AT_ZERO = ("population", "checkpoint_every")
-CORPUS, COUNT, URI = "FORMAT:PATH", "N", "URI"
 METAVARS = {
-    "corpus": CORPUS,
-    "dev": CORPUS,
-    "test": CORPUS,
-    "encoder": "NAME|PATH",
-    "references": CORPUS,
-    "decoder": "NAME|PATH",
-    "vectors": "glove:FILE|fasttext:FILE",
-    "frequencies": "FILE|wordfreq:LANG",
-    "limit": COUNT,
-    "trials": COUNT,
-    "concurrent": "N|auto",
-    "max_concurrent": COUNT,
-    "priority": "X",
-    "max_examples": COUNT,
-    "finalists": "K",
-    "seeds": "S",
-    "workers": "N|MIN-MAX",
-    "gpus_per_worker": "X",
-    "launcher": "auto|inline|train",
-    "sampler": "NAME",
-    "objective": "METRIC",
-    "constraint": "METRIC<=X",
-    "try_first": "KEY=VALUE,...",
-    "warm_start": "STUDY",
-    "fork": "NAME",
-    "max_trials": COUNT,
-    "max_hours": "H",
-    "max_gpu_hours": "H",
-    "stop_after_no_gain": COUNT,
-    "failed_share": "X",
-    "keep": COUNT,
-    "scheduler": "NAME",
-    "population": COUNT,
-    "generations": COUNT,
-    "checkpoint_every": COUNT,
-    "study": "NAME",
-    "storage": URI,
-    "optuna": "URL",
-    "tracking": URI,
-    "share_mb": COUNT,
-    "validate_every": COUNT,
-    "eta": COUNT,
-    "seed": COUNT,
-    "set": "KEY=VALUE",
+    field: metavar
+    for metavar, fields in {
+        "FORMAT:PATH": "corpus dev test references",
+        "N": "limit trials max_concurrent max_examples max_trials stop_after_no_gain keep "
+        "population generations checkpoint_every share_mb validate_every eta seed",
+        "X": "priority gpus_per_worker failed_share",
+        "H": "max_hours max_gpu_hours",
+        "URI": "storage tracking",
+        "NAME": "sampler fork scheduler study",
+        "NAME|PATH": "encoder decoder",
+        "glove:FILE|fasttext:FILE": "vectors",
+        "FILE|wordfreq:LANG": "frequencies",
+        "N|auto": "concurrent",
+        "K": "finalists",
+        "S": "seeds",
+        "N|MIN-MAX": "workers",
+        "|".join(LAUNCHERS): "launcher",
+        "METRIC": "objective",
+        "METRIC<=X": "constraint",
+        "KEY=VALUE,...": "try_first",
+        "STUDY": "warm_start",
+        "URL": "optuna",
+        "KEY=VALUE": "set",
+    }.items()
+    for field in fields.split()
 }
 
 
-def run(
-    space: SearchSpace, defaults: StudyOptions, *, quick: Mapping[str, Any] | None = None
+def run_command(
+    space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
 ) -> None:
-    """Runs a job from the command line: parses, checks, tunes, reports.
-
-    Args:
-        quick: options that ``--quick`` sets, for a first look within minutes; what is given beside
-            it holds. None: the job has no such flag.
-
-    Exit codes: 0 the study is complete, 1 it failed, 2 a wrong value or an impossible plan, 3 it
-    was stopped before its finals (a budget, or ``sentune study stop``), 130 interrupted. After
-    the last two the same command goes on.
-    """
-    typer.run(_command(space, defaults, quick))
+    """Runs a job with the arguments of this process; see ``sentune.job.run.run``."""
+    typer.run(command(space, defaults, quick))
 
 
-def _command(
+def command(
     space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
 ) -> Callable[..., None]:
+    """The command of a job, an option for each field of ``defaults``."""
+
     def main(**given: Any) -> None:
         errors = Terminal(stderr=True)
         try:
             usual = {**defaults.model_dump(), **(quick or {})} if given.pop("quick", None) else {}
             base = type(defaults).model_validate(usual) if usual else defaults
             options = parse({k: v for k, v in given.items() if v is not None and v != []}, base)
-            from sentune.job.flow import tune  # slow imports wait until the options are right
+            from sentune.job.run import tune
 
             tune(options, space)
         except Ended as end:

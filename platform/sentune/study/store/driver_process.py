@@ -1,4 +1,4 @@
-"""Who drives a study: a process that others on its machine can tell alive from dead."""
+"""The process that drives a study, and whether it runs, is suspended or is gone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import json
 import os
 import socket
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
+
+
+class ProcessState(StrEnum):
+    """What is known of a process on this machine."""
+
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    GONE = "gone"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,34 +42,35 @@ class Driver:
 
     @classmethod
     def current(cls) -> Driver:
-        """This process."""
+        """Return this process."""
         pid = os.getpid()
         return cls(
             user=_user(),
             host=socket.gethostname(),
             pid=pid,
-            started=_started(pid),
+            started=_stat(pid)[1],
             boot=_boot(),
             namespace=_namespace(),
         )
 
     @property
-    def dead(self) -> bool:
-        """Whether it is known to be gone: it ran where we run, and runs no more.
-
-        Of another machine's process nothing is known, and it is not called dead.
-        """
+    def state(self) -> ProcessState:
+        """What is known of it; nothing where it ran on another machine or in another container."""
         here = (socket.gethostname(), _boot(), _namespace())
-        known = self.boot and self.started and (self.host, self.boot, self.namespace) == here
-        return bool(known) and _started(self.pid) != self.started
+        if not (self.boot and self.started and (self.host, self.boot, self.namespace) == here):
+            return ProcessState.UNKNOWN
+        letter, started = _stat(self.pid)
+        if started != self.started:
+            return ProcessState.GONE
+        return ProcessState.SUSPENDED if letter in "Tt" else ProcessState.RUNNING
 
     def to_json(self) -> str:
-        """As one line."""
+        """Return one line of JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Driver:
-        """The driver that ``to_json`` wrote."""
+        """Return the driver that ``to_json`` wrote."""
         return cls(**json.loads(text))
 
     def __str__(self) -> str:
@@ -67,8 +78,8 @@ class Driver:
 
 
 def runs(pid: int) -> bool:
-    """Whether this machine has a process of that number at work."""
-    return bool(_started(pid))
+    """Return whether this machine has a live process of that number."""
+    return bool(_stat(pid)[1])
 
 
 def _user() -> str:
@@ -89,14 +100,14 @@ def _namespace() -> str:
         return ""
 
 
-def _started(pid: int) -> str:
-    """Start time of a process that runs, in clock ticks after boot; empty if there is none.
+def _stat(pid: int) -> tuple[str, str]:
+    """Return state letter and start time (clock ticks after boot) of a process; empty if none.
 
-    One that was killed and waits to be collected (state Z) does not run.
+    One that was killed and waits to be collected (state Z) is none.
     """
     # "pid (name) state ppid ...": the name may hold anything, so fields count from its last ")"
     fields = _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-    return "" if not fields or fields[0] in "ZX" else fields[19]
+    return ("", "") if not fields or fields[0] in "ZX" else (fields[0], fields[19])
 
 
 def _text(path: Path) -> str:

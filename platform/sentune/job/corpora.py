@@ -1,20 +1,34 @@
-"""The corpora of a job: what each role reads, and what rules without a model reach on it."""
+"""The corpora and word tables of a job, and what rules without a model reach on them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from sentune.corpora.formats import kinds_of, read, read_pairs
 from sentune.corpora.schema import Corpus, Kind
+from sentune.encoders.words import WordTable
+from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
+from sentune.io.folders import whole_folder
 from sentune.job.options import JobOptions, StudyOptions
+from sentune.launchers.artifact_transfer import ShippedFolder, ship
 from sentune.methods import REGISTRY
 from sentune.readouts.grid import grid_of
 from sentune.readouts.interpretation import REFERENCES
-from sentune.study.space.domains import Choice
+from sentune.study.space.domains import Choice, Dimension, Uniform
 from sentune.study.space.space import SearchSpace
+from sentune.tasks import (
+    Direction,
+    Generation,
+    Rte,
+    Transfer,
+    bag_of_words_direction,
+    entailment_pairs,
+    tasks_for,
+)
 from sentune.tasks.references import References
 
 STORED = 1_000
@@ -30,10 +44,9 @@ class Corpora:
     dev: tuple[Corpus, ...]
     references: Corpus | None = None
 
-    def described(self) -> dict[str, dict[str, Any]]:
-        """Role -> what was read, as it stands in the summary."""
+    def trained_on(self) -> dict[str, dict[str, Any]]:
+        """Role -> the training corpus and that of the references, as they stand in the summary."""
         roles = {"corpus": self.train}
-        roles |= {numbered("dev", i): corpus for i, corpus in enumerate(self.dev)}
         if self.references is not None:
             roles["references"] = self.references
         return {role: describe(corpus) for role, corpus in roles.items()}
@@ -64,7 +77,11 @@ def sample_references(space: SearchSpace, corpora: Corpora, seed: int) -> Refere
         return None
     corpus = corpora.references or corpora.train
     drawn = space.settings.get(REFERENCES.name)
-    grid = drawn.values if isinstance(drawn, Choice) else grid_of(REFERENCES, space.readouts)
+    grid = (
+        drawn.values
+        if isinstance(drawn, Choice)
+        else grid_of(REFERENCES, space.grids_for(space.fixed))
+    )
     counts = {STORED, *(int(n) for n in grid if n is not None)}
     return References.sample(corpus.table, sorted(counts), seed)
 
@@ -116,3 +133,62 @@ def test_specs(options: StudyOptions, builtin: Sequence[str]) -> tuple[str, ...]
 def read_evaluation(specs: Sequence[str], prefer: Kind | None = None) -> tuple[Corpus, ...]:
     """What is judged on; of a format with several kinds of pairs the preferred one, else labels."""
     return tuple(read_pairs(spec, prefer=prefer) for spec in specs)
+
+
+def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:
+    """The space with the weights of all corpora but the first, whose own is 1.
+
+    Of weights only their ratios matter; 1 draws a corpus as often as its size has it.
+    """
+    first, *others = names
+    searched: dict[str, Dimension] = {name: Uniform(0.1, 10.0, log=True) for name in others}
+    return replace(
+        space,
+        settings={**space.settings, **searched},
+        fixed={first: 1.0, **space.fixed},
+        published={**dict.fromkeys(others, 1.0), **space.published},
+    )
+
+
+@dataclass(frozen=True)
+class ShippedWords:
+    """A word table in the object store; on the driver's machine it stays where it is cached."""
+
+    folder: ShippedFolder
+
+    def open(self) -> WordTable:
+        """The table, memory-mapped."""
+        return WordTable.load(self.folder.open())
+
+
+def shipped_words(table: WordTable, cache: Path) -> ShippedWords:
+    """The table in the object store, from a folder that holds all of it."""
+    folder = cache / table.fingerprint
+    if not folder.is_dir():
+        with whole_folder(folder) as beside:
+            save_whole(table, beside)
+    return ShippedWords(ship(str(folder)))
+
+
+def baselines(train: Corpus | None, judged: Sequence[Corpus]) -> dict[str, float]:
+    """``task/metric`` -> fraction on the corpora that a model is judged on.
+
+    The larger class on every RTE and transfer task, LENGTH on every direction task, copying the
+    input where sentences are generated; where there are entailments to learn from, also a bag of
+    words trained on the training corpus, which tells how much the words alone give away.
+    """
+    found: dict[str, float] = {}
+    for task in tasks_for(*judged):
+        if isinstance(task, Rte | Transfer):
+            found[f"{task.name}/majority"] = task.majority()
+        if isinstance(task, Generation):
+            found |= task.baselines()
+        if not isinstance(task, Direction):
+            continue
+        found |= task.baselines()
+        if train is not None and train.kind is Kind.TRIPLETS:
+            pairs = list(zip(task.pairs.first, task.pairs.second, strict=True))
+            found[f"{task.name}/bag_of_words"] = bag_of_words_direction(
+                entailment_pairs(train), pairs
+            )
+    return found

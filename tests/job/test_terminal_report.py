@@ -5,7 +5,7 @@ import math
 
 from rich.console import Console
 
-from sentune.job.report import report
+from sentune.job.terminal_report import report
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
 
 METRIC = "direction/accuracy"

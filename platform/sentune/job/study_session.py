@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
 from sentune.io.atomic import write_document
-from sentune.study.store.driver_lock import Lease
-from sentune.study.store.storage import open_storage, storage_url
+from sentune.study.store.driver_lock import DriverLock
+from sentune.study.store.lock_backends import LOCK_FILE
+from sentune.study.store.storage import storage_url
 from sentune.study.store.study_index import DESCRIPTION, StudyPlace, read_json
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Turn:
-    """The lease of a study, taken as early as that leaves nothing behind where a job is refused.
+    """The lock of a study, taken as early as that leaves nothing behind where a job is refused.
 
     Args:
         config: names the study and its places.
@@ -30,23 +31,23 @@ class Turn:
 
     def __init__(self, config: StudyConfig) -> None:
         self._config = config
-        self._lease: Lease | None = None
+        self._lock: DriverLock | None = None
 
     def __enter__(self) -> Turn:
-        if self._config.optuna_url or Path(self._config.folder, "optuna.db").exists():
+        if self._config.optuna_url or Path(self._config.folder, LOCK_FILE).exists():
             self.take()
         return self
 
-    def take(self) -> Lease:
-        """The lease, from here on.
+    def take(self) -> DriverLock:
+        """Take the lock, unless this turn has it already, and return it.
 
         Raises:
             StudyConflict: another process drives the study; says which.
         """
-        if self._lease is None:
+        if self._lock is None:
             url = storage_url(self._config.folder, self._config.optuna_url)
-            self._lease = Lease(open_storage(url), self._config.name).acquire()
-        return self._lease
+            self._lock = DriverLock(url, self._config.name).acquire()
+        return self._lock
 
     def __exit__(
         self,
@@ -54,8 +55,8 @@ class Turn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._lease is not None:
-            self._lease.release()
+        if self._lock is not None:
+            self._lock.release()
 
 
 def origin(config: StudyConfig) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,10 +13,12 @@ from rich.text import Text
 
 from sentune.credentials import without_credentials
 from sentune.formatting import MARKS, clock, measured, short, spread
+from sentune.job.options import StudyOptions
 from sentune.job.test_set import Winner
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.overview import of_subset
 from sentune.report.view import ERROR, View
+from sentune.study.config import StudyConfig
 
 
 def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) -> None:
@@ -76,6 +80,33 @@ def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str
     width = max(len(name) for name in commands)
     for name, command in commands.items():
         console.print(f"{name:<{width}}  {command}", soft_wrap=True, highlight=False, markup=False)
+
+
+def next_commands(
+    summary: StudySummary, config: StudyConfig, options: StudyOptions
+) -> dict[str, str]:
+    """What to look at and type next; paths below this folder are written from here."""
+    beside = Path(sys.executable).parent / "sentune"
+    sentune = _from_here(str(beside)) if beside.exists() else "sentune"
+    commands = {
+        "report": _from_here(f"{config.folder}/report.html"),
+        "summary": _from_here(f"{config.folder}/summary.json"),
+    }
+    if summary.model:
+        commands = {"model": _from_here(summary.model), **commands}
+    if options.tracking is None and "://" not in config.storage:
+        commands["dashboard"] = f"{sentune} dashboard --storage {_from_here(config.storage)}"
+    return commands
+
+
+def _from_here(path: str) -> str:
+    """A path relative to the working folder where it lies below it; a URI without credentials."""
+    here = Path.cwd()
+    return (
+        str(Path(path).relative_to(here))
+        if Path(path).is_relative_to(here)
+        else str(without_credentials(path))
+    )
 
 
 def _winner(summary: StudySummary) -> tuple[FinalistRecord | TrialRecord, Mapping[str, Spread]]:

@@ -1,4 +1,5 @@
-"""A job of a method that embeds sentences and compares them: an encoder, and one corpus."""
+"""Methods that embed sentences and compare them (SimCSE, GaussCSE, GumbelCSE): an encoder, and one
+corpus."""
 
 from __future__ import annotations
 
@@ -11,18 +12,20 @@ from rich.console import Console
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.tokens import tokenise_batches
 from sentune.encoders import prepare
-from sentune.job.data import Corpora, read_corpora, sample_references
+from sentune.job.corpora import Corpora, read_corpora, sample_references
+from sentune.job.families.base import Trained
 from sentune.job.options import JobOptions
-from sentune.job.request import check_batch
-from sentune.job.trained import TrainedJob
+from sentune.job.search_request import check_batch
 from sentune.methods import find
-from sentune.training.recipes import recipe_of
+from sentune.training.recipes.sentences import Sentences as Recipe
 
 
-class GradientJob(TrainedJob):
-    """See ``TrainedJob``."""
+class Sentences(Trained):
+    """See ``Family``; its trials are ``sentune.training.loop.train`` by ``Recipe``."""
 
+    name = "sentences"
     options: JobOptions
+    _data: Corpora
 
     @property
     def builtin(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -40,18 +43,16 @@ class GradientJob(TrainedJob):
         del console
         self._data = data = read_corpora(self.options, self.space.method, self.builtin)
         check_batch(self.space, data.train.table.num_rows)
-        self.dev, kind = data.dev, find(self.space.method)
+        self.dev = data.dev
         self.folder = prepare(self.options.encoder, data.sentences(), cache)
-        encoder = recipe_of(kind).table_encoder(self.folder, self.training.max_length)
+        encoder = Recipe().table_encoder(self.folder, self.training.max_length)
         batches, fingerprint = data.train.table.to_batches(), data.train.fingerprint
         self.tokens = (tokenise_batches(batches, fingerprint, encoder, cache / "tokens"),)
         self.references = sample_references(self.space, data, self.options.seed)
 
-    _data: Corpora
-
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         """The training corpus, and that of the references."""
-        return self._data.described()
+        return self._data.trained_on()
 
     def train_table(self) -> Corpus:
         """A bag of words learns from it."""

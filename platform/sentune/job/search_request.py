@@ -15,10 +15,22 @@ from sentune.readouts.grid import Readout
 from sentune.study.config import StudyConfig
 from sentune.study.runner.budget import Budget
 from sentune.study.space.constraints import parse as constraint
-from sentune.study.space.domains import Integer
+from sentune.study.space.domains import Integer, Value
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.training.settings import TrainingSettings, split
+
+SEARCHING = (
+    *("trials", "concurrent", "max_concurrent", "priority", "sampler", "seed"),
+    *("failed_share", "keep", "warm_start"),
+)
+"""Options that every study takes over as they are."""
+
+TRAINING = (
+    *("population", "max_examples", "validate_every", "eta", "finalists", "seeds"),
+    *("launcher", "workers", "gpus_per_worker", "scheduler", "checkpoint_every"),
+)
+"""Those that studies of training by gradient take over as they are."""
 
 
 def narrowed(space: SearchSpace, options: TrainingOptions, suits: str) -> SearchSpace:
@@ -32,7 +44,13 @@ def narrowed(space: SearchSpace, options: TrainingOptions, suits: str) -> Search
     """
     method = find(space.method)
     others = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
-    left = space.narrow(options.narrowing, others, method.readouts).for_encoder(suits)
+
+    def typed(name: str, text: str) -> Value:
+        own, training = split({name: text}, method)
+        value: Value = getattr(own if name in type(own).model_fields else training, name)
+        return value
+
+    left = space.narrow(options.narrowing, others, method.readouts, typed).for_encoder(suits)
     split({k: v for k, v in left.fixed.items() if not is_weight(k)}, method)
     if "max_length" in left.settings:
         fix = "fix one length: a corpus is tokenised once for all trials"
@@ -61,24 +79,16 @@ def searching(options: StudyOptions, space: SearchSpace) -> dict[str, Any]:
         "name": options.study,
         "storage": absolute(options.storage),
         "optuna_url": options.optuna,
-        "trials": options.trials,
-        "concurrent": options.concurrent,
-        "max_concurrent": options.max_concurrent,
-        "priority": options.priority,
-        "sampler": options.sampler,
-        "seed": options.seed,
         "budget": Budget(
             max_trials=options.max_trials,
             max_hours=options.max_hours,
             max_gpu_hours=options.max_gpu_hours,
             no_gain=options.stop_after_no_gain,
         ),
-        "failed_share": options.failed_share,
-        "keep": options.keep,
         "objectives": tuple(Objective.parse(text) for text in options.objective[1:]),
         "constraints": tuple(map(constraint, options.constraint)),
         "points": tuple(map(space.parse_point, options.try_first)),
-        "warm_start": options.warm_start,
+        **{name: getattr(options, name) for name in SEARCHING},
     }
 
 
@@ -91,18 +101,8 @@ def study_config(options: TrainingOptions, space: SearchSpace) -> StudyConfig:
         )
     return StudyConfig(
         **searching(options, space),
-        population=options.population,
         generations=options.generations if options.population else 1,
-        max_examples=options.max_examples,
-        validate_every=options.validate_every,
-        eta=options.eta,
-        finalists=options.finalists,
-        seeds=options.seeds,
-        launcher=options.launcher,
-        workers=options.workers,
-        gpus_per_worker=options.gpus_per_worker,
-        scheduler=options.scheduler,
-        checkpoint_every=options.checkpoint_every,
+        **{name: getattr(options, name) for name in TRAINING},
     )
 
 

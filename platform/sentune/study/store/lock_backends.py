@@ -1,0 +1,494 @@
+"""Where a driver's lock lies: in a file (flock), or in PostgreSQL (advisory lock of a session).
+
+Beside the lock stands a record: who holds it, since when, the seconds of all starts, the number of
+the start (its generation), and what the holder was asked for. Only the holder writes it, but for
+what it is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from sqlalchemy import Connection, CursorResult, Engine, Row, create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from sentune.credentials import without_credentials
+from sentune.errors import InvalidValue
+from sentune.io.database_lock import alone_in, with_installed_driver
+from sentune.study.store.driver_process import Driver
+
+LOCK_FILE = "driver.lock"
+SLOT = 2048
+"""Bytes of each of the lock file's two parts: the holder's record, and what it is asked for."""
+
+KEEPALIVE = {"idle": 10, "interval": 5, "count": 3}
+"""Seconds of silence, seconds between questions and their number, after which a connection is cut:
+the server then frees the lock of a machine that is dead, which else takes it two hours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What stands beside a lock.
+
+    Attributes:
+        generation: number of the last start of the study; 0 before the first one.
+        driver: JSON of the process that holds the lock; empty once it was released.
+        since: when that process took it, Unix time.
+        beat: counts what the holder has written.
+        seconds: that the study was driven, over all starts.
+        signal: what the holder is asked for: empty, ``stop`` or ``stop now``.
+        quiet: seconds since the last beat.
+    """
+
+    generation: int = 0
+    driver: str = ""
+    since: float = 0.0
+    beat: int = 0
+    seconds: float = 0.0
+    signal: str = ""
+    quiet: float = 0.0
+
+
+class Backend(Protocol):
+    """One study's lock and the record beside it.
+
+    Every method raises OSError or SQLAlchemyError where its file or database does not answer.
+    """
+
+    def lock(self) -> bool:
+        """Take the lock if it is free; return whether this object holds it."""
+
+    def unlock(self) -> None:
+        """Free the lock."""
+
+    def holds(self, generation: int) -> bool:
+        """Return whether this object holds the lock, and no later start was recorded."""
+
+    def locked(self) -> bool:
+        """Return whether any process holds the lock, without taking it."""
+
+    def read(self) -> Record:
+        """Return the record; an empty one where the study was never driven."""
+
+    def begin(self, driver: Driver) -> Record:
+        """Record a new start by the process that has just taken the lock."""
+
+    def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
+        """Add seconds to this start's record; the last beat says that the lock was released.
+
+        Returns:
+            The record with what the holder is asked for; None if the lock is not held any more.
+        """
+
+    def ask(self, generation: int, signal: str) -> bool:
+        """Ask the holder for something; return False if it has left."""
+
+    def break_lock(self) -> None:
+        """Take the lock from a holder that is dead and whose machine cannot free it."""
+
+
+def backend_of(url: str, study: str) -> Backend | None:
+    """Return the lock of a study whose trials lie at a URL or in a file; None if there is none.
+
+    A file in the study's own folder has ``driver.lock`` beside it; of another file, the lock's name
+    holds the study's. A database other than SQLite and PostgreSQL has no lock.
+    """
+    if url.startswith("postgres"):
+        return PostgresLock(url, study)
+    path = url
+    if "://" in url:
+        named = make_url(url)
+        if named.get_backend_name() != "sqlite" or not named.database:
+            return None
+        path = named.database
+    file = Path(path).resolve()
+    own = file.parent.name == study
+    return FileLock(file.parent / LOCK_FILE if own else _beside(file, study))
+
+
+def _beside(file: Path, study: str) -> Path:
+    return file.with_name(f"{file.name}.{quote(study, safe='')}.lock")
+
+
+class FileLock:
+    """flock on a file: the kernel frees it at the holder's death, a stopped holder keeps it.
+
+    Args:
+        path: of the file; its folder is made with the first lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+        _HELD_HERE.add(self)
+
+    def close_in_child(self) -> None:
+        """Close a forked child's copy, which would hold the lock beyond this process's death."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def lock(self) -> bool:
+        """See ``Backend``."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.unlock()
+            return False
+        if not self._in_place():  # it was replaced between opening and locking
+            self.unlock()
+            return False
+        return True
+
+    def unlock(self) -> None:
+        """See ``Backend``."""
+        if self._fd is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            os.close(self._fd)
+            self._fd = None
+
+    def holds(self, generation: int) -> bool:
+        """See ``Backend``; a file that was removed or replaced holds nobody off."""
+        del generation
+        return self._fd is not None and self._in_place()
+
+    def _in_place(self) -> bool:
+        assert self._fd is not None
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
+
+    def locked(self) -> bool:
+        """See ``Backend``; the lock is shared for a moment, which ``lock`` is tried again for."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def read(self) -> Record:
+        """See ``Backend``. A record that a power cut has torn is followed by a later generation."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return Record()
+        try:
+            said = json.loads(content[:SLOT].strip(b"\0 ") or b"{}")
+            asked = json.loads(content[SLOT:].strip(b"\0 ") or b"{}")
+        except ValueError:
+            return Record(generation=int(time.time()))
+        seen = said.pop("seen", time.time())
+        record = Record(**said, quiet=max(0.0, time.time() - seen))
+        ours = asked.get("generation") == record.generation and record.driver
+        return replace(record, signal=asked["signal"] if ours else "")
+
+    def begin(self, driver: Driver) -> Record:
+        """See ``Backend``."""
+        was = self.read()
+        started = Record(
+            generation=was.generation + 1, driver=driver.to_json(), since=time.time(),
+            beat=was.beat + 1, seconds=was.seconds,
+        )  # fmt: skip
+        self._write(started)
+        return started
+
+    def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
+        """See ``Backend``."""
+        if not self.holds(generation):
+            return None
+        was = self.read()
+        driver = "" if last else was.driver
+        now = replace(was, driver=driver, beat=was.beat + 1, seconds=was.seconds + seconds)
+        self._write(now, sync=last)
+        return now
+
+    def _write(self, record: Record, *, sync: bool = True) -> None:
+        assert self._fd is not None
+        os.pwrite(self._fd, _as_json(record).encode(), 0)
+        if sync:
+            os.fsync(self._fd)
+
+    def ask(self, generation: int, signal: str) -> bool:
+        """See ``Backend``."""
+        asked = json.dumps({"generation": generation, "signal": signal})
+        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(fd, asked.ljust(SLOT).encode(), SLOT)
+        finally:
+            os.close(fd)
+        return self.read().signal == signal
+
+    def break_lock(self) -> None:
+        """See ``Backend``: another file, with the same record, takes the place of this one."""
+        was = self.read()
+        said = replace(was, generation=was.generation + 1, driver="")
+        new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        new.write_text(_as_json(said), encoding="utf-8")
+        new.replace(self.path)
+
+
+def _as_json(record: Record) -> str:
+    said = {**asdict(record), "seen": time.time()}
+    del said["signal"], said["quiet"]
+    return json.dumps(said).ljust(SLOT)
+
+
+class PostgresLock:
+    """Advisory lock of a session: the server frees it when the connection ends, however it does.
+
+    Args:
+        url: of the database, as SQLAlchemy takes it.
+        study: its name.
+    """
+
+    def __init__(self, url: str, study: str) -> None:
+        self._url = url
+        digest = hashlib.sha256(f"sentune driver {study}".encode()).digest()
+        self._names = {
+            "study": study,
+            "key": int.from_bytes(digest[:8], signed=True),
+            "high": int.from_bytes(digest[:4]),
+            "low": int.from_bytes(digest[4:8]),
+        }
+        self._session: Connection | None = None
+        self._holding = False
+        self._number = 0  # of the session that had the lock last, in the server
+        _HELD_HERE.add(self)
+
+    def close_in_child(self) -> None:
+        """Put /dev/null in the place of a forked child's copy of the socket.
+
+        Closing the connection there would tell the server to end this process's session.
+        """
+        if self._session is not None and not self._session.invalidated:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            socket = self._session.connection.driver_connection
+            assert socket is not None
+            os.dup2(nothing, socket.fileno(), inheritable=False)
+            os.close(nothing)
+
+    def lock(self) -> bool:
+        """See ``Backend``.
+
+        Raises:
+            InvalidValue: a proxy hands the session to others between two transactions.
+        """
+        if self._session is None or self._session.invalidated:
+            self._connect()
+        self._holding = self._ask_session("SELECT pg_try_advisory_lock(CAST(:key AS bigint))")
+        if self._holding:
+            self._number = self._ask_session("SELECT pg_backend_pid()")
+        return self._holding
+
+    def _connect(self) -> None:
+        self.unlock()
+        engine = _engine(self._url)
+        session = engine.connect()
+        try:
+            for name, value in KEEPALIVE.items():
+                session.exec_driver_sql(f"SET tcp_keepalives_{name} = {value}")
+            pid = _own_pid(session)
+            with engine.connect().execution_options(isolation_level="READ COMMITTED") as other:
+                # its transaction takes a server's connection: ours, if a proxy shares them, or one
+                # that the proxy then hands to us
+                shared = _own_pid(other) == pid or _own_pid(session) != pid
+                other.rollback()
+                shared = shared or any(_own_pid(session) != pid for _ in range(2))
+        except BaseException:
+            session.close()
+            raise
+        if shared:
+            session.close()
+            fix = (
+                "a proxy in between shares sessions among its clients (transaction pooling), so "
+                "that no driver can hold its study; give the address of PostgreSQL itself"
+            )
+            raise InvalidValue("--optuna", without_credentials(self._url), fix)
+        self._session = session
+
+    def _ask_session(self, statement: str, **values: Any) -> Any:
+        """Return the first value of a statement in the lock's own session."""
+        assert self._session is not None
+        return self._session.execute(text(statement), {**self._names, **values}).scalar()
+
+    def unlock(self) -> None:
+        """See ``Backend``."""
+        self._holding = False
+        if self._session is not None:
+            session, self._session = self._session, None
+            with contextlib.suppress(SQLAlchemyError):  # it may be cut already
+                session.close()
+
+    def holds(self, generation: int) -> bool:
+        """See ``Backend``.
+
+        A connection that was cut is made again, and the lock is taken again where no other start
+        has taken it meanwhile: so a restarted database costs a study nothing.
+        """
+        if self._session is not None and not self._session.invalidated and self._holding:
+            try:
+                held = f"SELECT 1 {HELD} AND pid = pg_backend_pid()"
+                return bool(self._ask_session(held)) and self._recorded() == generation
+            except SQLAlchemyError:
+                if not self._session.invalidated:
+                    raise
+        self._end_last_session()
+        taken = self.lock()
+        if self._recorded() != generation:
+            self.unlock()
+            return False
+        if not taken:
+            raise TimeoutError("another session of the database has the lock")
+        return True
+
+    def _end_last_session(self) -> None:
+        """End a session that was cut off and that the server may still take for alive."""
+        end = f"SELECT pg_terminate_backend(pid) {HELD} AND pid = :number"
+        self._look(end, number=self._number)
+
+    def _recorded(self) -> int | None:
+        found = self._ask_session("SELECT generation FROM sentune_drivers WHERE study = :study")
+        return None if found is None else int(found)
+
+    def locked(self) -> bool:
+        """See ``Backend``."""
+        return bool(self._look(f"SELECT 1 {HELD}"))
+
+    def read(self) -> Record:
+        """See ``Backend``; looking makes no table."""
+        ((table,),) = self._look("SELECT to_regclass('sentune_drivers')")
+        if table is None:
+            return Record()
+        rows = self._look(f"SELECT {COLUMNS} FROM sentune_drivers WHERE study = :study")
+        return _record(rows[0]) if rows else Record()
+
+    def begin(self, driver: Driver) -> Record:
+        """See ``Backend``."""
+        with alone_in(self._url):
+            self._change(TABLE)
+        values = {"driver": driver.to_json()}
+        return _record(self._change(
+            "INSERT INTO sentune_drivers (study, generation, driver) VALUES (:study, 1, :driver) "
+            "ON CONFLICT (study) DO UPDATE SET generation = sentune_drivers.generation + 1, "
+            "driver = :driver, since = now(), seen = now(), signal = '', "
+            f"beat = sentune_drivers.beat + 1 RETURNING {COLUMNS}", **values).one())  # fmt: skip
+
+    def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
+        """See ``Backend``."""
+        if not self.holds(generation):
+            return None
+        row = self._change(
+            "UPDATE sentune_drivers SET seconds = seconds + :seconds, beat = beat + 1, "
+            "seen = now(), driver = CASE WHEN :last THEN '' ELSE driver END "
+            f"WHERE study = :study AND generation = :generation RETURNING {COLUMNS}",
+            seconds=seconds, last=last, generation=generation,
+        ).one_or_none()  # fmt: skip
+        return None if row is None else _record(row)
+
+    def ask(self, generation: int, signal: str) -> bool:
+        """See ``Backend``."""
+        return bool(self._look(
+            "UPDATE sentune_drivers SET signal = :signal "
+            "WHERE study = :study AND generation = :generation AND driver <> '' RETURNING 1",
+            signal=signal, generation=generation,
+        ))  # fmt: skip
+
+    def break_lock(self) -> None:
+        """See ``Backend``: the session of the holder is ended."""
+        self._look(
+            "UPDATE sentune_drivers SET generation = generation + 1, driver = '' "
+            "WHERE study = :study RETURNING 1"
+        )
+        self._look(f"SELECT pg_terminate_backend(pid) {HELD}")
+
+    def _change(self, statement: str, **values: Any) -> CursorResult[Any]:
+        assert self._session is not None
+        return self._session.execute(text(statement), {**self._names, **values})
+
+    def _look(self, statement: str, **values: Any) -> Sequence[Row[Any]]:
+        """Run a statement in a session of its own; return its rows."""
+        with _engine(self._url).connect() as connection:
+            return connection.execute(text(statement), {**self._names, **values}).all()
+
+
+TABLE = """CREATE TABLE IF NOT EXISTS sentune_drivers (
+    study text PRIMARY KEY,
+    generation bigint NOT NULL,
+    driver text NOT NULL,
+    since timestamptz NOT NULL DEFAULT now(),
+    seen timestamptz NOT NULL DEFAULT now(),
+    beat bigint NOT NULL DEFAULT 1,
+    seconds double precision NOT NULL DEFAULT 0,
+    signal text NOT NULL DEFAULT '')"""
+
+COLUMNS = """generation, driver, extract(epoch FROM since) AS since, beat, seconds, signal,
+    greatest(0, extract(epoch FROM now() - seen)) AS quiet"""
+
+HELD = """FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND CAST(classid AS bigint) = :high AND CAST(objid AS bigint) = :low"""
+
+
+def _record(row: Row[Any]) -> Record:
+    found = row._mapping
+    return Record(**{**found, "since": float(found["since"]), "quiet": float(found["quiet"])})
+
+
+def _own_pid(session: Connection) -> int:
+    return int(session.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
+
+
+@functools.lru_cache(maxsize=16)
+def _engine(url: str) -> Engine:
+    """Return an engine whose every connection is a session of its own."""
+    return create_engine(
+        with_installed_driver(url),
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        connect_args=_client_limits(url),
+    )
+
+
+def _client_limits(url: str) -> dict[str, int]:
+    """Return libpq's limits, less those that the URL names: a cut network is noticed in 25 s."""
+    limits = {
+        "connect_timeout": 10,
+        "tcp_user_timeout": 30_000,
+        "keepalives": 1,
+        **{f"keepalives_{name}": value for name, value in KEEPALIVE.items()},
+    }
+    return {name: value for name, value in limits.items() if name not in make_url(url).query}
+
+
+_HELD_HERE: weakref.WeakSet[FileLock | PostgresLock] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for backend in list(_HELD_HERE):
+        backend.close_in_child()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
