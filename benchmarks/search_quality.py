@@ -38,7 +38,6 @@ from scipy.stats import wilcoxon
 from benchmarks.curves import PowerLaw
 from benchmarks.simulate import Outcome, Told, open_simulated, simulate
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.samplers.registry import make_sampler
 from sentune.study.schedulers import make_scheduler
 from sentune.study.space.space import Choice, SearchSpace
 
@@ -96,11 +95,10 @@ def run(search: Search, seed: int, *, trials: int = 15, **shape: float) -> Outco
     scheduler = make_scheduler(
         search.scheduler, first_rung=BUDGET // 9, eta=3, max_examples=BUDGET, mode="max", keep=1
     )
-    sampler = make_sampler(search.sampler, SPACE, trials=trials, seed=seed)
-    ledger = open_simulated(SPACE, sampler, scheduler)
+    ledger = open_simulated(SPACE, scheduler)
     return simulate(
         ledger,
-        SearchSource(ledger, SPACE, trials=trials, seed=seed, first=False),
+        SearchSource(ledger, SPACE, trials=trials, seed=seed, sampler=search.sampler, first=False),
         PowerLaw(final=final, budget=BUDGET, seed=seed, **shape),
         told=search.told,
     )

@@ -14,7 +14,6 @@ from itertools import count
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 
 from benchmarks.curves import Curves
@@ -94,7 +93,6 @@ class Outcome:
 
 def open_simulated(
     space: SearchSpace,
-    sampler: BaseSampler,
     scheduler: Scheduler,
     storage: BaseStorage | None = None,
 ) -> Ledger:
@@ -104,7 +102,7 @@ def open_simulated(
         storage or optuna.storages.InMemoryStorage(),
         "simulated",
         modes=[space.mode],
-        sampler=sampler,
+        sampler=None,
         world={"space": space.identity()},
     )
     objective = Objective(space.objective, space.mode)

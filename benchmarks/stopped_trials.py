@@ -27,21 +27,25 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-from optuna.samplers import BaseSampler, TPESampler
+import optuna
+from optuna.samplers import TPESampler
+from optuna.trial import FrozenTrial
 
 from benchmarks.curves import PowerLaw, Shape
 from benchmarks.search_quality import BUDGET, SPACE, final, paired
 from benchmarks.simulate import Outcome, Told, open_simulated, simulate
 from sentune.records import TrialRecord
 from sentune.study.runner.trial_source import SearchSource
+from sentune.study.samplers.per_trial import Draw, Sampler
 from sentune.study.samplers.registry import make_sampler
+from sentune.study.samplers.study_adapter import distribution
 from sentune.study.schedulers import make_scheduler
 from sentune.study.space.space import Choice, Uniform
 
@@ -122,18 +126,33 @@ class Seen:
     spent_until_near: float
 
 
+class AsItComes:
+    """Optuna's TPE with its defaults, as long-lived as the search."""
+
+    def __init__(self, seed: int) -> None:
+        self._sampler = TPESampler(seed=seed)
+        self._axes = {name: distribution(d) for name, d in WIDE.settings.items()}
+
+    def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
+        """What ``ask`` gives in a study of the same trials."""
+        del number, known
+        study = optuna.create_study(direction="maximize", sampler=self._sampler)
+        study.add_trials(trials)
+        return Draw(point=study.ask(self._axes).params)
+
+
 def search(shape: Mapping[str, Shape], way: Way, seed: int, runs: int) -> Outcome:
     """One search."""
     scheduler = make_scheduler(
         "asha", first_rung=BUDGET // 9, eta=3, max_examples=BUDGET, mode="max", keep=1
     )
-    sampler: BaseSampler = make_sampler("tpe", WIDE, trials=TRIALS, seed=seed)
+    sampler: Sampler = make_sampler("tpe", WIDE, trials=TRIALS, seed=seed)
     if way.own_sampler:
-        sampler = TPESampler(seed=seed)
-    ledger = open_simulated(WIDE, sampler, scheduler)
+        sampler = AsItComes(seed)
+    ledger = open_simulated(WIDE, scheduler)
     return simulate(
         ledger,
-        SearchSource(ledger, WIDE, trials=20 * runs, seed=seed, first=False),
+        SearchSource(ledger, WIDE, trials=20 * runs, seed=seed, sampler=sampler, first=False),
         PowerLaw(final=wide_final, budget=BUDGET, seed=seed, **shape),
         told=way.told,
         until=runs * BUDGET,

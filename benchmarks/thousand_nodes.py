@@ -31,13 +31,11 @@ from sentune.launchers.trial_report import Report
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
-from sentune.study.planning.capacity_forecast import growth
+from sentune.study.planning.capacity_forecast import forecast
 from sentune.study.planning.plan import make_plan
-from sentune.study.runner.shares import Claim
-from sentune.study.runner.sharing import Neighbours
+from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.trial_runner import Conductor
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.samplers.registry import make_sampler
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
 from sentune.study.store.storage import open_storage, open_study
@@ -157,7 +155,7 @@ def spec_of(candidate: Any) -> TrialSpec:
 def neighbourhood(concurrent: int, capacity: Capacity, wall: Wall) -> float:
     """Seconds of a look at seven other studies of the same size, once a second."""
     claim = Claim(study="large", cpus=1.0, gpus=1.0, wanted=concurrent)
-    studies = [Neighbours(claim, capacity, wall) for _ in range(STUDIES)]
+    studies = [Sharing(claim, capacity, wall) for _ in range(STUDIES)]
     for one in studies:
         one.look()
     started = time.thread_time()
@@ -178,12 +176,12 @@ def main() -> None:
         started = time.perf_counter()
         capacity = Capacity(nodes=machines(cluster())[:1], reachable=machines(cluster()))
         plan = make_plan(config, SPACE, capacity)
-        growth(plan, config, cluster(), None, {})
+        forecast(plan, config, cluster(), None, {})
         planning = time.perf_counter() - started
         ledger = Ledger(
             study=open_study(
                 open_storage(f"sqlite:///{folder}/optuna.db"), "large", modes=["max"],
-                sampler=make_sampler("tpe", SPACE, trials=TRIALS, seed=0), world={},
+                sampler=None, world={},
             ),
             objectives=(Objective(OBJECTIVE, "max"),),
             budget=BUDGET,

@@ -24,7 +24,7 @@ from sentune.corpora.encode import Encoder
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.encoders import prepare
-from sentune.launchers.run_trial import follow
+from sentune.launchers.run_trial import run_trial
 from sentune.study.config import StudyConfig
 from sentune.study.planning.connect import connected
 from sentune.study.space import SearchSpace
@@ -37,7 +37,7 @@ SETTINGS: dict[str, Any] = {"batch_size": 64, "learning_rate": 5e-4}
 EXAMPLES, ROUNDS = 18_000, 3
 
 
-class Stopwatch:
+class ProbeTimes:
     """Keeps when something was stored: the study's start, the trial's, milestones, its end."""
 
     def __init__(self) -> None:
@@ -83,13 +83,13 @@ def without_ray(folder: TokenFolder, dev: Corpus, encoder: str, scratch: Path) -
     milestones = (EXAMPLES // 9, EXAMPLES // 3, EXAMPLES)
     spec = spec_of({}, "0", corpus, Held([dev]), encoder, milestones, str(scratch))
     # with the same checkpoints that a trial writes
-    told = [time.perf_counter() for _ in follow(train, spec, Group.single(torch.device("cpu")))]
+    told = [time.perf_counter() for _ in run_trial(train, spec, Group.single(torch.device("cpu")))]
     return told[-1] - told[0]
 
 
 def with_ray(folder: TokenFolder, dev: Corpus, encoder: str, scratch: Path) -> float:
     """The same as a study of one trial."""
-    watch = Stopwatch()
+    watch = ProbeTimes()
     shared, held = hand_out(folder), share([dev])
 
     def make_spec(

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 
-class Later:
+class LazyModule:
     """A module that takes seconds to import, for a process that may do without it.
 
     Assign it beside the import that a type checker sees::
@@ -14,7 +14,7 @@ class Later:
         if TYPE_CHECKING:
             import torch
         else:
-            torch = Later("torch")
+            torch = LazyModule("torch")
 
     Args:
         name: of the module.
@@ -26,5 +26,5 @@ class Later:
     def __getattr__(self, attribute: str) -> Any:
         return getattr(importlib.import_module(self._name), attribute)
 
-    def __reduce__(self) -> tuple[type[Later], tuple[str]]:
-        return Later, (self._name,)
+    def __reduce__(self) -> tuple[type[LazyModule], tuple[str]]:
+        return LazyModule, (self._name,)

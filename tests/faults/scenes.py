@@ -22,7 +22,7 @@ from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import Encoder
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
-from sentune.launchers.run_trial import follow
+from sentune.launchers.run_trial import run_trial
 from sentune.records import TrialRecord
 from sentune.study.runner import limits
 from sentune.study.space.space import Choice, SearchSpace
@@ -194,7 +194,7 @@ def undisturbed(
     spec = replace(spec, directory=directory)
     if workers == 1:
         torch.set_num_threads(1)
-        reports = follow(train, spec, Group.single("cpu", shards))
+        reports = run_trial(train, spec, Group.single("cpu", shards))
         return exact({report.examples: report.metrics for report in reports})
     spawn(_worker, (spec, str(folder), workers, shards), nprocs=workers)
     return exact(torch.load(folder / "curve.pt", weights_only=True))
@@ -205,7 +205,7 @@ def _worker(rank: int, spec: TrialSpec, folder: str, workers: int, shards: int) 
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=workers
     )
-    reports = follow(train, spec, Group.from_torch_distributed("cpu", shards))
+    reports = run_trial(train, spec, Group.from_torch_distributed("cpu", shards))
     curve = {report.examples: report.metrics for report in reports}
     if rank == 0:
         torch.save(curve, Path(folder, "curve.pt"))

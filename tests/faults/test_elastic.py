@@ -15,7 +15,7 @@ from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
 from sentune.launchers import ray_train as train_launcher
-from sentune.launchers.ray_train import Team
+from sentune.launchers.ray_train import WorkerGroupConfig
 from sentune.records import TrialState
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
@@ -34,7 +34,7 @@ STEPS = 3
 """That a group takes before anything happens to it."""
 
 
-class Elastic(Team):
+class Elastic(WorkerGroupConfig):
     """Leaves after three seconds for more workers."""
 
     def __init__(self, **given: object) -> None:
@@ -98,7 +98,7 @@ def machines() -> Iterator[Cluster]:
 def test_a_group_grows_and_shrinks_with_its_cluster(
     machines: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train_launcher, "Team", Elastic)
+    monkeypatch.setattr(train_launcher, "WorkerGroupConfig", Elastic)
     spec = make_spec(tmp_path, EXAMPLES)
     added = []
 

@@ -17,8 +17,8 @@ from sentune.io import object_store
 from sentune.io.atomic import StorageError, check_storage, read_document, write_document
 from sentune.launchers.trial_report import failed
 from sentune.study.store.study_index import every_study
+from sentune.training.checkpoint_storage import ObjectStorage
 from sentune.training.checkpoints import CheckpointStore
-from sentune.training.places import ObjectPlace
 from sentune.training.trial import Progress
 from tests.backends import BUCKET
 from tests.faults.conftest import Place
@@ -95,15 +95,15 @@ def test_a_server_that_dies_in_mid_upload_leaves_no_half_checkpoint(
     trial: str, place_on_servers: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state is up, ``progress.json`` is not: the server dies between the two."""
-    s3, put = place_on_servers.servers.s3, ObjectPlace._put
+    s3, put = place_on_servers.servers.s3, ObjectStorage._put
 
-    def dying(self: ObjectPlace, file: Path, target: str) -> None:
+    def dying(self: ObjectStorage, file: Path, target: str) -> None:
         if target.endswith("progress.json"):
             s3.kill()
         put(self, file, target)
 
     monkeypatch.setattr(object_store, "PATIENCE", 0.0)
-    monkeypatch.setattr(ObjectPlace, "_put", dying)
+    monkeypatch.setattr(ObjectStorage, "_put", dying)
     with pytest.raises(StorageError) as caught:
         CheckpointStore(trial).save(progress(200), 0.6)
     monkeypatch.undo()

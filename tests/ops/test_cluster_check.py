@@ -22,16 +22,19 @@ from typer.testing import CliRunner
 from sentune.cli import app, cluster_check
 from sentune.cluster.judging import Finding, NodeAnswer, judge
 from sentune.errors import InvalidValue
-from sentune.study.planning import reach
-from sentune.study.planning.cluster_doctor import Places, ask_nodes, clock_bounds, versions
-from sentune.study.planning.joining import address_of, job_server, joined
-from sentune.study.planning.reach import (
+from sentune.study.planning import cluster_doctor
+from sentune.study.planning.cluster_doctor import (
+    Places,
+    ask_nodes,
+    clock_bounds,
     database_trouble,
     marked,
     on_loopback,
     storage_trouble,
     tracking_trouble,
+    versions,
 )
+from sentune.study.planning.connect import address_of, job_server, joined
 
 GOOD = NodeAnswer(
     node="10.0.0.2",
@@ -219,7 +222,7 @@ def test_mlflow_without_a_password(
 ) -> None:
     uri = serve(None)
     assert tracking_trouble(uri) == ""  # on loopback
-    monkeypatch.setattr(reach, "LOOPBACK", ())
+    monkeypatch.setattr(cluster_doctor, "LOOPBACK", ())
     assert "lets everyone in" in tracking_trouble(uri)
     assert "does not answer" in tracking_trouble("http://127.0.0.1:1")
 

@@ -12,7 +12,7 @@ from sentune.cluster import Cluster, NodeLimit, packing, read_cluster
 from sentune.cluster.packing import Work, nodes_for
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, Node, machines
-from sentune.study.planning.capacity_forecast import Growth, growth, ladder
+from sentune.study.planning.capacity_forecast import CapacityForecast, forecast, forecasts
 from sentune.study.planning.estimate import Probe, estimate
 from sentune.study.planning.plan import Plan, make_plan
 from sentune.study.space.space import SearchSpace, Uniform
@@ -44,9 +44,9 @@ def planned(cluster: Cluster, study: StudyConfig) -> Plan:
 
 def grown(
     study: StudyConfig, probe: Probe | None = PROBE, prices: dict[str, float] = PRICES
-) -> Growth:
+) -> CapacityForecast:
     cluster = read_cluster(FILE)
-    return growth(planned(cluster, study), study, cluster, probe, prices)
+    return forecast(planned(cluster, study), study, cluster, probe, prices)
 
 
 def big(nodes: int) -> Cluster:
@@ -98,7 +98,7 @@ def test_what_has_no_price_is_named() -> None:
 
 def test_fewer_trials_at_a_time_need_fewer_nodes_and_more_hours() -> None:
     study, cluster = config(trials=90, finalists=0), read_cluster(FILE)
-    steps = ladder(planned(cluster, study), study, cluster, PROBE, PRICES)
+    steps = forecasts(planned(cluster, study), study, cluster, PROBE, PRICES)
     assert list(steps) == [1, 2, 4, 8]
     assert [step.stages[0].nodes["gpu-spot"] for step in steps.values()] == [1, 2, 4, 8]
     hours = [step.hours or 0.0 for step in steps.values()]
@@ -148,6 +148,6 @@ def test_ten_thousand_trials_on_a_thousand_nodes() -> None:
     study, cluster = config(trials=10_000, finalists=10, seeds=3), big(1000)
     plan = planned(cluster, study)
     assert plan.concurrent == 1000
-    steps = ladder(plan, study, cluster, PROBE, PRICES)
+    steps = forecasts(plan, study, cluster, PROBE, PRICES)
     assert steps[1000].stages[0].nodes["gpu-spot"] == 1000
     assert len(steps) == 11

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
+from importlib import resources
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
 
 from sentune.formatting import clock, hours, measured, percent
 from sentune.records import TrialRecord, TrialState
 from sentune.report.comparison import comparison
-from sentune.report.costs import costs
-from sentune.report.document import Table, Text
-from sentune.report.drawing import figure, plain, to_svg
-from sentune.report.published import JUDGED, PUBLISHED
-from sentune.report.rungs import survival
-from sentune.report.trials import notes
-from sentune.report.trials import trials as trials_section
+from sentune.report.drawing import ACCENT, BEST, INK, LINE, MUTED, PAPER, Figure, plain, to_svg
+from sentune.report.figures import rung_counts
+from sentune.report.provenance import costs
+from sentune.report.render import Table, Text
+from sentune.report.trial_tables import notes
+from sentune.report.trial_tables import trials as trials_section
 from sentune.report.view import View, view
 from tests.report.studies import FULL, OBJECTIVE, finished, study, trial, trials
 
@@ -31,7 +32,7 @@ def test_at_each_rung_every_trial_is_counted_once(ends: list[tuple[TrialState, i
         for n, (state, examples) in enumerate(ends)
         if not (state is TrialState.COMPLETE and examples < FULL)
     ]
-    found = survival(records, [1000, 3000], FULL)
+    found = rung_counts(records, [1000, 3000], FULL)
     for rung in found:
         assert rung.reached + rung.stopped + rung.lost + rung.running == len(records)
         assert rung.reached == sum(record.examples >= rung.examples for record in records)
@@ -42,7 +43,7 @@ def test_at_each_rung_every_trial_is_counted_once(ends: list[tuple[TrialState, i
 def test_survival_goes_by_the_curve_where_there_is_one() -> None:
     record = trial(0, TrialState.PRUNED, 3000)
     record.examples = 0
-    assert [rung.reached for rung in survival([record], [1000, 3000], FULL)] == [1, 1, 0]
+    assert [rung.reached for rung in rung_counts([record], [1000, 3000], FULL)] == [1, 1, 0]
 
 
 def test_the_savings_of_the_rungs() -> None:
@@ -118,13 +119,6 @@ def test_gausscse_has_its_grid() -> None:
     assert "62.5 %" in texts
 
 
-def test_every_published_value_is_a_fraction_of_a_known_data_set() -> None:
-    for published in PUBLISHED:
-        for judged, value in published.values.items():
-            assert judged in JUDGED
-            assert 0.01 < value < 1
-
-
 def test_notes_tell_of_everything_that_happened() -> None:
     records = trials(6)
     records[0].restarts, records[1].notes = 2, ["micro-batch 64 -> 32 after out of memory"]
@@ -177,19 +171,41 @@ def test_numbers_as_people_read_them() -> None:
     assert (hours(0.01), hours(0.5), hours(30)) == ("36 s", "30.0 min", "30.0 h")
 
 
-def test_a_drawing_has_texts_and_the_colours_of_the_page() -> None:
-    drawn, axes = figure()
-    axes.plot([0, 1], [0, 1], color="#2f62a3")
-    axes.set_title(plain("a $b$ <c> \x07" + "x" * 50))
-    svg = to_svg(drawn, "one", "What it <is>")
+def drawn(name: str) -> str:
+    def draw(axes: Axes) -> None:
+        axes.plot([0, 1], [0, 1], "o-", color=ACCENT)
+        axes.set_title(plain("a $b$ <c> \x07" + "x" * 50))
+
+    return to_svg(Figure(name=name, title="What it <is>", description="said", draw=draw))
+
+
+def test_a_drawing_has_texts_and_ids_of_its_own() -> None:
+    svg = drawn("one")
     assert svg.startswith("<svg")
-    assert '<title id="one-title">What it &lt;is&gt;</title>' in svg
-    assert "var(--accent)" in svg
-    assert "#2f62a3" not in svg
+    assert '<title id="one-title">What it &lt;is&gt;: said</title>' in svg
     assert "a $b$ &lt;c&gt; " in svg
     assert "xmlns" not in svg
     assert "http" not in svg
     ids = re.findall(r'id="([^"]+)"', svg)
-    assert all(name.startswith("one-") for name in ids)
     assert set(re.findall(r'href="#([^"]+)"', svg)) <= set(ids)
     assert set(re.findall(r"url\(#([^)]+)\)", svg)) <= set(ids)
+    assert len(ids) > 2
+    assert not set(ids) & set(re.findall(r'id="([^"]+)"', drawn("two")))
+
+
+def test_every_colour_of_a_drawing_has_one_of_the_page() -> None:
+    """The style sheet maps fixed colours of the SVG to variables that know light and dark."""
+    style = resources.files("sentune.report").joinpath("templates/style.css").read_text()
+    mapped = re.findall(
+        r'\[style\*="(fill|stroke): (#[0-9a-f]{6})"\] \{ \1: var\((--[a-z]+)\)', style
+    )
+    light, dark = style.split("@media (prefers-color-scheme: dark)")[:2]
+    for colour in (INK, MUTED, LINE, PAPER, ACCENT, BEST):
+        names = {name for kind, of, name in mapped if of == colour}
+        assert len([of for _, of, _ in mapped if of == colour]) == 2
+        (name,) = names
+        assert f"{name}: {colour};" in light
+        assert f"{name}: " in dark
+    used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", drawn("one")))
+    assert used <= {colour for _, colour, _ in mapped}
+    assert ACCENT in used

@@ -13,9 +13,8 @@ import pytest
 from sentune.errors import InvalidValue
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.report import build, write
-from sentune.report.html import to_html
-from sentune.report.markdown import to_markdown
-from sentune.tracking.importance import Importance
+from sentune.report.importance import Importance
+from sentune.report.render import to_html, to_markdown
 from tests.report.studies import OBJECTIVE, finished, study, trial, trials
 
 EVIL = '<script>alert("x")</script> & $x_2 | `y`'
@@ -32,7 +31,7 @@ def _quick_forest(monkeypatch: pytest.MonkeyPatch) -> None:
         examples=1000,
         fit=0.5,
     )
-    monkeypatch.setattr("sentune.report.settings.importance", lambda summary: found)
+    monkeypatch.setattr("sentune.report.view.importance", lambda summary: found)
 
 
 class Page(HTMLParser):
@@ -216,7 +215,7 @@ def test_exhibits_become_pictures(tmp_path: Path) -> None:
     assert "csts/spearman by readout" in page.text
     assert "over alpha_1 and alpha_2 with references 40" in page.text
     assert "csts/spearman by references" in page.text
-    assert "Area 75.0 %" in page.text
+    assert "csts: area 75.0 %" in page.text
     assert page.texts.count("80.0") == 1
     (folder / "sweep.json").write_text("{")
     with pytest.raises(InvalidValue, match="damaged"):

@@ -18,8 +18,8 @@ import pytest
 
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue, SentuneError, StudyConflict, TrialFailed
+from sentune.job.artifacts import write_page
 from sentune.job.corpora import read_evaluation
-from sentune.job.exhibits import write_page
 from sentune.job.families import make_job
 from sentune.job.options import ClosedFormOptions, JobOptions, parse
 from sentune.job.study_session import describe
@@ -28,8 +28,7 @@ from sentune.job.terminal_report import next_commands, pointers, report
 from sentune.job.test_set import TestReads, Winner
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.report import build
-from sentune.report.html import to_html
-from sentune.report.markdown import to_markdown
+from sentune.report.render import to_html, to_markdown
 from sentune.study.config import StudyConfig
 from sentune.study.planning.checks import check_database, check_writable, silent_server
 from sentune.study.space.objectives import Objective
@@ -207,7 +206,7 @@ def test_a_report_of_an_older_study_shows_none() -> None:
     study.corpora["corpus"]["spec"] = f"snli:{URIS[1]}"
     study.trials[0].reason = URIS[5]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sentune.report.settings.importance", lambda summary: None)
+        patch.setattr("sentune.report.view.importance", lambda summary: None)
         made = build(SimpleNamespace(**vars(study)) and study, study.trials)
     assert "hunter2" not in to_html(made) + to_markdown(made)
 

@@ -25,13 +25,12 @@ from sentune.job.progress import Display
 from sentune.job.terminal_report import report as printed
 from sentune.records import TrialRecord, TrialState
 from sentune.report import build
-from sentune.report.html import to_html
-from sentune.report.markdown import to_markdown
+from sentune.report.importance import Importance
+from sentune.report.render import to_html, to_markdown
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.terminal import Terminal, harmless
-from sentune.tracking.importance import Importance
 from tests.report.studies import OBJECTIVE, finished
 
 FORMULAS = (
@@ -119,7 +118,7 @@ def pages() -> tuple[str, str]:
         shares={"learning_rate": 0.9}, spreads={"learning_rate": 0.1}, trials=8, examples=9, fit=0.5
     )
     with pytest.MonkeyPatch.context() as patch:  # the forest takes seconds
-        patch.setattr("sentune.report.settings.importance", lambda summary: found)
+        patch.setattr("sentune.report.view.importance", lambda summary: found)
         made = build(hostile(MARKUP + LINK), finished().trials)
     return to_html(made), to_markdown(made)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,22 @@ SPACE = SearchSpace(
 
 
 @dataclass
-class Desk:
+class Control:
     asked: int = 0
 
     def ask_to_leave(self) -> None:
         self.asked += 1
+
+
+@dataclass
+class Verdicts:
+    kept: dict[str, list[bool]] = field(default_factory=dict)
+
+    def put(self, trial: str, examples: int, goes_on: bool) -> None:
+        self.kept.setdefault(trial, []).append(goes_on)
+
+    def forget(self, trial: str) -> None:
+        del self.kept[trial]
 
 
 @dataclass
@@ -53,16 +64,16 @@ class Study:
     """A conductor over a real ledger, whose trials are played by hand."""
 
     def __init__(self, folder: Path, *, trials: int = 8, limits: Limits | None = None) -> None:
-        self.ledger: Ledger = open_ledger(folder, space=SPACE, sampler="random")
+        self.ledger: Ledger = open_ledger(folder, space=SPACE)
         self.given: list[Candidate] = []
-        self.heard, self.desk = Heard(self.ledger), Desk()
+        self.heard, self.control = Heard(self.ledger), Control()
         self.conductor = Conductor(
             ledger=self.ledger,
-            source=SearchSource(self.ledger, SPACE, trials=trials, seed=7),
+            source=SearchSource(self.ledger, SPACE, trials=trials, seed=7, sampler="random"),
             spec_of=self._spec,
             stored=self.heard,
             retire_after=100,
-            desk=self.desk,
+            control=self.control,
             limits=limits,
             max_failures=2,
         )
@@ -148,6 +159,36 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
     assert study.state(1) is TrialState.COMPLETE, "the study goes on"
 
 
+@pytest.mark.parametrize(
+    ("settings", "half"),
+    [
+        ({"batch_size": "6"}, 3),
+        ({"micro_batch": "none", "batch_size": 6}, 3),
+        ({"micro_batch": None, "batch_size": 6}, 3),
+        ({"micro_batch": "4", "batch_size": 6}, 2),
+        ({"micro_batch": "none"}, None),
+        ({}, None),
+    ],
+)
+def test_half_of_what_is_stated_as_text_or_not_at_all(
+    settings: dict[str, Any], half: int | None
+) -> None:
+    smaller = Candidate(number=0, name="0000", settings=settings, seed=1).halved
+    assert (None if smaller is None else smaller.micro_batch) == half
+
+
+def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=3)
+    verdicts = study.conductor.verdicts = Verdicts()
+    study.start("t0")
+    study.start("t1")
+    for tune_id in ("t0", "t1"):
+        study.say(tune_id, 250)
+    assert verdicts.kept == {"0000": [True], "0001": [True]}
+    study.conductor.end("t0", Crash(reason="taken back", preempted=True))
+    assert verdicts.kept == {"0001": [True]}
+
+
 def test_another_driver_goes_on_with_the_smaller_micro_batch(tmp_path: Path) -> None:
     first = Study(tmp_path, trials=1)
     first.start("t")
@@ -212,7 +253,7 @@ def test_a_run_that_was_asked_to_leave_is_continued_by_the_next_start(tmp_path: 
     study = Study(tmp_path)
     study.start("t")
     study.conductor.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
-    assert study.desk.asked == 1
+    assert study.control.asked == 1
     assert not study.conductor.finished, "it still writes its checkpoint"
     study.say("t", 150, left=True, metrics={})
     study.conductor.end("t")
@@ -250,7 +291,7 @@ def test_a_full_disk_ends_the_study_and_its_trial_goes_on_when_it_is_mended(tmp_
     study.conductor.end("t")
     halt = study.conductor.limits.halt
     assert halt == Halt(why=Why.STORAGE, reason="/data: the disk is full")
-    assert study.desk.asked == 1
+    assert study.control.asked == 1
     assert study.start("u") is None
     assert study.conductor.finished
     resumed = Study(tmp_path).start("t")
@@ -275,11 +316,11 @@ def test_a_signal_halts_and_a_lost_lock_stops_at_once(tmp_path: Path) -> None:
     study = Study(tmp_path, limits=Limits(held=held))
     study.start("t")
     study.conductor.watch()
-    assert study.desk.asked == 0
+    assert study.control.asked == 0
     held.signal = "stop"
     study.conductor.watch()
     study.conductor.watch()
-    assert study.desk.asked == 1, "asked once"
+    assert study.control.asked == 1, "asked once"
     assert study.conductor.limits.halt == Halt(
         why=Why.ASKED, reason="stopped by `sentune study stop`"
     )

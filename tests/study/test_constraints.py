@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
+from toys import Drawn
 
 from sentune.errors import InvalidValue, TrialFailed
-from sentune.study.samplers.registry import distribution, make_sampler
-from sentune.study.samplers.study_adapter import Finished, Remembered
+from sentune.study.samplers.registry import make_sampler
+from sentune.study.samplers.study_adapter import as_finished, shown
 from sentune.study.space.constraints import parse
 from sentune.study.space.domains import Uniform
 from sentune.study.space.space import SearchSpace
@@ -70,22 +71,18 @@ def drawn_without_memory(name: str, *, objectives: int, told: bool, trials: int)
 
     The best point is at x = 0.3. ``told``: whether the sampler hears of the memory.
     """
-    study = optuna.create_study(
-        directions=["maximize"] * objectives,
-        sampler=make_sampler(name, SPACE, trials=trials, seed=0, objectives=objectives),
-    )
-    axes = {name: distribution(d) for name, d in SPACE.settings.items()}
+    modes = ["max"] * objectives
+    sampler = make_sampler(name, SPACE, trials=trials, seed=0, modes=modes)
+    drawn = Drawn(sampler, SPACE, modes)
     found = 0
     for number in range(trials):
-        trial = study.ask()
-        x, y = (trial._suggest(name, axis) for name, axis in axes.items())
+        x, y = drawn.next().values()
         if x <= 0.5:
-            study.tell(trial, [-((x - 0.3) ** 2) - (y - 0.5) ** 2, x + y][:objectives])
+            drawn.ends(values=[-((x - 0.3) ** 2) - (y - 0.5) ** 2, x + y][:objectives])
             continue
         found += number >= trials // 2
-        if told:
-            trial.set_constraint(MEMORY, 1.0)
-        study.tell(trial, state=TrialState.PRUNED)
+        bounds = {MEMORY: 1.0} if told else None
+        drawn.ends(state=TrialState.PRUNED, constraints=bounds)
     return found
 
 
@@ -110,12 +107,11 @@ def finished(
     )
 
 
-def shown(trials: list[optuna.trial.FrozenTrial], *, constrained: bool) -> list[object]:
-    study = optuna.create_study(direction="maximize")
-    study.add_trials(trials)
-    seen = Finished(study, {}, Remembered(), constrained=constrained)
-    complete = seen.get_trials(states=(TrialState.COMPLETE,))
-    return [(t.number, t.values, t.constraints) for t in complete]
+def complete(trials: list[optuna.trial.FrozenTrial], *, constrained: bool) -> list[object]:
+    for number, trial in enumerate(trials):
+        trial.number = number
+    found = as_finished([shown(t, {}) for t in trials], ["max"], constrained=constrained)
+    return [(t.number, t.values, t.constraints) for t in found if t.state == TrialState.COMPLETE]
 
 
 def test_stopped_trials_are_shown_with_what_they_would_have_gained():
@@ -127,7 +123,7 @@ def test_stopped_trials_are_shown_with_what_they_would_have_gained():
         finished(None, {1: 0.3, 3: 0.4}),
         finished(None, {2: 0.2}),
     ]
-    found = shown(trials, constrained=True)
+    found = complete(trials, constrained=True)
     assert [number for number, _, _ in found] == [0, 1, 2, 3, 4]
     assert found[3][1] == pytest.approx([0.2 + 0.4])
     assert found[4][1] == pytest.approx([0.4 + 0.1])
@@ -140,15 +136,15 @@ def test_trials_without_memory_are_shown_with_the_constraints_that_all_others_ha
         finished(0.5, {}, **{"a/b<=1": -2.0}),
         finished(None, {}, **{MEMORY: 1.0}),
     ]
-    found = shown(trials, constrained=True)
+    found = complete(trials, constrained=True)
     assert [values for _, values, _ in found] == [[0.9], [0.1], [0.5], [0.5]]
     assert [list(c.values()) for _, _, c in found] == [[-1, -1], [3, -1], [-2, -1], [-1, 1]]
-    worst = shown(trials, constrained=False)
+    worst = complete(trials, constrained=False)
     assert worst[3][1] == [0.1], "a sampler without constraints hears of a bad value"
 
 
 def test_where_nothing_has_run_yet_nothing_is_made_up():
-    assert shown([finished(None, {1: 0.5})], constrained=True) == []
-    assert [v for _, v, _ in shown([finished(None, {}, **{MEMORY: 1.0})], constrained=True)] == [
+    assert complete([finished(None, {1: 0.5})], constrained=True) == []
+    assert [v for _, v, _ in complete([finished(None, {}, **{MEMORY: 1.0})], constrained=True)] == [
         [0.0]
     ]

@@ -11,6 +11,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of, world
+from toys import Given
 
 from sentune.errors import InvalidValue
 from sentune.study.fork import WARM_NUMBER, Forked, fork, fork_from
@@ -154,14 +155,13 @@ def test_a_point_that_was_taken_over_is_not_run_again():
     study, said = forked(space)
     assert said.taken == 2
     ledger = Ledger(study=study, objectives=(Objective(OBJECTIVE, "max"),), budget=900)
-    for rate in (0.5, 0.1, 0.31):
-        study.enqueue_trial({"rate": rate, "pooling": "mean"})
-    source = SearchSource(ledger, space, trials=4, seed=0, first=False)
+    given = Given(*({"rate": rate, "pooling": "mean"} for rate in (0.5, 0.1, 0.31)))
+    source = SearchSource(ledger, space, trials=4, seed=0, sampler=given, first=False)
     first = source.next(0)
     assert first is not None
     assert first.settings["rate"] == 0.31, "with another pooling it was taken over, not with this"
     copies = [t for t in study.get_trials() if TWIN in t.user_attrs]
-    assert [(t.state, t.value) for t in copies] == [
-        (TrialState.COMPLETE, 0.8),
-        (TrialState.PRUNED, 0.4),
-    ]
+    twins = [study.get_trials()[t.user_attrs[TWIN]] for t in copies]
+    assert [(t.state, t.value) for t in copies] == [(t.state, t.value) for t in twins]
+    assert [t.state for t in copies] == [TrialState.COMPLETE, TrialState.PRUNED]
+    assert copies[1].intermediate_values == twins[1].intermediate_values != {}

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from toys import HALVING, OBJECTIVE, SPACE, Killed, open_ledger, play, table
+from toys import HALVING, OBJECTIVE, SPACE, Given, Killed, open_ledger, play, table
 
 from sentune.errors import StudyConflict
 from sentune.launchers.trial_report import Report
@@ -55,12 +55,11 @@ def test_a_trial_that_cannot_go_on_fails_with_a_reason(tmp_path: Path, x: int, r
 
 def test_a_reason_names_a_place_without_its_password(tmp_path: Path):
     ledger = open_ledger(tmp_path)
-    trial = ledger.study.ask()
-    ledger.start(trial, {"x": 1, "y": 0}, seed=0)
+    number = ledger.create({}, {}, settings={"x": 1, "y": 0}, seed=0)
     told = "OSError: s3://ann:hush@bucket/corpus is not there"
-    record = ledger.fail(trial.number, told, traceback=f"Traceback ...\n{told}")
+    record = ledger.fail(number, told, traceback=f"Traceback ...\n{told}")
     assert record.reason == "OSError: s3://bucket/corpus is not there"
-    assert "hush" not in str(ledger.get(trial.number).user_attrs)
+    assert "hush" not in str(ledger.get(number).user_attrs)
 
 
 @pytest.mark.parametrize("writes", [4, 5, 7, 11, 23])
@@ -84,10 +83,9 @@ def test_kills_between_any_two_writes_change_nothing(tmp_path: Path, whole, writ
 def test_no_configuration_is_run_twice(tmp_path: Path):
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(0, 1, 2, 3, 4)},
                         fixed={"y": 0})  # fmt: skip
-    ledger = open_ledger(tmp_path, space=space, sampler="random")
-    for x in (1, 1, 2, 1):
-        ledger.study.enqueue_trial({"x": x})
-    heard = play(ledger, tmp_path, space=space, trials=30)
+    ledger = open_ledger(tmp_path, space=space)
+    given = Given(*({"x": x} for x in (1, 1, 2, 1, 0, 3, 4)))
+    heard = play(ledger, tmp_path, space=space, trials=30, sampler=given)
     started = Counter(number for number, _, examples in heard.said if not examples)
     assert len(started) == 5, "the space is used up after its five points"
     assert set(started.values()) == {1}
@@ -101,8 +99,8 @@ def test_no_configuration_is_run_twice(tmp_path: Path):
 
 def test_settings_that_are_running_are_not_given_out_again(tmp_path: Path):
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(1, 2)})
-    ledger = open_ledger(tmp_path, space=space, sampler="random")
-    source = SearchSource(ledger, space, trials=8, seed=0)
+    ledger = open_ledger(tmp_path, space=space)
+    source = SearchSource(ledger, space, trials=8, seed=0, sampler="random")
     given = [source.next(live=live) for live in range(3)]
     assert given[2] is None
     assert given[0] is not None
@@ -126,8 +124,8 @@ def test_more_trials_than_before_go_on_where_the_study_stopped(tmp_path: Path):
 
 def test_a_grid_is_run_in_its_order_and_once(tmp_path: Path):
     space = SPACE.narrow({"x": "1,5", "y": "2,0"})
-    ledger = open_ledger(tmp_path, space=space, sampler="grid")
-    play(ledger, tmp_path, space=space, trials=99, first=False)
+    ledger = open_ledger(tmp_path, space=space)
+    play(ledger, tmp_path, space=space, trials=99, sampler="grid", first=False)
     points = [(r.settings["x"], r.settings["y"]) for r in ledger.records()]
     assert points == [(1, 2), (1, 0), (5, 2), (5, 0)]
 

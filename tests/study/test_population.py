@@ -10,15 +10,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from optuna.samplers import RandomSampler
 from optuna.storages import InMemoryStorage
 from toys import OBJECTIVE, Killed, _kill_after
 
 from benchmarks.simulate import open_simulated
 from sentune.errors import InvalidValue
 from sentune.launchers.trial_report import Report
-from sentune.study.runner.exploring import explored
-from sentune.study.runner.population import GENERATION, MEMBER, PARENT, Plan, Population
+from sentune.study.runner.population import (
+    GENERATION,
+    MEMBER,
+    PARENT,
+    Plan,
+    Population,
+    explored,
+)
 from sentune.study.runner.trial_source import Candidate
 from sentune.study.schedulers import NoRungs
 from sentune.study.space.domains import Choice, Integer, Uniform
@@ -52,7 +57,7 @@ def train(candidate: Candidate, checkpoints: Checkpoints) -> float:
 
 
 def open_population(storage: InMemoryStorage | None = None) -> Population:
-    ledger = open_simulated(SPACE, RandomSampler(), NoRungs(max_examples=900), storage=storage)
+    ledger = open_simulated(SPACE, NoRungs(max_examples=900), storage=storage)
     return Population(ledger, SPACE, PLAN, seed=7)
 
 

@@ -13,8 +13,14 @@ import torch
 
 from sentune.errors import TrialFailed
 from sentune.study.planning import probe as probing
-from sentune.study.planning.probe import checkpoint_size, probe_fit, probe_training
-from sentune.study.planning.stopwatch import Stopwatch, duration, within
+from sentune.study.planning.probe import (
+    ProbeTimes,
+    checkpoint_size,
+    duration,
+    probe_fit,
+    probe_training,
+    within,
+)
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
 from tests.training.conftest import MakeTrial, dev, encoder, make_trial, texts, triplets
@@ -84,7 +90,7 @@ def test_a_time_that_is_up_ends_a_block_and_an_earlier_alarm_is_kept() -> None:
 
 def test_training_and_validation_are_told_apart() -> None:
     """Ten steps of four examples at 0.5 s, a validation of 3 s and one of 2 s."""
-    watch = Stopwatch(batch_size=4)
+    watch = ProbeTimes(batch_size=4)
     seconds = 0.0
     for step in range(1, 11):
         milestone = step in (2, 10)

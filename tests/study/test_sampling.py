@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -11,20 +12,18 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.distributions import FloatDistribution
-from optuna.samplers._tpe.sampler import _split_trials
-from optuna.search_space.group_decomposed import _GroupDecomposedSearchSpace
-from optuna.trial import create_trial
-from toys import SPACE, open_ledger, play, table
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from toys import SPACE, Drawn, open_ledger, play, table
 
 from sentune.errors import InvalidValue
-from sentune.study.samplers import old
-from sentune.study.samplers.per_trial import Groups
-from sentune.study.samplers.registry import SAMPLERS, derived_seed, distribution, make_sampler
+from sentune.study.samplers import SAMPLERS, study_adapter
+from sentune.study.samplers.per_trial import derived_seed
+from sentune.study.samplers.registry import make_sampler
+from sentune.study.samplers.study_adapter import distribution, newest_and_best, shown
 from sentune.study.space.constraints import Constraint
 from sentune.study.space.domains import Choice, Integer, Uniform
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.trial_codec import WARM_FROM
+from sentune.study.store.trial_codec import key
 
 
 @pytest.mark.parametrize("name", ["tpe", "random", "qmc", "gp"])
@@ -32,8 +31,8 @@ def test_a_restarted_driver_draws_the_points_that_it_would_have_drawn(tmp_path: 
     for folder, restarts in (("whole", (8,)), ("restarted", (1, 2, 6, 8))):
         (tmp_path / folder).mkdir()
         for trials in restarts:
-            ledger = open_ledger(tmp_path / folder, sampler=name)
-            play(ledger, tmp_path / folder, trials=trials)
+            ledger = open_ledger(tmp_path / folder)
+            play(ledger, tmp_path / folder, trials=trials, sampler=name)
     whole, restarted = (table(open_ledger(tmp_path / f)) for f in ("whole", "restarted"))
     assert whole == restarted
     assert len({str(row[3]) for row in whole}) == 8
@@ -44,20 +43,15 @@ def test_another_seed_draws_other_points():
     assert len(seeds) == 400
 
 
-def test_settings_of_one_trial_are_drawn_apart(tmp_path: Path):
+def test_settings_of_one_trial_are_drawn_apart():
     """One seed for all settings of a trial would tie them together."""
     space = SearchSpace(
         method="toy",
         objective=SPACE.objective,
         settings={"ab": Uniform(0, 1), "ba": Uniform(0, 1)},
     )
-    sampler = make_sampler("random", space, trials=4, seed=0)
-    ledger = open_ledger(tmp_path, space=space, sampler="random")
-    ledger.study.sampler = sampler
-    axes = {name: distribution(d) for name, d in space.settings.items()}
-    trial = ledger.study.ask()
-    drawn = [trial._suggest(name, axis) for name, axis in axes.items()]
-    assert drawn[0] != drawn[1]
+    drawn = make_sampler("random", space, trials=4, seed=0).draw([], 0, ()).point
+    assert drawn["ab"] != drawn["ba"]
 
 
 @pytest.mark.parametrize(
@@ -68,10 +62,11 @@ def test_settings_of_one_trial_are_drawn_apart(tmp_path: Path):
     ],
 )
 def test_distributions_hold_what_the_dimensions_hold(dimension, values):
-    made = distribution(dimension)
-    assert [made._contains(value) for value in values] == [
-        dimension.contains(value) for value in values
-    ]
+    axes = {"x": distribution(dimension)}
+    for value in values:
+        holds = nullcontext() if dimension.contains(value) else pytest.raises(ValueError, match="x")
+        with holds:
+            create_trial(params={"x": value}, distributions=axes, value=0.0)
 
 
 def test_wrong_names_are_refused():
@@ -90,7 +85,7 @@ BOUNDS = (Constraint(metric="train/seconds", bound=600.0, at_most=True),)
     ("name", "settings", "options", "said"),
     [
         ("cmaes", {**RANGES, "pooling": Choice("cls", "mean")}, {}, "fix pooling with --set"),
-        ("cmaes", RANGES, {"objectives": 2}, "one objective"),
+        ("cmaes", RANGES, {"modes": ["max", "min"]}, "one objective"),
         ("cmaes", RANGES, {"constraints": BOUNDS}, r"constraints \(train/seconds<=600\); give tpe"),
         ("gp", RANGES, {"trials": 501}, "--trials 500"),
     ],
@@ -115,19 +110,12 @@ def test_who_is_not_refused_does_use_them(name: str):
     )
     trials = 40 if name == "nsga2" else 18
     sampler = make_sampler(name, space, trials=trials, seed=3, constraints=BOUNDS)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    broken = []
+    drawn, broken = Drawn(sampler, space), []
     for _ in range(trials):
-        trial, point = draw(study, space)
-        broken.append(point["x"] > 0.4)
-        trial.set_constraint(str(BOUNDS[0]), point["x"] - 0.4)
-        study.tell(trial, point["x"])
+        x = drawn.next()["x"]
+        broken.append(x > 0.4)
+        drawn.ends(value=x, constraints={str(BOUNDS[0]): x - 0.4})
     assert fmean(broken[-trials // 3 :]) <= 0.5
-
-
-def draw(study: optuna.Study, space: SearchSpace) -> tuple[optuna.Trial, dict[str, object]]:
-    trial = study.ask()
-    return trial, space.draw(lambda name, axis: trial._suggest(name, distribution(axis)))
 
 
 @pytest.mark.parametrize("name", ["tpe", "random", "qmc", "cmaes", "nsga2"])
@@ -135,54 +123,52 @@ def test_every_sampler_draws_inside_the_space_and_models_get_better(name: str):
     """A number among numbers in order is a place on a line, also for CMA-ES."""
     settings = {**RANGES, "batch_size": Choice(8, 16, 32, 64, 128, 256)}
     space = SearchSpace(method="toy", objective="a/b", settings=settings)
-    study = optuna.create_study(
-        direction="maximize", sampler=make_sampler(name, space, trials=60, seed=4)
-    )
-    values = []
+    drawn, values = Drawn(make_sampler(name, space, trials=60, seed=4), space), []
     for _ in range(60):
-        trial, point = draw(study, space)
+        point = drawn.next()
+        assert list(point) == list(settings)
         assert all(settings[n].contains(v) for n, v in point.items())
-        assert trial.params == point
         far = [
             math.log10(point["rate"]) + 2,
             point["depth"] / 4 - 2,
             math.log2(point["batch_size"]) - 5,
         ]
         values.append(-sum(x * x for x in far))
-        study.tell(trial, values[-1])
+        drawn.ends(value=values[-1])
     if name in ("tpe", "cmaes", "nsga2"):
         assert fmean(values[40:]) > fmean(values[:15])
 
 
 def test_a_neighbour_of_a_good_choice_is_tried_before_a_far_one():
     """TPE knows no order of choices; it is shown places on a line instead."""
-    space = SearchSpace(
-        method="toy", objective="a/b", settings={"batch_size": Choice(*(2**n for n in range(12)))}
-    )
-    near = []
-    for seed in range(10):
-        study = optuna.create_study(
-            direction="maximize", sampler=make_sampler("tpe", space, trials=12, seed=seed)
-        )
-        distances = []
-        for _ in range(8):
-            trial, point = draw(study, space)
-            distances.append(abs(math.log2(point["batch_size"]) - 3))
-            study.tell(trial, -distances[-1])
-        near.append(fmean(distances[4:]) - fmean(distances[:4]))
-    assert fmean(near) < -0.5
+    places, far = list(range(30)), {}
+    for order in (places, Random(0).sample(places, 30)):
+        choice = Choice(*(2**place for place in order))
+        space = SearchSpace(method="toy", objective="a/b", settings={"batch_size": choice})
+        axes = {"batch_size": distribution(choice)}
+        trials = [
+            create_trial(
+                params={"batch_size": 2**place}, distributions=axes, value=-abs(place - 12)
+            )
+            for place in places[::3]
+        ]
+        known = {key(trial.params) for trial in trials}
+        drawn = [
+            make_sampler("tpe", space, trials=12, seed=seed)
+            .draw(stored(trials), 10, known)
+            .point["batch_size"]
+            for seed in range(40)
+        ]
+        far[order == places] = [abs(math.log2(value) - 12) for value in drawn]
+    assert fmean(far[True]) < 2 < 6 < fmean(far[False])
 
 
 def test_a_sequence_fills_the_space_evenly_whatever_order_trials_are_asked_in():
     space = SearchSpace(
         method="toy", objective="a/b", settings={"x": Uniform(0, 1), "kind": Choice("a", "b")}
     )
-    study = optuna.create_study(sampler=make_sampler("qmc", space, trials=16, seed=0))
-    points = []
-    for _ in range(16):
-        trial, point = draw(study, space)
-        points.append(point)
-        study.tell(trial, 0.0)
+    sampler = make_sampler("qmc", space, trials=16, seed=0)
+    points = [sampler.draw([], number, ()).point for number in reversed(range(16))]
     assert sorted(int(16 * point["x"]) for point in points) == list(range(16))
     assert Counter(point["kind"] for point in points) == {"a": 8, "b": 8}
 
@@ -191,87 +177,118 @@ def test_what_another_study_has_tried_is_known_and_not_drawn_again():
     space = SearchSpace(
         method="toy", objective="a/b", settings={"x": Choice(*range(6)), "y": Choice("a", "b")}
     )
-    study = optuna.create_study(
-        direction="maximize", sampler=make_sampler("tpe", space, trials=8, seed=1)
-    )
+    drawn = Drawn(make_sampler("tpe", space, trials=8, seed=1), space)
     axes = {name: distribution(d) for name, d in space.settings.items()}
     for x in range(6):
-        study.add_trial(
-            optuna.create_trial(
-                params={"x": x, "y": "a"},
-                distributions=axes,
-                value=float(-abs(x - 2)),
-                user_attrs={WARM_FROM: "old/0001"},
-            )
+        drawn.study.add_trial(
+            create_trial(params={"x": x, "y": "a"}, distributions=axes, value=float(-abs(x - 2)))
         )
-    drawn = []
+    found = []
     for _ in range(6):
-        trial, point = draw(study, space)
-        drawn.append(point["x"])
+        point = drawn.next()
+        found.append(point["x"])
         assert point["y"] == "b"
-        study.tell(trial, -abs(point["x"] - 2))
-    assert sorted(drawn) == list(range(6))
+        drawn.ends(value=-abs(point["x"] - 2))
+    assert sorted(found) == list(range(6))
 
 
-def test_settings_are_grouped_as_optuna_groups_them():
-    """Of conditional settings: each trial has some of them."""
-    study, random = optuna.create_study(), Random(0)
-    names = "abcdef"
-    for _ in range(60):
-        own = [name for name in names if random.random() < 0.6]
-        axes = {name: FloatDistribution(0, 1) for name in own}
-        study.add_trial(create_trial(params=dict.fromkeys(own, 0.5), distributions=axes, value=0.0))
-        optunas = _GroupDecomposedSearchSpace(include_pruned=True).calculate(study)
-        assert Groups(include_pruned=True).calculate(study).search_spaces == optunas.search_spaces
+LINE = SearchSpace(method="toy", objective="toy/score", settings={"x": Uniform(0.0, 1.0)})
+
+
+def on_line(x: float, **ending: Any) -> FrozenTrial:
+    return create_trial(params={"x": x}, distributions={"x": distribution(Uniform(0, 1))}, **ending)
+
+
+def stored(trials: list[FrozenTrial]) -> list[FrozenTrial]:
+    """With their numbers."""
+    study = optuna.create_study()
+    study.add_trials(trials)
+    return study.get_trials(deepcopy=False)
+
+
+@pytest.mark.parametrize("name", ["tpe", "gp"])
+def test_trials_that_run_are_kept_away_from(name: str):
+    """Of a point that eight trials are just trying, further ones tell nothing."""
+    ended = [on_line(x / 20, value=-abs(x / 20 - 0.3)) for x in range(20)]
+    live = [on_line(0.3, state=TrialState.RUNNING)] * 8
+    far: dict[bool, list[float]] = {}
+    for running in (False, True):
+        trials = stored(ended + live * running)
+        far[running] = [
+            abs(make_sampler(name, LINE, trials=40, seed=s).draw(trials, 28, ()).point["x"] - 0.3)
+            for s in range(5)
+        ]
+    assert fmean(far[True]) > 2 * fmean(far[False])
+
+
+@pytest.mark.parametrize("name", ["cmaes", "nsga2"])
+def test_what_a_sampler_notes_on_its_trials_is_all_that_it_needs(name: str):
+    """Another process, which has the stored trials alone, draws the same."""
+    space = SearchSpace(method="toy", objective="a/b", settings=RANGES)
+    drawn = Drawn(make_sampler(name, space, trials=40, seed=2), space)
+    for number in range(40):
+        point = drawn.next()
+        again = Drawn(make_sampler(name, space, trials=40, seed=2), space)
+        again.study = drawn.study
+        assert again.next() == point
+        assert again.draw == drawn.draw
+        assert drawn.draw.notes or number < 10
+        drawn.ends(value=math.log10(point["rate"]) - point["depth"])
 
 
 def test_of_very_many_trials_the_best_and_the_newest_are_learned_from(monkeypatch):
     """Old trials that are not among the best change no draw; old ones that are best do."""
-    monkeypatch.setattr(old, "NEWEST", 40)
-    monkeypatch.setattr(old, "STEP", 10)
-    space = SearchSpace(method="toy", objective="toy/score", settings={"x": Uniform(0.0, 1.0)})
+    monkeypatch.setattr(study_adapter, "NEWEST", 40)
+    monkeypatch.setattr(study_adapter, "STEP", 10)
 
     def drawn(first: float, value: float) -> list[Any]:
-        sampler = make_sampler("tpe", space, trials=250, seed=0)
-        study, random, draws = optuna.create_study(direction="maximize"), Random(1), []
+        random, trials = Random(1), []
         for number in range(250):
-            old, x, score = number < 100, random.random(), random.random()
-            x, score = (first + x / 2, value) if old else (x, score)
-            axes = {"x": FloatDistribution(0, 1)}
-            study.add_trial(create_trial(params={"x": x}, distributions=axes, value=score))
-            if number > 200 and number % 4 == 0:
-                asking = study.ask()._get_latest_trial()
-                draws.append(sampler.sample_relative(study, asking, sampler.axes))
-                fresh = make_sampler("tpe", space, trials=250, seed=0)
-                assert draws[-1] == fresh.sample_relative(study, asking, sampler.axes)
+            x, score = random.random(), random.random()
+            x, score = (first + x / 2, value) if number < 100 else (x, score)
+            trials.append(on_line(x, value=score))
+        trials, draws = stored(trials), []
+        sampler = make_sampler("tpe", LINE, trials=250, seed=0)
+        for number in range(204, 250, 4):
+            draws.append(sampler.draw(trials[:number], number, ()))
+            fresh = make_sampler("tpe", LINE, trials=250, seed=0)
+            assert draws[-1] == fresh.draw(trials[:number], number, ())
         return draws
 
     assert drawn(0.0, -9.0) == drawn(0.5, -9.0)
     assert drawn(0.0, 9.0) != drawn(0.5, 9.0)
-    monkeypatch.setattr(old, "NEWEST", 1000)
+    monkeypatch.setattr(study_adapter, "NEWEST", 1000)
     assert drawn(0.0, -9.0) != drawn(0.5, -9.0)
 
 
-def test_the_best_are_the_best_of_all_that_have_ended(monkeypatch):
-    """As Optuna finds them among all; a trial that ends late is not forgotten."""
-    monkeypatch.setattr(old, "NEWEST", 20)
-    monkeypatch.setattr(old, "STEP", 5)
-    study, random, known, late = optuna.create_study(), Random(2), old.Old(), []
-    for number in range(300):
-        trial = study.ask()
-        trial.report(random.random(), random.choice((1, 3)))
-        late.append(trial.number)
-        while len(late) > 10 or (late and number == 299):
-            ended = late.pop(random.randrange(len(late)))
-            if random.random() < 0.5:
-                study.tell(ended, random.random())
-            else:
-                study.tell(ended, state=optuna.trial.TrialState.PRUNED)
-        stored = study.get_trials(deepcopy=False)
-        seen = known.and_newest(study, stored)
-        finished = [[t for t in trials if t.state.is_finished()] for trials in (stored, seen)]
-        of_all, of_seen = (_split_trials(study, trials, old.BEST)[0] for trials in finished)
-        assert [t.number for t in of_seen] == [t.number for t in of_all]
-        assert {t.number for t in stored if not t.state.is_finished()} <= {t.number for t in seen}
-        assert [t.number for t in seen] == sorted({t.number for t in seen})
-    assert len(seen) <= 20 + 5 + old.BEST + 1
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("best", [10, 45, 100])
+def test_of_old_trials_those_are_shown_that_run_or_are_best(monkeypatch, mode: str, best: int):
+    """Complete ones by value, then stopped ones by rung and value, then those over a bound."""
+    for name, value in {"NEWEST": 20, "STEP": 5, "BEST": best}.items():
+        monkeypatch.setattr(study_adapter, name, value)
+    random, made, kinds = Random(2), [], []
+    for number in range(160):
+        x, step = random.random(), random.choice((1, 3))
+        kinds.append(
+            ("complete", "over", f"at {step}", "runs" if number % 5 else "over")[number % 4]
+        )
+        if kinds[-1] == "runs":
+            made.append(on_line(x, state=TrialState.RUNNING))
+        elif kinds[-1].startswith("at"):
+            made.append(on_line(x, state=TrialState.PRUNED, intermediate_values={step: x}))
+        else:
+            by = x if kinds[-1] == "over" else -x
+            made.append(on_line(x, value=x, constraints={"a/b<=1": by}))
+    trials = [shown(trial, {}) for trial in stored(made)]
+
+    def ranked(kind: str) -> list[int]:
+        found = [t.number for t in trials[:140] if kinds[t.number] == kind]
+        reverse = mode == "max" and kind != "over"
+        return sorted(found, key=lambda number: trials[number].params["x"], reverse=reverse)
+
+    order = [number for kind in ("complete", "at 3", "at 1", "over") for number in ranked(kind)]
+    left = {*order[:best], *ranked("runs"), *range(140, 160)}
+    assert [t.number for t in newest_and_best(trials, [mode])] == sorted(left)
+    assert newest_and_best(trials, [mode, mode]) == trials
+    assert newest_and_best(trials[:24], [mode]) == trials[:24]

@@ -28,7 +28,6 @@ from benchmarks.stopped_trials import SHAPES, WIDE, best_quality, quality, seen,
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord, TrialState
 from sentune.study.runner.trial_source import SearchSource
-from sentune.study.samplers.registry import make_sampler
 from sentune.study.schedulers import make_scheduler
 
 OURS, RANDOM = SEARCHES[0], SEARCHES[4]
@@ -36,9 +35,8 @@ OURS, RANDOM = SEARCHES[0], SEARCHES[4]
 
 def replay(curves, *, scheduler: str = "asha", trials: int = 15, **options) -> Outcome:
     rungs = make_scheduler(scheduler, first_rung=100, eta=3, max_examples=900, mode="max", keep=1)
-    sampler = make_sampler("random", SPACE, trials=trials, seed=5)
-    ledger = open_simulated(SPACE, sampler, rungs)
-    source = SearchSource(ledger, SPACE, trials=trials, seed=5, first=False)
+    ledger = open_simulated(SPACE, rungs)
+    source = SearchSource(ledger, SPACE, trials=trials, seed=5, sampler="random", first=False)
     return simulate(ledger, source, curves, **options)
 
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
+from optuna.trial import FrozenTrial
 
 from sentune.code import code_fingerprint
 from sentune.launchers.run_trial import guarded
 from sentune.study.runner.trial_runner import Conductor
 from sentune.study.runner.trial_source import Candidate, SearchSource, settle_orphans
-from sentune.study.samplers.registry import make_sampler
+from sentune.study.samplers.per_trial import Draw, Sampler
+from sentune.study.samplers.study_adapter import SAMPLER, distribution
 from sentune.study.schedulers import Halving
+from sentune.study.space.domains import Value
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, Integer, SearchSpace
 from sentune.study.store.storage import open_storage, open_study
+from sentune.study.store.trial_codec import key
 from sentune.study.store.trial_store import Ledger
 from sentune.study.store.write_through import WriteThrough
 from sentune.training.checkpoints import CheckpointStore
@@ -107,6 +112,40 @@ def make_spec(folder: Path, candidate: Candidate, space: SearchSpace = SPACE) ->
     )
 
 
+class Given:
+    """A sampler that draws given points in turn, whatever is known."""
+
+    def __init__(self, *points: dict[str, Value]) -> None:
+        self._points = iter(points)
+
+    def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
+        return Draw(point=next(self._points))
+
+
+class Drawn:
+    """A sampler's draws, each of which is stored before the next one."""
+
+    def __init__(self, sampler: Sampler, space: SearchSpace, modes: Sequence[str] = ()) -> None:
+        self.sampler, self.space = sampler, space
+        directions = {"max": "maximize", "min": "minimize"}
+        self.study = optuna.create_study(directions=[directions[m] for m in modes or [space.mode]])
+
+    def next(self) -> dict[str, Value]:
+        """The next point; ``ends`` stores it."""
+        trials = self.study.get_trials(deepcopy=False)
+        known = {key(t.params) for t in trials}
+        self.draw = self.sampler.draw(trials, len(trials), known)
+        return self.draw.point
+
+    def ends(self, **ending: Any) -> None:
+        """Stores the point with its end, as ``optuna.create_trial`` has it."""
+        point = self.draw.point
+        axes = {name: distribution(self.space.settings[name]) for name in point}
+        notes = {SAMPLER: self.draw.notes}
+        template = optuna.create_trial(params=point, distributions=axes, user_attrs=notes, **ending)
+        self.study.add_trial(template)
+
+
 class Killed(BaseException):
     """The driver is gone."""
 
@@ -127,8 +166,6 @@ def open_ledger(
     folder: Path,
     *,
     space: SearchSpace = SPACE,
-    sampler: str = "tpe",
-    trials: int = 12,
     writes: int | None = None,
 ) -> Ledger:
     """The ledger in a folder.
@@ -143,7 +180,7 @@ def open_ledger(
         storage,
         "toy",
         modes=[space.mode],
-        sampler=make_sampler(sampler, space, trials=trials, seed=7),
+        sampler=None,
         world={"space": space.identity()},
     )
     objective = Objective(OBJECTIVE, space.mode)
@@ -183,6 +220,7 @@ def play(
     *,
     trials: int = 12,
     space: SearchSpace = SPACE,
+    sampler: Sampler | str = "tpe",
     first: bool = True,
 ) -> Heard:
     """Runs a study as Tune does at concurrency 1, in this process."""
@@ -190,7 +228,7 @@ def play(
     settle_orphans(ledger)
     conductor = Conductor(
         ledger=ledger,
-        source=SearchSource(ledger, space, trials=trials, seed=7, first=first),
+        source=SearchSource(ledger, space, trials=trials, seed=7, sampler=sampler, first=first),
         spec_of=lambda candidate: make_spec(folder, candidate, space),
         stored=heard,
         retire_after=5,

@@ -566,7 +566,7 @@ def test_a_tracker_that_follows_no_study_has_nothing_to_send(tmp_path: Path) -> 
 
 def test_nothing_slow_is_imported_before_a_study_starts() -> None:
     code = (
-        "import sys, sentune.tracking, sentune.tracking.plots;"
+        "import sys, sentune.tracking, sentune.report.figures;"
         "print([m for m in ('mlflow', 'matplotlib', 'sklearn', 'ray', 'optuna') "
         "if m in sys.modules])"
     )

@@ -71,6 +71,29 @@ def test_keeps_best_and_last(directory: str) -> None:
     assert (content(store.best()), content(store.last())) == ("200", "400")
 
 
+def test_from_a_billion_examples_on_the_newest_is_the_one_with_the_largest_number(
+    directory: str,
+) -> None:
+    store = CheckpointStore(directory)
+    for examples, score in ((999_999_900, 0.9), (1_000_000_000, 0.9), (1_000_000_100, 0.1)):
+        store.save(progress(examples), score)
+    kept = ["examples_1000000100", "examples_999999900"]
+    assert names(directory) == kept
+    reader = CheckpointStore(directory)
+    assert (content(reader.last()), content(reader.best())) == ("1000000100", "999999900")
+    assert reader.last_milestone().examples == 1_000_000_100
+    store.save(progress(1_000_000_200, milestone=False), None)
+    assert names(directory) == ["examples_1000000100", "examples_1000000200", kept[-1]]
+
+
+def test_without_a_score_the_newest_by_number_stays(directory: str) -> None:
+    store = CheckpointStore(directory)
+    for examples in (999_999_900, 1_000_000_000):
+        store.save(progress(examples), None)
+    store.keep_best_only()
+    assert names(directory) == ["examples_1000000000"]
+
+
 def test_another_reader_finds_what_was_said(directory: str) -> None:
     CheckpointStore(directory).save(progress(400), 0.3)
     said = CheckpointStore(directory).last_progress()

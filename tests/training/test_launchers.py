@@ -16,9 +16,9 @@ import torch
 
 from sentune.code import code_fingerprint, runtime_env
 from sentune.errors import TrialFailed
-from sentune.launchers.control_actor import RemoteJudge
-from sentune.launchers.control_signal import POLL_SECONDS, Listener, Wish
-from sentune.launchers.run_trial import follow, guarded
+from sentune.launchers.control_actor import ControlClient
+from sentune.launchers.control_signal import POLL_SECONDS, ControlSignal, Listener
+from sentune.launchers.run_trial import guarded, run_trial
 from sentune.launchers.trial_report import Report, failed
 from sentune.records import TrialState
 from sentune.study.space.space import Choice, SearchSpace
@@ -152,16 +152,16 @@ def until(condition: Callable[[], bool]) -> bool:
 @pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
 def test_a_trial_hears_what_it_is_asked_and_outlives_whoever_asks(caplog):
-    desk = RemoteJudge()
-    with Listener(desk.actor) as ask:
+    control = ControlClient()
+    with Listener(control.actor) as ask:
         time.sleep(POLL_SECONDS)
-        assert ask() is Wish.NONE
-        desk.ask_to_leave()
-        assert until(lambda: ask() is Wish.LEAVE)
-        desk.close()
+        assert ask() is ControlSignal.NONE
+        control.ask_to_leave()
+        assert until(lambda: ask() is ControlSignal.LEAVE)
+        control.close()
         assert until(lambda: "nobody can ask this trial to leave" in caplog.text)
-        assert ask() is Wish.LEAVE
-    assert until(lambda: not [t for t in threading.enumerate() if t.name == "wishes"])
+        assert ask() is ControlSignal.LEAVE
+    assert until(lambda: not [t for t in threading.enumerate() if t.name == "control-signal"])
 
 
 def says(values: list[float | None]) -> Program:
@@ -180,7 +180,7 @@ def says(values: list[float | None]) -> Program:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_no_number_ends_a_trial_before_its_checkpoint(tmp_path: Path, value):
     spec = spec_of({}, directory=str(tmp_path))
-    reports = follow(says([0.5, value]), spec, Group.single("cpu"))
+    reports = run_trial(says([0.5, value]), spec, Group.single("cpu"))
     assert next(reports).metrics[OBJECTIVE] == 0.5
     with pytest.raises(TrialFailed, match=f"{OBJECTIVE} is {value} at 200 examples"):
         next(reports)

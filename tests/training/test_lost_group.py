@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sentune.launchers.failures import passes
-from sentune.launchers.run_trial import follow
+from sentune.launchers.run_trial import run_trial
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
 
@@ -31,11 +31,11 @@ def wrong(spec: TrialSpec, group: Group) -> Iterator[Progress]:
 
 def test_a_group_that_is_gone_may_be_there_at_the_next_start() -> None:
     with pytest.raises(RuntimeError, match=r"another worker is lost \(Default process") as told:
-        list(follow(collective, SPEC, Group(1, 2, torch.device("cpu"))))
+        list(run_trial(collective, SPEC, Group(1, 2, torch.device("cpu"))))
     assert passes(told.value)
 
 
 def test_an_error_of_one_worker_alone_stays_its_own() -> None:
     with pytest.raises(ValueError, match="eight is too much") as told:
-        list(follow(wrong, SPEC, Group.single("cpu")))
+        list(run_trial(wrong, SPEC, Group.single("cpu")))
     assert not passes(told.value)

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from sentune.code import code_fingerprint
-from sentune.launchers.run_trial import follow, guarded
+from sentune.launchers.run_trial import guarded, run_trial
 from sentune.launchers.trial_report import Report
 from sentune.training import loop
 from sentune.training.group import Group
@@ -90,9 +90,9 @@ def test_the_same_batch_gives_the_same_gradient_in_smaller_parts(
 def test_a_trial_that_halves_its_micro_batch_ends_as_one_that_need_not(
     exact: TrialSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (*_, expected) = follow(train, exact, Group.single("cpu"))
+    (*_, expected) = run_trial(train, exact, Group.single("cpu"))
     small_device(monkeypatch, 5)
-    (*_, found) = follow(train, exact, Group.single("cpu"))
+    (*_, found) = run_trial(train, exact, Group.single("cpu"))
     for name in ("direction/accuracy", "train/loss"):
         assert found.metrics[name] == pytest.approx(expected.metrics[name], rel=1e-9)
     assert expected.notes == []
@@ -108,11 +108,11 @@ def test_the_smaller_micro_batch_outlives_a_restart(
 ) -> None:
     spec = replace(exact, directory=str(tmp_path))
     tried = small_device(monkeypatch, 5)
-    reports = follow(train, spec, Group.single("cpu"))
+    reports = run_trial(train, spec, Group.single("cpu"))
     notes = next(reports).notes
     reports.close()
     del tried[:]
-    (*_, last) = follow(train, spec, Group.single("cpu"))
+    (*_, last) = run_trial(train, spec, Group.single("cpu"))
     assert max(tried) == 4 * SENTENCES
     assert last.notes == notes
     assert last.final

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from sentune.errors import InvalidValue
-from sentune.launchers.control_signal import Wish, nothing
-from sentune.launchers.run_trial import follow
+from sentune.launchers.control_signal import ControlSignal, no_signal
+from sentune.launchers.run_trial import run_trial
 from sentune.launchers.trial_report import Report
 from sentune.training import loop
 from sentune.training.checkpoints import CheckpointStore
@@ -110,14 +110,14 @@ def test_seconds_add_up_over_starts(make_trial: Callable[..., TrialSpec]) -> Non
     assert run(spec)[-1].metrics["train/seconds"] > first
 
 
-def leaves_at(*examples: int) -> Callable[[], Wish]:
+def leaves_at(*examples: int) -> Callable[[], ControlSignal]:
     """Asks to leave at the steps with these numbers of examples, counted from the first step."""
     steps = iter(range(16, 10_000, 16))
-    return lambda: Wish.LEAVE if next(steps) in examples else Wish.NONE
+    return lambda: ControlSignal.LEAVE if next(steps) in examples else ControlSignal.NONE
 
 
-def followed(spec: TrialSpec, ask: Callable[[], Wish] = nothing) -> list[Report]:
-    return list(follow(train, spec, Group.single("cpu"), ask))
+def followed(spec: TrialSpec, ask: Callable[[], ControlSignal] = no_signal) -> list[Report]:
+    return list(run_trial(train, spec, Group.single("cpu"), ask))
 
 
 def exact(reports: list[Report]) -> list[dict[str, float]]:
@@ -157,18 +157,18 @@ def test_a_checkpoint_between_milestones_keeps_what_was_said_at_the_last_one(
 ) -> None:
     """Killed at 112 examples with a checkpoint every 32: it goes on at 96 and says 64 again."""
     spec = make_trial(checkpoint_every=32)
-    reports, steps = follow(train, spec, Group.single("cpu"), leaves_at()), 0
+    reports, steps = run_trial(train, spec, Group.single("cpu"), leaves_at()), 0
     first = next(reports)
 
     class Killed(Exception):
         pass
 
-    def kill() -> Wish:
+    def kill() -> ControlSignal:
         nonlocal steps
         steps += 1
         if steps == 3:
             raise Killed
-        return Wish.NONE
+        return ControlSignal.NONE
 
     with pytest.raises(Killed):
         followed(spec, kill)  # says 64 again, and dies at its third word, the step to 96
@@ -254,7 +254,7 @@ class TestStartingFromAnotherRun:
     def test_a_checkpoint_that_is_not_there_is_named(
         self, make_trial: Callable[..., TrialSpec], tmp_path: Path, at: int
     ) -> None:
-        spec = make_trial(start_from=str(tmp_path / "nothing"), start_at=at)
+        spec = make_trial(start_from=str(tmp_path / "no_signal"), start_at=at)
         with pytest.raises(InvalidValue, match=r"start_from.*no checkpoint"):
             followed(spec)
 

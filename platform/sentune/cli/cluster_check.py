@@ -10,7 +10,7 @@ from rich.text import Text
 
 from sentune.cluster.judging import Finding, NodeAnswer, judge
 from sentune.study.planning.cluster_doctor import Places, ask_nodes, versions
-from sentune.study.planning.joining import address_of, job_server, joined, left
+from sentune.study.planning.connect import address_of, job_server, joined, left
 
 SUBMIT = "ray job submit -- sentune cluster check --address auto"
 TICK, CROSS = "✓", "✗"

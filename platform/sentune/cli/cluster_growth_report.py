@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.cluster import Cluster
-from sentune.study.planning.capacity_forecast import Growth, Stage
+from sentune.study.planning.capacity_forecast import CapacityForecast, Stage
 from sentune.study.planning.plan import Plan
 
 
@@ -17,8 +17,8 @@ def growth_report(
     plan: Plan,
     cluster: Cluster,
     prices: Mapping[str, float],
-    whole: Growth,
-    steps: Mapping[int, Growth],
+    whole: CapacityForecast,
+    steps: Mapping[int, CapacityForecast],
     basis: str,
 ) -> Group:
     """All of it, ready to print; the basis says what hours are reckoned from, empty without."""
@@ -35,7 +35,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _stages(plan: Plan, whole: Growth) -> Table:
+def _stages(plan: Plan, whole: CapacityForecast) -> Table:
     table = _table(f"Study {plan.study}", "stage", "runs", "at a time", "hours", "nodes")
     for stage in whole.stages:
         runs = plan.trials if stage.name == "search" else plan.finalists
@@ -45,7 +45,7 @@ def _stages(plan: Plan, whole: Growth) -> Table:
     return table
 
 
-def _kinds(cluster: Cluster, prices: Mapping[str, float], whole: Growth) -> Table:
+def _kinds(cluster: Cluster, prices: Mapping[str, float], whole: CapacityForecast) -> Table:
     names = [stage.name for stage in whole.stages]
     columns = ("node type", "each", "at most", *names, "node hours", "$/hour", "$")
     table = _table("Nodes", *columns)
@@ -61,7 +61,7 @@ def _kinds(cluster: Cluster, prices: Mapping[str, float], whole: Growth) -> Tabl
     return table
 
 
-def _steps(steps: Mapping[int, Growth], prices: Mapping[str, float]) -> Table:
+def _steps(steps: Mapping[int, CapacityForecast], prices: Mapping[str, float]) -> Table:
     table = _table("With --concurrent", "trials", "hours", *(("$",) if prices else ()), "nodes")
     table.columns[-1].justify = "left"
     for at_a_time, grown in steps.items():
@@ -70,7 +70,7 @@ def _steps(steps: Mapping[int, Growth], prices: Mapping[str, float]) -> Table:
     return table
 
 
-def _notes(cluster: Cluster, whole: Growth, basis: str) -> Iterator[str]:
+def _notes(cluster: Cluster, whole: CapacityForecast, basis: str) -> Iterator[str]:
     idle = cluster.idle_hours * 60
     if idle:
         yield f"Nodes go {idle:g} minutes after their last work; their start is not reckoned."

@@ -16,7 +16,7 @@ from sentune.job.families import Family, make_job
 from sentune.job.plan import SECONDS
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
-from sentune.study.planning.capacity_forecast import growth, ladder
+from sentune.study.planning.capacity_forecast import forecast, forecasts
 from sentune.study.planning.estimate import Probe, estimate
 from sentune.study.planning.plan import make_plan
 from sentune.study.space.space import SearchSpace
@@ -74,8 +74,8 @@ def cluster_report(
     start = tuple(kind for kind in wish.cluster.kinds.values() for _ in range(kind.min_nodes))
     up = machines(replace(wish.cluster, kinds={str(n): kind for n, kind in enumerate(start)}))
     plan = make_plan(config, space, Capacity(nodes=up, reachable=machines(wish.cluster)))
-    whole = growth(plan, config, wish.cluster, probe, wish.prices)
-    steps = ladder(plan, config, wish.cluster, probe, wish.prices)
+    whole = forecast(plan, config, wish.cluster, probe, wish.prices)
+    steps = forecasts(plan, config, wish.cluster, probe, wish.prices)
     basis = estimate(plan, config, probe).basis if probe else ""
     return growth_report(plan, wish.cluster, wish.prices, whole, steps, basis)
 

@@ -28,7 +28,7 @@ def report(
     optuna: OptunaOption = None,
 ) -> None:
     """Write report.html and report.md: what a study found, how, from what, and at what cost."""
-    from sentune.job.exhibits import exhibits_folder
+    from sentune.job.artifacts import exhibits_folder
     from sentune.report import build, write
     from sentune.study.store.study_index import is_database
 

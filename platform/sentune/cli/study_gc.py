@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.filesize import decimal
 
-from sentune.study.runner.cleanup import Garbage, abandoned_scratch, garbage_of
+from sentune.study.runner.cleanup import Removable, abandoned_scratch, removable_of
 from sentune.study.store.driver_lock import DriverLock, standing
 from sentune.study.store.study_view import StudyView
 
@@ -30,10 +30,10 @@ def collect(views: Sequence[StudyView], console: Console, *, dry_run: bool) -> N
         elif held is not None and not held.gone:
             say(f"{name}: left alone, it is driven by {held}")
         elif dry_run:
-            total += _tell(name, garbage_of(view), say)
+            total += _tell(name, removable_of(view), say)
         else:
             with DriverLock(url, name, counted=False):
-                found = garbage_of(view)
+                found = removable_of(view)
                 for one in found:
                     one.drop()
             total += _tell(name, found, say)
@@ -43,7 +43,7 @@ def collect(views: Sequence[StudyView], console: Console, *, dry_run: bool) -> N
     say(f"{decimal(total)} {'could be freed' if dry_run else 'freed'}")
 
 
-def _tell(name: str, found: Sequence[Garbage], say: Callable[[str], None]) -> int:
+def _tell(name: str, found: Sequence[Removable], say: Callable[[str], None]) -> int:
     """Says what there was of each kind; its bytes."""
     kinds: dict[str, list[int]] = defaultdict(list)
     for one in found:

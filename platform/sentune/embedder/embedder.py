@@ -12,21 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sentune.embedder import operations
 from sentune.embedder.compare import Comparing
 from sentune.embedder.interpret import Interpretation, interpretations
-from sentune.embedder.load import folder_of, load_trained, method_in
-from sentune.embedder.operating import Operating
+from sentune.embedder.operations import Operations
 from sentune.embedder.references import StoredReferences
 from sentune.encoders import Tokenizer
 from sentune.errors import InvalidValue
-from sentune.methods import CLOSED_FORM
 from sentune.methods.base import SentenceMethod
 from sentune.tasks.base import ModelTask, Result, Task
 from sentune.tasks.evaluate import evaluate
 
 
-class Embedder(Comparing, Operating):
+class Embedder(Comparing, Operations):
     """A trained model with everything it needs to be used.
 
     Example::
@@ -55,15 +52,15 @@ class Embedder(Comparing, Operating):
         device: str | torch.device | None = None,
     ) -> None:
         self.references = references
-        self.device = _device(device)
+        self.device = device_of(device)
         self.method = method.to(self.device).eval()
         self.tokenizer = tokenizer
         self.settings, self.readouts, self.card = dict(settings), dict(readouts), card
         asked = self.settings.get("max_length") or method.encoder.max_length
         self.max_length = min(int(asked), method.encoder.max_length)
 
-    @classmethod
-    def load(cls, source: str | Path, device: str | torch.device | None = None) -> Embedder:
+    @staticmethod
+    def load(source: str | Path, device: str | torch.device | None = None) -> Embedder:
         """A model from its folder, or from the registry.
 
         Args:
@@ -73,26 +70,9 @@ class Embedder(Comparing, Operating):
         Raises:
             InvalidValue: there is no model; the message says what is missing.
         """
-        folder = folder_of(source)
-        card = folder / "README.md"
-        text = card.read_text(encoding="utf-8") if card.is_file() else ""
-        name = method_in(folder)
-        if name in CLOSED_FORM:
-            return _word_embedder(folder, text)
-        if name == "invertible":
-            from sentune.embedder.invertible_embedder import InvertibleEmbedder
+        from sentune.embedder.load import load
 
-            return InvertibleEmbedder.load(folder, device)
-        model = load_trained(folder)
-        return cls(
-            model.method,
-            model.tokenizer,
-            settings=model.settings,
-            readouts=model.readouts,
-            card=text,
-            references=StoredReferences.load(folder),
-            device=device,
-        )
+        return load(source, device)
 
     def interpretations(
         self,
@@ -145,11 +125,12 @@ class Embedder(Comparing, Operating):
             self.geometry,
             readouts,
             features=lambda sentences: self.features(sentences, batch_size=batch_size),
-            generate=self.generate if operations.decodes(self) else None,
+            generate=self.generate if self.decodes else None,
         )
 
 
-def _device(asked: str | torch.device | None) -> torch.device:
+def device_of(asked: str | torch.device | None) -> torch.device:
+    """Return the device that is asked for; of None the first GPU if there is one, else the CPU."""
     if asked is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -158,13 +139,3 @@ def _device(asked: str | torch.device | None) -> torch.device:
         fix = f"use cpu or a device that is there ({str(error).splitlines()[0]})"
         raise InvalidValue("device", str(asked), fix) from error
     return torch.device(asked)
-
-
-def _word_embedder(folder: Path, card: str) -> Embedder:
-    from sentune.embedder.word_embedder import WordEmbedder
-    from sentune.training.closed_form_model import load_closed_form
-
-    model = load_closed_form(folder)
-    return WordEmbedder(
-        model.method, model.value, settings=model.settings, readouts=model.readouts, card=card
-    )

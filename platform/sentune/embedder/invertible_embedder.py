@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from sentune.embedder.embedder import Embedder, _device
+from sentune.embedder.embedder import Embedder, device_of
 from sentune.errors import InvalidValue
 from sentune.geometry.points import Points
 from sentune.methods import find
@@ -51,7 +51,7 @@ class InvertibleEmbedder(Embedder):
         card: str = "",
         device: str | torch.device | None = None,
     ) -> None:
-        self.device = _device(device)
+        self.device = device_of(device)
         self.method = method.to(self.device).eval()
         self.settings, self.readouts, self.card = dict(settings), dict(readouts), card
         self.references = None

@@ -8,10 +8,17 @@ from functools import cache
 from json import JSONDecodeError
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 
+from sentune.embedder.embedder import Embedder
+from sentune.embedder.invertible_embedder import InvertibleEmbedder
+from sentune.embedder.references import StoredReferences
+from sentune.embedder.word_embedder import WordEmbedder
 from sentune.errors import InvalidValue
 from sentune.io.object_store import on_this_machine
+from sentune.methods import CLOSED_FORM
+from sentune.training.closed_form_model import load_closed_form
 from sentune.training.model import (
     READOUTS_FILE,
     SETTINGS_FILE,
@@ -19,6 +26,35 @@ from sentune.training.model import (
     load_method,
     read_settings,
 )
+
+
+def load(source: str | Path, device: str | torch.device | None = None) -> Embedder:
+    """Return the embedder of the kind that a model needs; see ``Embedder.load``."""
+    folder = folder_of(source)
+    card = folder / "README.md"
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    name = method_in(folder)
+    if name in CLOSED_FORM:
+        fitted = load_closed_form(folder)
+        return WordEmbedder(
+            fitted.method,
+            fitted.value,
+            settings=fitted.settings,
+            readouts=fitted.readouts,
+            card=text,
+        )
+    if name == "invertible":
+        return InvertibleEmbedder.load(folder, device)
+    model = load_trained(folder)
+    return Embedder(
+        model.method,
+        model.tokenizer,
+        settings=model.settings,
+        readouts=model.readouts,
+        card=text,
+        references=StoredReferences.load(folder),
+        device=device,
+    )
 
 
 def folder_of(source: str | Path) -> Path:

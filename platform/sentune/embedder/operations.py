@@ -2,8 +2,8 @@
 
 They take sentences or embeddings and give embeddings, so that they compose::
 
-    both = fuse(embedder, fuse(embedder, "They sang.", "They danced."), "They left.")
-    decode(embedder, both)
+    both = embedder.fuse(embedder.fuse("They sang.", "They danced."), "They left.")
+    embedder.decode(both)
 
 Legend: N = sentences, D = width of an embedding.
 """
@@ -11,162 +11,136 @@ Legend: N = sentences, D = width of an embedding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
+from sentune.embedder.encode import Embeddings, Encoding, Sentences
 from sentune.errors import InvalidValue
 from sentune.methods.intersent import Intersent
 
-Embeddings = NDArray[np.float32]
-Operand = str | Sequence[str] | Embeddings
 
+class Operations(Encoding):
+    """The part of an ``Embedder`` that needs a model with operators, and of one with a decoder."""
 
-class Embeds(Protocol):
-    """What the operations need; ``sentune.Embedder`` is one."""
+    def fuse(self, a: Sentences, b: Sentences) -> Embeddings:
+        """Embeddings of sentences that tell what both tell.
+
+        Args:
+            a, b: sentences or embeddings, N and N, or N and one.
+
+        Returns:
+            [N, D]; [D] for two single ones.
+
+        Raises:
+            InvalidValue: the model's method has no operators, or the numbers do not fit.
+        """
+        return self._pairwise(a, b, self._intersent().operators.fuse)
+
+    def difference(self, a: Sentences, b: Sentences) -> Embeddings:
+        """Embeddings of what ``a`` tells and ``b``, which it contains, does not; see ``fuse``."""
+        return self._pairwise(a, b, self._intersent().operators.subtract)
+
+    def compress(self, a: Sentences) -> Embeddings:
+        """Embeddings of the essential of sentences; see ``fuse``."""
+        method = self._intersent()
+        with torch.no_grad():
+            return _array(method.operators.compress(self._operand_rows(a)), single=_single(a))
+
+    def decode(
+        self,
+        embeddings: Sentences,
+        *,
+        beams: int = 1,
+        max_length: int | None = None,
+        batch_size: int = 64,
+    ) -> Any:
+        """The sentences that embeddings stand for.
+
+        Args:
+            embeddings: [N, D], or [D] for one sentence; sentences are encoded first.
+            beams: of the search; 1 is greedy.
+            max_length: most tokens of a sentence; the model's own by default.
+            batch_size: sentences that are decoded together.
+
+        Returns:
+            N sentences; one string for [D].
+
+        Raises:
+            InvalidValue: the model's method has no decoder, or the embeddings are not its own.
+        """
+        method = self._intersent()
+        for name, value in (("beams", beams), ("batch_size", batch_size)):
+            if value < 1:
+                raise InvalidValue(name, value, "it must be at least 1")
+        rows, texts = self._operand_rows(embeddings), []
+        for part in rows.split(batch_size):
+            ids = method.decode(part, beams, max_length or self.max_length)
+            texts += method.decoder.texts(ids)
+        return texts[0] if _single(embeddings) else texts
+
+    def generate(
+        self, operation: str, first: Sequence[str], second: Sequence[str] | None = None
+    ) -> list[str]:
+        """What comes of an operation on each of N sentences, or pairs of them.
+
+        Args:
+            operation: one of ``sentune.corpora.schema.OPERATIONS``.
+            second: where the operation takes two.
+
+        Raises:
+            InvalidValue: there is no such operation, or it takes another number of sentences.
+        """
+        if operation not in OPERATIONS:
+            raise InvalidValue("operation", operation, f"choose one of {', '.join(OPERATIONS)}")
+        if (operation in PAIR_OPERATIONS) != (second is not None):
+            fix = f"{' and '.join(PAIR_OPERATIONS)} take two sentences, the others one"
+            raise InvalidValue("operation", operation, fix)
+        operand: Sentences = first
+        if second is not None:
+            operand = (self.fuse if operation == "fusion" else self.difference)(first, second)
+        elif operation == "compression":
+            operand = self.compress(first)
+        found = self.decode(operand)
+        return [found] if isinstance(found, str) else found
 
     @property
-    def name(self) -> str:
-        """Key of the method."""
+    def decodes(self) -> bool:
+        """Whether the model has operators and a decoder."""
+        return isinstance(getattr(self, "method", None), Intersent)
 
-    @property
-    def device(self) -> torch.device:
-        """On which it computes."""
+    def _intersent(self) -> Intersent:
+        method = getattr(self, "method", None)  # methods on word vectors have none
+        if not isinstance(method, Intersent):
+            fix = "it has neither operators nor a decoder; use a model of intersent"
+            raise InvalidValue("method", self.name, fix)
+        return method
 
-    @property
-    def max_length(self) -> int:
-        """Most tokens of a sentence."""
+    def _pairwise(self, a: Sentences, b: Sentences, operator: Any) -> Embeddings:
+        first, second = self._operand_rows(a), self._operand_rows(b)
+        if len(first) != len(second) and 1 not in (len(first), len(second)):
+            fix = "give as many on both sides, or one on one of them"
+            raise InvalidValue("sentences", f"{len(first)} and {len(second)}", fix)
+        count = 0 if 0 in (len(first), len(second)) else max(len(first), len(second))
+        with torch.no_grad():
+            found = operator(first.expand(count, -1), second.expand(count, -1))
+        return _array(found, single=_single(a) and _single(b))
 
-    def embed(self, sentences: Sequence[str]) -> Tensor:
-        """N sentences -> [N, D]."""
-
-
-def fuse(embedder: Embeds, a: Operand, b: Operand) -> Embeddings:
-    """Embeddings of sentences that tell what both tell.
-
-    Args:
-        a, b: sentences or embeddings, N and N, or N and one.
-
-    Returns:
-        [N, D]; [D] for two single ones.
-
-    Raises:
-        InvalidValue: the model's method has no operators, or the numbers do not fit.
-    """
-    return _pairwise(embedder, a, b, _method(embedder).operators.fuse)
-
-
-def difference(embedder: Embeds, a: Operand, b: Operand) -> Embeddings:
-    """Embeddings of what ``a`` tells and ``b``, which it contains, does not; see ``fuse``."""
-    return _pairwise(embedder, a, b, _method(embedder).operators.subtract)
+    def _operand_rows(self, operand: Sentences) -> Tensor:
+        """[N, D] on the model's device."""
+        if not isinstance(operand, np.ndarray):
+            return self.embed([operand] if isinstance(operand, str) else operand)
+        width = self._intersent().encoder.width
+        if operand.ndim not in (1, 2) or operand.shape[-1] != width:
+            fix = f"this model's embeddings have {width} numbers each"
+            raise InvalidValue("embeddings", f"an array of shape {operand.shape}", fix)
+        return torch.from_numpy(np.atleast_2d(operand).astype(np.float32)).to(self.device)
 
 
-def compress(embedder: Embeds, a: Operand) -> Embeddings:
-    """Embeddings of the essential of sentences; see ``fuse``."""
-    method = _method(embedder)
-    with torch.no_grad():
-        return _array(method.operators.compress(_rows(embedder, a)), single=_single(a))
-
-
-def decode(
-    embedder: Embeds,
-    embeddings: Operand,
-    *,
-    beams: int = 1,
-    max_length: int | None = None,
-    batch_size: int = 64,
-) -> str | list[str]:
-    """The sentences that embeddings stand for.
-
-    Args:
-        embeddings: [N, D], or [D] for one sentence; sentences are encoded first.
-        beams: of the search; 1 is greedy.
-        max_length: most tokens of a sentence; the model's own by default.
-        batch_size: sentences that are decoded together.
-
-    Returns:
-        N sentences; one string for [D].
-
-    Raises:
-        InvalidValue: the model's method has no decoder, or the embeddings are not its own.
-    """
-    method = _method(embedder)
-    for name, value in (("beams", beams), ("batch_size", batch_size)):
-        if value < 1:
-            raise InvalidValue(name, value, "it must be at least 1")
-    rows, texts = _rows(embedder, embeddings), []
-    for part in rows.split(batch_size):
-        ids = method.decode(part, beams, max_length or embedder.max_length)
-        texts += method.decoder.texts(ids)
-    return texts[0] if _single(embeddings) else texts
-
-
-def generate(
-    embedder: Embeds, operation: str, first: Sequence[str], second: Sequence[str] | None = None
-) -> list[str]:
-    """What comes of an operation on each of N sentences, or pairs of them.
-
-    Args:
-        operation: one of ``sentune.corpora.schema.OPERATIONS``.
-        second: where the operation takes two.
-
-    Raises:
-        InvalidValue: there is no such operation, or it takes another number of sentences.
-    """
-    if operation not in OPERATIONS:
-        raise InvalidValue("operation", operation, f"choose one of {', '.join(OPERATIONS)}")
-    if (operation in PAIR_OPERATIONS) != (second is not None):
-        fix = f"{' and '.join(PAIR_OPERATIONS)} take two sentences, the others one"
-        raise InvalidValue("operation", operation, fix)
-    operand: Operand = first
-    if second is not None:
-        operand = (fuse if operation == "fusion" else difference)(embedder, first, second)
-    elif operation == "compression":
-        operand = compress(embedder, first)
-    found = decode(embedder, operand)
-    return [found] if isinstance(found, str) else found
-
-
-def decodes(embedder: Embeds) -> bool:
-    """Whether the model has operators and a decoder."""
-    return isinstance(getattr(embedder, "method", None), Intersent)
-
-
-def _method(embedder: Embeds) -> Intersent:
-    method = getattr(embedder, "method", None)  # methods on word vectors have none
-    if not isinstance(method, Intersent):
-        fix = "it has neither operators nor a decoder; use a model of intersent"
-        raise InvalidValue("method", embedder.name, fix)
-    return method
-
-
-def _pairwise(embedder: Embeds, a: Operand, b: Operand, operator: Any) -> Embeddings:
-    first, second = _rows(embedder, a), _rows(embedder, b)
-    if len(first) != len(second) and 1 not in (len(first), len(second)):
-        fix = "give as many on both sides, or one on one of them"
-        raise InvalidValue("sentences", f"{len(first)} and {len(second)}", fix)
-    count = 0 if 0 in (len(first), len(second)) else max(len(first), len(second))
-    with torch.no_grad():
-        found = operator(first.expand(count, -1), second.expand(count, -1))
-    return _array(found, single=_single(a) and _single(b))
-
-
-def _rows(embedder: Embeds, operand: Operand) -> Tensor:
-    """[N, D] on the model's device."""
-    if not isinstance(operand, np.ndarray):
-        return embedder.embed([operand] if isinstance(operand, str) else operand)
-    width = _method(embedder).encoder.width
-    if operand.ndim not in (1, 2) or operand.shape[-1] != width:
-        fix = f"this model's embeddings have {width} numbers each"
-        raise InvalidValue("embeddings", f"an array of shape {operand.shape}", fix)
-    return torch.from_numpy(np.atleast_2d(operand).astype(np.float32)).to(embedder.device)
-
-
-def _single(operand: Operand) -> bool:
+def _single(operand: Sentences) -> bool:
     return operand.ndim == 1 if isinstance(operand, np.ndarray) else isinstance(operand, str)
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +17,7 @@ from transformers import BertConfig, PreTrainedTokenizerFast
 from sentune.encoders.tiny_options import Inner, TinyOptions, Width
 from sentune.encoders.word_pieces import SPECIAL_TOKENS, count_words, learn_tokenizer
 from sentune.errors import InvalidValue
+from sentune.io.folders import new_folder
 
 
 class TinySpec(TinyOptions):
@@ -39,15 +38,10 @@ def prepare_tiny(spec: TinySpec, texts: Iterable[str], cache: Path) -> Path:
         raise InvalidValue("--encoder", "builtin:tiny", "the corpus has no words to learn from")
     content = json.dumps([spec.model_dump(), sorted(words.items())], ensure_ascii=False)
     folder = cache / f"tiny-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    if not folder.exists():
-        _write(spec, words, folder)
-    return folder.resolve()
+    return new_folder(folder, lambda beside: _write(spec, words, beside))
 
 
 def _write(spec: TinySpec, words: Counter[str], folder: Path) -> None:
-    """Write beside the final place and rename, so that a folder which exists is whole."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     tokenizer = learn_tokenizer(words, spec.vocabulary)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -57,14 +51,8 @@ def _write(spec: TinySpec, words: Counter[str], folder: Path) -> None:
         cls_token="[CLS]",
         sep_token="[SEP]",
         mask_token="[MASK]",
-    ).save_pretrained(str(beside))
-    _config(spec, tokenizer.get_vocab_size()).save_pretrained(str(beside))
-    try:
-        beside.rename(folder)
-    except OSError:  # another process was first, with the same content
-        shutil.rmtree(beside)
-        if not folder.exists():
-            raise
+    ).save_pretrained(str(folder))
+    _config(spec, tokenizer.get_vocab_size()).save_pretrained(str(folder))
 
 
 def _config(spec: TinySpec, vocabulary: int) -> BertConfig:

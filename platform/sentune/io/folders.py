@@ -1,14 +1,15 @@
-"""Writing a model folder: whole or not at all."""
+"""Folders that appear whole or not at all: a model, an entry of a cache."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from sentune.io.atomic import sync, sync_tree, writing
 
@@ -32,6 +33,30 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             sync_tree(beside)
             _swap(beside, folder)
             sync(folder.parent)
+
+
+def new_folder(folder: Path, write: Callable[[Path], None], proof: str = "") -> Path:
+    """Return a folder's absolute path; one that is missing is written beside it, then renamed.
+
+    Several processes may do it at once, with the same content.
+
+    Args:
+        folder: where it belongs; parents are made.
+        write: fills the empty folder that it is given.
+        proof: name of a file that the whole folder has.
+    """
+    if not (folder / proof).exists():
+        draft = folder.with_name(f".{folder.name}-{uuid4().hex}")
+        draft.mkdir(parents=True)
+        try:
+            write(draft)
+            draft.rename(folder)
+        except OSError:
+            if not (folder / proof).exists():  # else another process was first
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return folder.resolve()
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:

@@ -147,7 +147,10 @@ def _protocols(files: fsspec.AbstractFileSystem) -> Collection[str]:
 
 
 def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
-    """What an action on a store gives, tried again for a while where the store is silent.
+    """Return what an action on a store gives, tried again during an outage of the store.
+
+    s3fs and botocore try again for some seconds by themselves; a server that restarts, or a network
+    that is cut off, takes longer.
 
     Args:
         uri: what is read or written, for messages.
@@ -162,13 +165,15 @@ def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
     while True:
         try:
             return action()
-        except (StorageError, SentuneError):
+        except SentuneError:
             raise
         except Exception as error:  # each kind of store has errors of its own
             if isinstance(error, FileNotFoundError) and not makes:
                 raise
             if (refusal := _refused(uri, error)) is not None:
                 raise refusal from error
+            if not _is_outage(error):
+                raise
             silent = time.monotonic() - began
             if silent + wait > PATIENCE:
                 raise _silence(uri, error, silent) from error
@@ -176,6 +181,18 @@ def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
                 logger.warning("%s: asked again: %s", without_credentials(uri), _words(error))
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
+
+
+def _is_outage(error: Exception) -> bool:
+    """Return whether the error is one of a network or a server, which may pass."""
+    import aiohttp  # these take half a second, and an outage is rare
+    from botocore.exceptions import ConnectionError as BotoConnectionError
+    from s3fs.core import S3_RETRYABLE_ERRORS
+
+    if isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError):
+        return False
+    network = (OSError, aiohttp.ClientError, BotoConnectionError, *S3_RETRYABLE_ERRORS)
+    return isinstance(error, network)
 
 
 def _refused(uri: str, error: Exception) -> StorageError | None:

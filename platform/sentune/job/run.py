@@ -81,7 +81,7 @@ def _study(
     forked_from: str | None,
 ) -> StudySummary:
     """The study, from its corpora to its summary."""
-    from sentune.job.exhibits import exhibit, exhibits_folder, write_page
+    from sentune.job.artifacts import exhibit, exhibits_folder, write_page
     from sentune.job.plan import checked_plan
     from sentune.job.progress import Display
     from sentune.job.study_session import describe

@@ -16,8 +16,7 @@ from sentune.formatting import MARKS, clock, measured, short, spread
 from sentune.job.options import StudyOptions
 from sentune.job.test_set import Winner
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
-from sentune.report.overview import of_subset
-from sentune.report.view import ERROR, View
+from sentune.report.view import ERROR, View, of_subset
 from sentune.study.config import StudyConfig
 
 

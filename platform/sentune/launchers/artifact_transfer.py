@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import ray
 
+from sentune.io.folders import new_folder
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ShippedFolder:
-    """A folder's files in the object store; ``open()`` gives a local path with them.
+    """A folder's files in Ray's object store.
 
-    Where names, sizes and times of the files are those that the driver saw, that is the folder
-    itself: on the driver's machine and on a file system that all share. Elsewhere it is a copy in
-    the machine's temporary folder, named by its content and written once for all processes.
+    Attributes:
+        path: of the folder on the driver's machine.
+        digest: of all names and contents.
+        stamp: names, sizes and times of the files, as the driver saw them.
+        files: the reference to the contents, in a list: Ray would resolve it in an argument.
     """
 
     path: str
@@ -32,13 +40,19 @@ class ShippedFolder:
     files: list[Any]
 
     def open(self) -> str:
-        """Path of the folder on this machine."""
+        """Return a path on this machine with the files.
+
+        The folder itself where it looks as the driver saw it: on the driver's machine and on a
+        shared file system. Elsewhere a copy in this user's private temporary folder, named by its
+        digest, written once for all processes and compared with the digest before it is used.
+        """
         if _stamp(Path(self.path)) == self.stamp:
             return self.path
-        folder = Path(tempfile.gettempdir(), "sentune", self.digest)
-        if not folder.is_dir():
-            _write(ray.get(self.files[0]), folder)
-        return str(folder)
+        folder = _private_folder() / self.digest
+        if folder.is_dir() and _digest(_contents(folder)) != self.digest:
+            logger.warning("%s is not as it was written; it is written anew", folder)
+            shutil.rmtree(folder)
+        return str(new_folder(folder, lambda draft: _write(ray.get(self.files[0]), draft)))
 
 
 @dataclass(frozen=True)
@@ -53,11 +67,30 @@ class WithEncoder:
 
 
 def ship(folder: str) -> ShippedFolder:
-    """Puts a folder's files into the object store, once for all trials."""
-    stamp = _stamp(Path(folder))
-    contents = _contents(Path(folder))
-    # the reference lies in a list, or Ray would resolve it in an argument
-    return ShippedFolder(folder, _digest(contents), stamp, [ray.put(contents)])
+    """Put a folder's files into Ray's object store, once for all trials."""
+    stamp, contents = _stamp(Path(folder)), dict(_contents(Path(folder)))
+    return ShippedFolder(folder, _digest(contents.items()), stamp, [ray.put(contents)])
+
+
+@cache
+def _private_folder() -> Path:
+    """Return a temporary folder that no other user of this machine can read or write.
+
+    It is ``sentune-UID``, shared by this user's processes. Where that name belongs to another user,
+    is a link or is open to others, it is a new folder of this process.
+    """
+    folder = Path(tempfile.gettempdir(), f"sentune-{os.getuid()}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
+        if not private or found.st_uid != os.getuid():
+            made = Path(tempfile.mkdtemp(prefix="sentune-"))
+            logger.warning("%s is not this user's alone; %s is used instead", folder, made)
+            return made
+    return folder
 
 
 def _stamp(folder: Path) -> str:
@@ -66,28 +99,21 @@ def _stamp(folder: Path) -> str:
     return "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files)
 
 
-def _contents(folder: Path) -> dict[str, bytes]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+def _contents(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file, one file at a time."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
-def _digest(contents: dict[str, bytes]) -> str:
+def _digest(contents: Iterable[tuple[str, bytes]]) -> str:
     hashed = hashlib.blake2b(digest_size=16)
-    for name, content in contents.items():
+    for name, content in contents:
         hashed.update(f"{name} {len(content)}\n".encode() + content)
     return hashed.hexdigest()
 
 
 def _write(contents: dict[str, bytes], folder: Path) -> None:
-    """Beside its place, then renamed: another process sees the whole folder or none."""
-    draft = folder.with_name(f".{folder.name}-{uuid4().hex}")
     for name, content in contents.items():
-        file = draft / name
+        file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
-    try:
-        draft.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # else another process was first with the same content
-            raise
-        shutil.rmtree(draft)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""How often the desk is asked."""
+"""How often the control actor is asked."""
 
 ANSWER_SECONDS = 10.0
-"""How long an answer may take before the desk is asked again."""
+"""How long an answer may take before the actor is asked again."""
 
 
-class Wish(StrEnum):
+class ControlSignal(StrEnum):
     """What is asked of a trial."""
 
     NONE = ""
@@ -33,28 +33,28 @@ class Wish(StrEnum):
     RESIZE = "resize"
 
 
-Ask = Callable[[], Wish]
+Ask = Callable[[], ControlSignal]
 """Called on every worker of a group between two steps; all of them get the same answer."""
 
 
-def nothing() -> Wish:
+def no_signal() -> ControlSignal:
     """Nothing is ever asked."""
-    return Wish.NONE
+    return ControlSignal.NONE
 
 
 class Listener:
-    """Asks the desk in a thread of its own; training neither waits for it nor fails with it.
+    """Asks the control actor in a thread of its own; training never waits for it or fails with it.
 
     Args:
-        desk: the actor.
+        control: the control actor.
         trial: whose group this is, where it may be asked to become larger.
     """
 
-    def __init__(self, desk: Any, trial: str = "") -> None:
-        self.wish, self._trial = Wish.NONE, trial
-        self._desk, self._node = desk, ray.get_runtime_context().get_node_id()
+    def __init__(self, control: Any, trial: str = "") -> None:
+        self.signal, self._trial = ControlSignal.NONE, trial
+        self._control, self._node = control, ray.get_runtime_context().get_node_id()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="wishes", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="control-signal", daemon=True)
 
     def __enter__(self) -> Listener:
         self._thread.start()
@@ -68,15 +68,15 @@ class Listener:
     ) -> None:
         self._over.set()
 
-    def __call__(self) -> Wish:
+    def __call__(self) -> ControlSignal:
         """The newest answer."""
-        return self.wish
+        return self.signal
 
     def _listen(self) -> None:
         while not self._over.wait(POLL_SECONDS):
             try:
-                answer = self._desk.wish.remote(self._node, self._trial)
-                self.wish = ray.get(answer, timeout=ANSWER_SECONDS)
+                answer = self._control.signal.remote(self._node, self._trial)
+                self.signal = ray.get(answer, timeout=ANSWER_SECONDS)
             except ray.exceptions.GetTimeoutError:
                 continue  # a busy machine
             except ray.exceptions.RayError as error:
@@ -85,7 +85,7 @@ class Listener:
 
 
 class GroupListener:
-    """A Ray Train group's ears: the first worker listens, all of them act at the same step.
+    """Asks for a Ray Train group: the first worker listens, all of them act at the same step.
 
     Ray Train knows when any of the group's machines is being taken back. Its call for it is a
     barrier of all workers through an actor, so the group makes it about once a second, when the
@@ -95,28 +95,29 @@ class GroupListener:
         listener: of the first worker; on the others it is never asked.
     """
 
-    _WISHES = tuple(Wish)
-    _LOOK = len(_WISHES)
+    _SIGNALS = tuple(ControlSignal)
+    _LOOK = len(_SIGNALS)
 
     def __init__(self, group: Group, listener: Listener | None) -> None:
         self._group, self._listener = group, listener
         self._looked = time.monotonic()
 
-    def __call__(self) -> Wish:
+    def __call__(self) -> ControlSignal:
         """What the group is to do, the same on every worker."""
-        own = self._own() if self._group.is_first else self._WISHES.index(Wish.NONE)
+        own = self._own() if self._group.is_first else self._SIGNALS.index(ControlSignal.NONE)
         said = self._group.agree(own)
         if said != self._LOOK:
-            return self._WISHES[said]
+            return self._SIGNALS[said]
 
-        from ray import train  # with torch, which the desk's process does without
+        from ray import train  # with torch, which the control actor does without
 
-        return Wish.NONE if train.get_preemption_info() is None else Wish.PREEMPTED
+        preempted = train.get_preemption_info() is not None
+        return ControlSignal.PREEMPTED if preempted else ControlSignal.NONE
 
     def _own(self) -> int:
         """What the first worker says, from what it has heard and the time."""
-        wish = self._listener() if self._listener is not None else Wish.NONE
-        if wish is Wish.NONE and time.monotonic() - self._looked >= POLL_SECONDS:
+        signal = self._listener() if self._listener is not None else ControlSignal.NONE
+        if signal is ControlSignal.NONE and time.monotonic() - self._looked >= POLL_SECONDS:
             self._looked = time.monotonic()
             return self._LOOK
-        return self._WISHES.index(wish)
+        return self._SIGNALS.index(signal)

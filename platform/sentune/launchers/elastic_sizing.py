@@ -17,15 +17,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
-import ray._private.state
-from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
-    ResourceRequestPriority,
-    get_or_create_autoscaling_coordinator,
-)
 from ray.util import placement_group, remove_placement_group
 
 from sentune.cluster.packing import held
-from sentune.launchers.control_actor import draining_nodes
+from sentune.launchers.ray_internals import draining_nodes, free_resources
+from sentune.launchers.ray_train_internals import (
+    ResourceRequestPriority,
+    get_or_create_autoscaling_coordinator,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +43,8 @@ ANSWER_SECONDS, EXPIRE_SECONDS, LOOKS = 10.0, 180.0, 4
 """Of Ray's coordinator: of an answer, of a claim; how often in ``GROW_SECONDS`` it is asked."""
 
 
-class Room:
-    """What one trial's group may take of the cluster.
+class ElasticSizing:
+    """Finds the size of one trial's elastic group.
 
     The claims lie with the actor in which Ray merges what all Train runs and Data pipelines of a
     cluster need: it passes them on to the autoscaler, and promises no place twice. Workers beyond
@@ -78,11 +77,13 @@ class Room:
         return max(size, self._fewest)
 
     @contextmanager
-    def watched(self, size: int, desk: Any, trial: str) -> Iterator[None]:
+    def watched(self, size: int, control: Any, trial: str) -> Iterator[None]:
         """While a group of this size runs: asks it to leave when there is room for more."""
-        ray.get(desk.start.remote(trial))
+        ray.get(control.start.remote(trial))
         over = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(size, desk, trial, over), daemon=True)
+        thread = threading.Thread(
+            target=self._watch, args=(size, control, trial, over), daemon=True
+        )
         thread.start()
         try:
             yield
@@ -91,7 +92,7 @@ class Room:
             thread.join()
             self._may.cancel()
 
-    def _watch(self, size: int, desk: Any, trial: str, over: threading.Event) -> None:
+    def _watch(self, size: int, control: Any, trial: str, over: threading.Event) -> None:
         if size == self._most:
             return
         since = time.monotonic()
@@ -99,14 +100,14 @@ class Room:
             try:
                 self._may.ask(self._most - size)
                 # before it runs, its own places look free
-                found = ray.get(desk.running.remote(trial)) and self._found(self._may)
+                found = ray.get(control.running.remote(trial)) and self._found(self._may)
             except ray.exceptions.RayError as error:
                 logger.warning("whether there is room for more workers is unknown: %s", error)
                 found = False
             if not found:
                 since = time.monotonic()
             elif time.monotonic() - since >= self._grow_seconds:
-                desk.resize.remote(trial)
+                control.resize.remote(trial)
                 return
 
     def _found(self, *claims: _Claim) -> int:
@@ -160,8 +161,8 @@ def free_places(needs: Mapping[str, float]) -> int:
         needs: resources of a worker.
     """
     going = draining_nodes()
-    free = ray._private.state.available_resources_per_node()
-    return sum(_held(there, needs) for node, there in free.items() if node not in going)
+    free = free_resources().items()
+    return sum(_held(there, needs) for node, there in free if node not in going)
 
 
 def _held(there: Mapping[str, float], needs: Mapping[str, float]) -> int:

@@ -12,6 +12,7 @@ from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, Wo
 from torch import distributed
 
 from sentune.errors import SentuneError
+from sentune.launchers.ray_train_internals import unwrapped
 from sentune.launchers.trial_report import Report, failed
 from sentune.training.group import Group
 from sentune.training.memory import short_of_memory
@@ -39,7 +40,7 @@ def passes(error: BaseException) -> bool:
 
 
 def own_error(error: BaseException, group: Group, traceback: str) -> Report:
-    """What a worker says of an error of its own."""
+    """Return the report of a worker's own error, with its rank where it is that rank's alone."""
     said = failed(error, traceback)
     if group.world_size == 1 or isinstance(error, SentuneError):  # all workers meet the latter
         return said
@@ -51,8 +52,8 @@ def killed_for_memory(error: TrainingFailedError) -> bool:
     return any(isinstance(e, ray.exceptions.OutOfMemoryError) for _, e in _failures(error))
 
 
-def epitaph(error: TrainingFailedError, traceback: str) -> Report:
-    """Why a group that left no word has failed: a process that died comes before its peers."""
+def group_failure(error: TrainingFailedError, traceback: str) -> Report:
+    """Return why a group without a recorded failure has failed; a dead process comes first."""
     if isinstance(error, ControllerError):
         return failed(error.controller_failure, traceback)
     failures = sorted(_failures(error), key=lambda failure: (_talks(failure[1]), failure[0]))
@@ -79,13 +80,4 @@ def _failures(error: TrainingFailedError) -> list[tuple[int, BaseException]]:
     found: Mapping[int, BaseException] = (
         error.worker_failures if isinstance(error, WorkerGroupError) else {}
     )
-    return [(rank, _unwrapped(failure)) for rank, failure in found.items()]
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    """Of a user's exception, or of a health check that found a process dead."""
-    for wrapped in ("base_exc", "_base_exc", "health_check_failure"):
-        inner = getattr(error, wrapped, None)
-        if isinstance(inner, BaseException):
-            return inner
-    return error
+    return [(rank, unwrapped(failure)) for rank, failure in found.items()]

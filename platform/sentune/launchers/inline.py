@@ -16,7 +16,7 @@ from ray import tune
 from ray.tune import PlacementGroupFactory
 
 from sentune.launchers.control_signal import Listener
-from sentune.launchers.opaque_value import Sealed
+from sentune.launchers.opaque_value import OpaqueValue
 from sentune.launchers.run_trial import guarded
 from sentune.training.group import Group
 from sentune.training.memory import free, settle, use_threads
@@ -30,7 +30,7 @@ STRATEGIES = ("PACK", "SPREAD")
 
 
 def inline_trainable(
-    program: Program, *, cpus: float, gpus: float, code: str, desk: Any
+    program: Program, *, cpus: float, gpus: float, code: str, control: Any
 ) -> Callable[[dict[str, Any]], None]:
     """The Tune function that runs one trial after the other in its actor.
 
@@ -39,19 +39,19 @@ def inline_trainable(
         cpus: CPUs of a trial; torch uses as many threads.
         gpus: GPUs of a trial, fractions allowed.
         code: fingerprint of the driver's code; a worker with another one fails.
-        desk: actor that says when a trial is to leave.
+        control: actor that says when a trial is to leave.
     """
 
     def trial(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
         use_threads(max(1, int(cpus)))
         settle()
-        sealed: Sealed[TrialSpec] = config["spec"]
+        spec: OpaqueValue[TrialSpec] = config["spec"]
         try:
             # closed here, so that a trial that Tune stops has let go of its model before ``free``
             with (
-                Listener(desk) as ask,
-                closing(guarded(program, sealed.value, Group.single(), code, ask)) as reports,
+                Listener(control) as ask,
+                closing(guarded(program, spec.value, Group.single(), code, ask)) as reports,
             ):
                 for report in reports:
                     tune.report(replace(report, gpus=gpus).to_result())

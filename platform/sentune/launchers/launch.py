@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sentune.launchers.control_actor import RemoteJudge
+from sentune.launchers.control_actor import ControlClient
 from sentune.training.trial import Program
 
 
@@ -23,7 +23,7 @@ class Launch:
         max_failures: deaths of a trial's processes that are forgiven.
         code: fingerprint of the driver's code, which every worker must have.
         storage: the study's folder or URI.
-        desk: where the driver leaves word for its trials.
+        control: what the driver tells its trials by.
     """
 
     program: Program
@@ -34,23 +34,23 @@ class Launch:
     max_failures: int
     code: str
     storage: str
-    desk: RemoteJudge = field(init=False)
+    control: ControlClient = field(init=False)
 
     def __post_init__(self) -> None:
-        self.desk = RemoteJudge()
+        self.control = ControlClient()
 
     @property
-    def judge(self) -> RemoteJudge | None:
-        """Gives the verdicts on a group; None where Tune stops a trial."""
-        return self.desk if self.launcher == "train" else None
+    def verdicts(self) -> ControlClient | None:
+        """Where a group is told its verdicts; None where Tune stops a trial."""
+        return self.control if self.launcher == "train" else None
 
     def close(self) -> None:
         """Ends what the driver's trials no longer need."""
-        self.desk.close()
+        self.control.close()
 
     def trainable(self) -> Callable[[dict[str, Any]], None]:
         """The Tune function."""
-        if self.judge is None:
+        if self.verdicts is None:
             from sentune.launchers.inline import inline_trainable  # loads Ray Tune
 
             return inline_trainable(
@@ -58,18 +58,21 @@ class Launch:
                 cpus=self.cpus,
                 gpus=self.gpus,
                 code=self.code,
-                desk=self.desk.actor,
+                control=self.control.actor,
             )
-        from sentune.launchers.ray_train import Team, train_trainable  # loads Ray Train
+        from sentune.launchers.ray_train import (  # loads Ray Train
+            WorkerGroupConfig,
+            train_trainable,
+        )
 
         return train_trainable(
-            Team(
+            WorkerGroupConfig(
                 program=self.program,
                 workers=self.workers,
                 cpus=self.cpus,
                 gpus=self.gpus,
                 max_failures=self.max_failures,
-                desk=self.desk.actor,
+                control=self.control.actor,
                 code=self.code,
                 storage=f"{self.storage}/ray-train",
             )

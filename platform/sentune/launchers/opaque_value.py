@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, repr=False)
-class Sealed(Generic[T]):
+class OpaqueValue(Generic[T]):
     """Keeps Tune from copying, resolving or printing what a trial is given.
 
     Tune copies configurations deeply, writes them into names and logs, and may resolve object
@@ -18,8 +18,8 @@ class Sealed(Generic[T]):
 
     value: T
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Sealed[T]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpaqueValue[T]:
         return self
 
     def __repr__(self) -> str:
-        return f"Sealed({type(self.value).__name__})"
+        return f"OpaqueValue({type(self.value).__name__})"

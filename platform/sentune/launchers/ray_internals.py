@@ -1,36 +1,62 @@
-"""A Ray Train group that asks for its place once, and not a second time for as long as it runs."""
+"""Private names of Ray that are light to import: the cluster's state and its key-value store.
+
+Written for Ray 2.60. What needs Ray Train or Ray Data stands in ``ray_train_internals``.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
-from ray.train import Result
-from ray.train.torch import TorchTrainer
-from ray.train.v2._internal.execution.scaling_policy import FixedScalingPolicy
+import ray
+import ray._private.state
+from ray.experimental import internal_kv
+
+_SPACE = b"sentune"
 
 
-class PlacedTrainer(TorchTrainer):
-    """A trainer of a fixed number of workers, without Ray Train's request to the autoscaler.
+def draining_nodes() -> frozenset[str]:
+    """Return the ids of the machines that are being taken back.
 
-    The group's placement group is all that the autoscaler must see. Ray Train also states, for as
-    long as the group runs, how many workers the cluster must be able to hold. In Ray 2.60 the
-    autoscaler meets that with any node, an idle one too: the idle node then stays beside the one
-    that is at work (seen idle for 350 s at a timeout of 6 s).
+    Ray 2.60 has no public call for it; Ray Train's own watcher makes this one.
+    """
+    return frozenset(ray._private.state.state.get_draining_nodes())
+
+
+def free_resources() -> Mapping[str, Mapping[str, float]]:
+    """Return what is free on each node, by its id.
+
+    ``ray.available_resources`` of Ray 2.60 gives the sum over all nodes alone.
+    """
+    free: Mapping[str, Mapping[str, float]] = ray._private.state.available_resources_per_node()
+    return free
+
+
+class ClusterStore:
+    """The key-value store of the connected cluster, under one prefix.
+
+    Ray's own libraries use these calls; Ray 2.60 has no public ones.
+
+    Args:
+        prefix: of all keys.
     """
 
-    def _initialize_and_run_controller(self, **given: Any) -> Result:
-        policy = PlacedPolicy(self.scaling_config)
-        return super()._initialize_and_run_controller(**{**given, "scaling_policy": policy})
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix.encode()
 
+    def write(self, key: str, text: str) -> None:
+        """Set the text of a key."""
+        internal_kv._internal_kv_put(self._prefix + key.encode(), text.encode(), namespace=_SPACE)
 
-class PlacedPolicy(FixedScalingPolicy):
-    """Decides as Ray Train's own one does, and requests nothing."""
+    def read(self) -> dict[str, str]:
+        """Return all keys with their texts."""
+        keys = internal_kv._internal_kv_list(self._prefix, namespace=_SPACE)
+        found = {key: internal_kv._internal_kv_get(key, namespace=_SPACE) for key in keys}
+        return {
+            key.removeprefix(self._prefix).decode(): text.decode()
+            for key, text in found.items()
+            if text is not None
+        }
 
-    def _send_resource_request(self) -> None:
-        """Nothing: the placement group has asked."""
-
-    def _maybe_send_resource_request(self) -> None:
-        """Nothing, as above."""
-
-    def _cancel_resource_request(self) -> None:
-        """There is none."""
+    def remove(self, key: str) -> None:
+        """Remove a key."""
+        internal_kv._internal_kv_del(self._prefix + key.encode(), namespace=_SPACE)

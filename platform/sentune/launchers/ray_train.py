@@ -1,9 +1,10 @@
 """The train launcher: each trial is a Ray Train group of workers, fixed or elastic.
 
 The Tune trial's own process only starts the group and passes on what it says. The workers ask the
-desk at each milestone and leave by themselves. A group that has lost a worker, leaves a machine
-that is being taken back or has no memory starts again from the newest checkpoint in the trial's
-directory. Ray Train alone would start it again without a word about why, and with nothing changed.
+control actor at each milestone and leave by themselves. A group that has lost a worker, leaves a
+machine that is being taken back or has no memory starts again from the newest checkpoint in the
+trial's directory. Ray Train alone would start it again without a word about why, and with nothing
+changed.
 """
 
 from __future__ import annotations
@@ -21,20 +22,19 @@ import torch
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 from ray import tune
 from ray.train.torch import TorchTrainer, get_device
-from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
-from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError
+from ray.train.v2.api.exceptions import TrainingFailedError
 from ray.tune.integration.ray_train import TuneReportCallback
 
 from sentune.code import require_code
 from sentune.io.object_store import files_at, is_local
-from sentune.launchers.control_signal import GroupListener, Listener, Wish
-from sentune.launchers.elastic_sizing import GROW_SECONDS, Room
+from sentune.launchers.control_signal import ControlSignal, GroupListener, Listener
+from sentune.launchers.elastic_sizing import GROW_SECONDS, ElasticSizing
 from sentune.launchers.failures import own_error, passes
 from sentune.launchers.inline import UNWIND_SECONDS
-from sentune.launchers.opaque_value import Sealed
-from sentune.launchers.ray_internals import PlacedTrainer
-from sentune.launchers.restarts import Attempt, after_failure, after_return
-from sentune.launchers.run_trial import follow
+from sentune.launchers.opaque_value import OpaqueValue
+from sentune.launchers.ray_train_internals import PlacedTrainer
+from sentune.launchers.restarts import Attempt, after_failure, after_return, without_place
+from sentune.launchers.run_trial import run_trial
 from sentune.launchers.trial_report import Report
 from sentune.training.group import Group
 from sentune.training.trial import Program
@@ -48,7 +48,7 @@ looks for machines that are being taken back."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Team:
+class WorkerGroupConfig:
     """The workers of a trial, and what each is given.
 
     Attributes:
@@ -57,7 +57,7 @@ class Team:
         cpus: CPUs of a worker; torch uses as many threads.
         gpus: GPUs of a worker, fractions allowed.
         max_failures: failures of the group that are forgiven.
-        desk: actor that gives the verdicts and keeps what workers say at their end.
+        control: actor that gives the verdicts and keeps what workers say at their end.
         code: fingerprint of the driver's code.
         storage: folder or URI where Ray Train keeps its own notes.
         grow_seconds: how long there must be room for more workers before a group leaves for it.
@@ -68,7 +68,7 @@ class Team:
     cpus: float
     gpus: float
     max_failures: int
-    desk: Any
+    control: Any
     code: str
     storage: str
     grow_seconds: float = GROW_SECONDS
@@ -88,85 +88,74 @@ class Team:
         """Workers that a group may have: so many shards a batch has, however many there are."""
         return self.workers if isinstance(self.workers, int) else self.workers[1]
 
-    def room(self, trial: str) -> Room | None:
+    def sizing(self, trial: str) -> ElasticSizing | None:
         """Where a trial's elastic group finds its size; None for a fixed one."""
         if isinstance(self.workers, int):
             return None
-        return Room(f"{self.storage} {trial}", self.workers, self.needs, self.grow_seconds)
+        return ElasticSizing(f"{self.storage} {trial}", self.workers, self.needs, self.grow_seconds)
 
 
-def train_trainable(team: Team) -> Callable[[dict[str, Any]], None]:
+def train_trainable(config: WorkerGroupConfig) -> Callable[[dict[str, Any]], None]:
     """The Tune function that runs one trial on a Ray Train group, again where that may help."""
 
-    def trial(config: dict[str, Any]) -> None:
+    def trial(given: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
         os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", POLL_SECONDS)
         os.environ.setdefault("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", POLL_SECONDS)
-        name: str = config["trial"]
-        attempt: Attempt | None = Attempt(spec=config["spec"].value)
-        room = team.room(name)
+        name: str = given["trial"]
+        attempt: Attempt | None = Attempt(spec=given["spec"].value)
+        sizing = config.sizing(name)
         while attempt is not None:
-            attempt = _sized(team, room, attempt)
-            with room.watched(attempt.workers, team.desk, name) if room else nullcontext():
-                attempt = _attempted(team, name, attempt)
+            attempt = _sized(config, sizing, attempt)
+            with sizing.watched(attempt.workers, config.control, name) if sizing else nullcontext():
+                attempt = _attempted(config, name, attempt)
 
     return tune.with_resources(trial, DRIVER)
 
 
-def _sized(team: Team, room: Room | None, attempt: Attempt) -> Attempt:
+def _sized(config: WorkerGroupConfig, sizing: ElasticSizing | None, attempt: Attempt) -> Attempt:
     """The attempt with the number of its workers."""
-    size = team.fewest if room is None else room.size()
-    return attempt.sized(size, fewest=team.fewest)
+    size = config.fewest if sizing is None else sizing.size()
+    return attempt.sized(size, fewest=config.fewest)
 
 
-def _attempted(team: Team, name: str, attempt: Attempt) -> Attempt | None:
+def _attempted(config: WorkerGroupConfig, name: str, attempt: Attempt) -> Attempt | None:
     """Runs a group to its end; the next attempt, None where the trial is over."""
     try:
-        _trainer(team, name, attempt).fit()
+        _trainer(config, name, attempt).fit()
     except TrainingFailedError as error:
-        if not attempt.may_shrink and _without_place(error):
-            return _waiting(team, attempt)
-        word = ray.get(team.desk.obituary.remote(name))
-        then = after_failure(error, word, attempt, team.max_failures, traceback.format_exc())
+        if not attempt.may_shrink and without_place(error):
+            return _waiting(config, attempt)
+        recorded = ray.get(config.control.take_failure.remote(name))
+        then = after_failure(error, recorded, attempt, config.max_failures, traceback.format_exc())
         if isinstance(then, Attempt):
             return then
         tune.report(then.to_result())
         return None
-    return after_return(ray.get(team.desk.departure.remote(name)), attempt)
+    return after_return(ray.get(config.control.take_departure.remote(name)), attempt)
 
 
-def _without_place(error: TrainingFailedError) -> bool:
-    """Whether the group's smallest size has found no place in time, which is no failure.
-
-    Ray Train waits a minute and tries three times more; a cloud's node takes two to six minutes,
-    and a spot machine may take hours.
-    """
-    return isinstance(error, ControllerError) and isinstance(
-        error.controller_failure, WorkerGroupStartupTimeoutError
-    )
-
-
-def _waiting(team: Team, attempt: Attempt) -> Attempt | None:
+def _waiting(config: WorkerGroupConfig, attempt: Attempt) -> Attempt | None:
     """Waits on, as a trial without a group does, unless the study is to end."""
     here = ray.get_runtime_context().get_node_id()
-    if ray.get(team.desk.wish.remote(here)) is not Wish.LEAVE:
+    if ray.get(config.control.signal.remote(here)) is not ControlSignal.LEAVE:
         return attempt
     tune.report(Report(left=True, notes=[*attempt.notes], restarts=attempt.deaths).to_result())
     return None
 
 
-def _trainer(team: Team, name: str, attempt: Attempt) -> TorchTrainer:
+def _trainer(config: WorkerGroupConfig, name: str, attempt: Attempt) -> TorchTrainer:
     # elastic groups of other trials look at what Ray Train says that this one must have
-    trainer = PlacedTrainer if isinstance(team.workers, int) else TorchTrainer
+    trainer = PlacedTrainer if isinstance(config.workers, int) else TorchTrainer
     return trainer(
         _work,
-        train_loop_config={"name": name, "attempt": Sealed(attempt), "team": team},
+        train_loop_config={"name": name, "attempt": OpaqueValue(attempt), "config": config},
         scaling_config=ray.train.ScalingConfig(
-            num_workers=attempt.workers, use_gpu=team.gpus > 0, resources_per_worker=team.needs
+            num_workers=attempt.workers, use_gpu=config.gpus > 0, resources_per_worker=config.needs
         ),
         run_config=ray.train.RunConfig(
             name=name,
-            **_kept_in(team.storage),
+            **_kept_in(config.storage),
             callbacks=[TuneReportCallback()],
             failure_config=ray.train.FailureConfig(
                 max_failures=0, controller_failure_limit=0 if attempt.may_shrink else 3
@@ -186,32 +175,36 @@ def _kept_in(storage: str) -> dict[str, Any]:
     return {"storage_path": root, "storage_filesystem": PyFileSystem(FSSpecHandler(files))}
 
 
-def _work(config: dict[str, Any]) -> None:
+def _work(given: dict[str, Any]) -> None:
     """One worker, from its start to the end of the trial or of this attempt."""
-    team: Team = config["team"]
-    name: str = config["name"]
-    group = _group(team.most)
+    config: WorkerGroupConfig = given["config"]
+    name: str = given["name"]
+    group = _group(config.most)
     try:
-        require_code(team.code)
-        torch.set_num_threads(max(1, int(team.cpus)))
-        _train(team, name, config["attempt"].value, group)
+        require_code(config.code)
+        torch.set_num_threads(max(1, int(config.cpus)))
+        _train(config, name, given["attempt"].value, group)
     except Exception as error:
         if not passes(error):
             said = own_error(error, group, traceback.format_exc())
-            ray.get(team.desk.bury.remote(name, said.to_result()))
+            ray.get(config.control.record_failure.remote(name, said.to_result()))
         raise
 
 
-def _train(team: Team, name: str, attempt: Attempt, group: Group) -> None:
-    with Listener(team.desk, name) if group.is_first else nullcontext() as listener:
+def _train(config: WorkerGroupConfig, name: str, attempt: Attempt, group: Group) -> None:
+    with Listener(config.control, name) if group.is_first else nullcontext() as listener:
         ask = GroupListener(group, listener)
-        for report in follow(team.program, attempt.spec, group, ask, attempt.notes):
+        for report in run_trial(config.program, attempt.spec, group, ask, attempt.notes):
             if report.preempted or report.resizes:
                 if group.is_first:
-                    ray.get(team.desk.depart.remote(name, report.examples, report.preempted))
+                    ray.get(
+                        config.control.record_departure.remote(
+                            name, report.examples, report.preempted
+                        )
+                    )
                 return
-            gpus, restarts = team.gpus * group.world_size, attempt.deaths
-            if not _tell(team, name, replace(report, gpus=gpus, restarts=restarts).to_result()):
+            gpus, restarts = config.gpus * group.world_size, attempt.deaths
+            if not _tell(config, name, replace(report, gpus=gpus, restarts=restarts).to_result()):
                 return
 
 
@@ -221,7 +214,7 @@ def _group(most: int) -> Group:
     return Group.single(get_device(), most)
 
 
-def _tell(team: Team, name: str, result: dict[str, Any]) -> bool:
+def _tell(config: WorkerGroupConfig, name: str, result: dict[str, Any]) -> bool:
     """Reports, and waits until the driver has heard it: a report may not be lost at the end."""
     ray.train.report(result)
-    return bool(ray.get(team.desk.verdict.remote(name, result["examples"])))
+    return bool(ray.get(config.control.verdict.remote(name, result["examples"])))

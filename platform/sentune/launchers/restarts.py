@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
 from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError
 
-from sentune.launchers.failures import epitaph, killed_for_memory
+from sentune.launchers.failures import group_failure, killed_for_memory
+from sentune.launchers.ray_train_internals import WorkerGroupStartupTimeoutError
 from sentune.launchers.trial_report import Report
 from sentune.training.trial import TrialSpec
 
@@ -64,7 +64,7 @@ def after_return(departed: tuple[int, bool] | None, attempt: Attempt) -> Attempt
 
 def after_failure(
     error: TrainingFailedError,
-    word: dict[str, Any] | None,
+    recorded: dict[str, Any] | None,
     attempt: Attempt,
     max_failures: int,
     traceback: str,
@@ -76,12 +76,12 @@ def after_failure(
 
     Args:
         error: of Ray Train.
-        word: a worker's own last report, as a result.
+        recorded: a worker's own last report, as a result.
         attempt: that has failed.
         max_failures: deaths that are forgiven.
         traceback: of ``error``.
     """
-    said = Report.from_result(word) if word is not None else None
+    said = Report.from_result(recorded) if recorded is not None else None
     if said is not None and said.micro_batch:
         spec = replace(attempt.spec, micro_batch=said.micro_batch)
         return attempt.noted(
@@ -91,16 +91,20 @@ def after_failure(
         return replace(said, notes=[*attempt.notes], restarts=attempt.deaths)
     if killed_for_memory(error):
         return _smaller(attempt)
-    if attempt.may_shrink and _without_room(error):
+    if attempt.may_shrink and without_place(error):
         return attempt.noted(f"there was no room for {attempt.workers} workers after all")
-    said = epitaph(error, traceback)
+    said = group_failure(error, traceback)
     if isinstance(error, ControllerError) or attempt.deaths >= max_failures:
         return replace(said, notes=[*attempt.notes], restarts=attempt.deaths)
     return attempt.noted(f"started again: {said.failure}", deaths=attempt.deaths + 1)
 
 
-def _without_room(error: TrainingFailedError) -> bool:
-    """Whether the group waited in vain for a place: another one took it, or its machine died."""
+def without_place(error: TrainingFailedError) -> bool:
+    """Return whether the group found no place in time.
+
+    Ray Train waits a minute and tries three times more; a cloud's node takes two to six minutes,
+    and a spot machine may take hours.
+    """
     return isinstance(error, ControllerError) and isinstance(
         error.controller_failure, WorkerGroupStartupTimeoutError
     )

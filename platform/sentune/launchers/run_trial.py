@@ -1,4 +1,4 @@
-"""Following a program on one worker: checkpoints, checks and reports, for both launchers."""
+"""Run a program on one worker: checkpoints, checks and reports, for both launchers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from sentune.code import require_code
 from sentune.errors import TrialFailed
-from sentune.launchers.control_signal import Ask, Wish, nothing
+from sentune.launchers.control_signal import Ask, ControlSignal, no_signal
 from sentune.launchers.trial_report import Report, failed, left, said
-from sentune.lazy_import import Later
+from sentune.lazy_import import LazyModule
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
@@ -22,17 +22,17 @@ from sentune.training.trial import Program, Progress, TrialSpec
 if TYPE_CHECKING:
     from torch import distributed
 else:
-    distributed = Later("torch.distributed")
+    distributed = LazyModule("torch.distributed")
 
 SECONDS = "train/seconds"
 """Metric in which a program that counts its own time over restarts says it."""
 
 
-def follow(
+def run_trial(
     program: Program,
     spec: TrialSpec,
     group: Group,
-    ask: Ask = nothing,
+    ask: Ask = no_signal,
     notes: Sequence[str] = (),
 ) -> Generator[Report, None, None]:
     """Runs the program and turns what it says into reports, each with its checkpoint written.
@@ -51,19 +51,22 @@ def follow(
         TrialFailed: the objective was not measured or is not finite.
         RuntimeError: another worker of the group is lost.
     """
-    keeper = _Keeper(spec) if spec.directory and group.is_first else None
-    told = [*notes] + (keeper.notes if keeper is not None else [])
+    writer = _CheckpointWriter(spec) if spec.directory and group.is_first else None
+    told = [*notes] + (writer.notes if writer is not None else [])
     started = time.monotonic()
     spec = replace(spec, every_step=True)
     with _peers_lost(group), closing(program(spec, group)) as progresses:  # type: ignore[type-var]
         for progress in progresses:
             score = _score(progress, spec, group)
-            wish = Wish.NONE if progress.final else ask()
-            if keeper is not None:
-                keeper.keep(progress, score, at_once=wish is not Wish.NONE)
+            signal = ControlSignal.NONE if progress.final else ask()
+            if writer is not None:
+                writer.write(progress, score, at_once=signal is not ControlSignal.NONE)
             notes = [*told, *progress.notes]
-            if wish is not Wish.NONE:
-                preempted, resizes = wish is Wish.PREEMPTED, wish is Wish.RESIZE
+            if signal is not ControlSignal.NONE:
+                preempted, resizes = (
+                    signal is ControlSignal.PREEMPTED,
+                    signal is ControlSignal.RESIZE,
+                )
                 yield replace(left(progress, preempted=preempted, resizes=resizes), notes=notes)
                 return
             if progress.milestone:
@@ -87,9 +90,9 @@ def _peers_lost(group: Group) -> Iterator[None]:
 
 
 def guarded(
-    program: Program, spec: TrialSpec, group: Group, code: str, ask: Ask = nothing
+    program: Program, spec: TrialSpec, group: Group, code: str, ask: Ask = no_signal
 ) -> Generator[Report, None, None]:
-    """``follow`` on the driver's code, where an error is the last report and not an exception.
+    """``run_trial`` on the driver's code, where an error is the last report and not an exception.
 
     Args:
         program: what trains.
@@ -100,12 +103,12 @@ def guarded(
     """
     try:
         require_code(code)
-        yield from follow(program, spec, group, ask)
+        yield from run_trial(program, spec, group, ask)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the trial's end and is told
         yield failed(error, traceback.format_exc())
 
 
-class _Keeper:
+class _CheckpointWriter:
     """Writes a trial's checkpoints; on its first worker.
 
     A milestone that is said again is not newer than what is there: writing it once more would drop
@@ -122,7 +125,7 @@ class _Keeper:
         self._seen = max(self._kept, 0)
         self.notes = self._store.notes
 
-    def keep(self, progress: Progress, score: float | None, *, at_once: bool) -> None:
+    def write(self, progress: Progress, score: float | None, *, at_once: bool) -> None:
         """Writes what is due.
 
         Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sentune.code import CodeMismatch
 from sentune.errors import SentuneError
 from sentune.io.atomic import StorageError
-from sentune.lazy_import import Later
+from sentune.lazy_import import LazyModule
 from sentune.readouts.sweep import sweeps_among
 from sentune.training.memory import OutOfMemory, first_line, short_of_memory
 from sentune.training.trial import Progress
@@ -17,7 +17,7 @@ from sentune.training.trial import Progress
 if TYPE_CHECKING:
     import torch
 else:
-    torch = Later("torch")
+    torch = LazyModule("torch")
 
 PAYLOAD = "said"
 """The one key under which a report travels through Tune's and Train's result dictionaries."""

@@ -1,6 +1,6 @@
 """A study's report: one HTML page that needs nothing from outside, and the same as Markdown."""
 
-from sentune.report.build import HTML, MARKDOWN, build, write
-from sentune.report.document import Report
+from sentune.report.render import StudyReport
+from sentune.report.study_page import HTML, MARKDOWN, build, write
 
-__all__ = ["HTML", "MARKDOWN", "Report", "build", "write"]
+__all__ = ["HTML", "MARKDOWN", "StudyReport", "build", "write"]

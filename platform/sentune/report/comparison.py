@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentune.formatting import measured, percent, spread
-from sentune.report.document import Block, Cell, Section, Table, Text, columns
-from sentune.report.published import JUDGED, PUBLISHED, TABLE_3, Published
+from sentune.report.published import (
+    PublishedFigure,
+    PublishedTable,
+    TrainedOn,
+    data_sets,
+    papers,
+    published_figures,
+)
+from sentune.report.render import Block, Cell, Section, Table, Text, columns
 from sentune.report.view import View
 
 KINDS = {
@@ -60,7 +67,10 @@ def comparison(view: View) -> Section | None:
 
 def _theirs(view: View) -> list[Text]:
     """What the papers' rows were trained on, and from what."""
-    trained = dict.fromkeys(one.trained for one in PUBLISHED if _is_of(view, one))
+    trained: list[TrainedOn] = []
+    for one in published_figures():
+        if _is_of(view, one) and one.trained not in trained:
+            trained.append(one.trained)
     return [Text(text=f"The paper: {one.encoder}, trained on {one.corpus}.") for one in trained]
 
 
@@ -76,62 +86,68 @@ def _table(rows: list[list[Cell]]) -> Table:
 
 def _rows(view: View) -> list[list[Cell]]:
     """Of each metric what was judged on the study's own data set, or else all that there is."""
-    known: dict[str, list[tuple[Published, str, Ours]]] = {}
-    for published in PUBLISHED:
-        ours = _ours(view, published.metric) if _is_of(view, published) else None
+    known: dict[str, list[tuple[PublishedFigure, Ours]]] = {}
+    for figure in published_figures():
+        ours = _ours(view, figure) if _is_of(view, figure) else None
         if ours is not None:
-            named = [(published, judged, ours) for judged in published.values]
-            known.setdefault(published.metric, []).extend(named)
+            known.setdefault(ours.metric, []).append((figure, ours))
     rows = []
     for found in known.values():
-        alike = [one for one in found if _judged_alike(one[1], one[2].specs)]
+        alike = [(figure, ours) for figure, ours in found if _judged_alike(figure.data, ours.specs)]
         rows += [_row(view, *one) for one in alike or found]
     return rows
 
 
-def _row(view: View, published: Published, judged: str, ours: Ours) -> list[Cell]:
+def _row(view: View, figure: PublishedFigure, ours: Ours) -> list[Cell]:
     return [
-        Cell(text=f"{published.source}: {published.row}"),
-        Cell(text=published.metric),
-        Cell(text=judged),
-        Cell(text=percent(published.values[judged])),
+        Cell(text=f"{figure.source}: {figure.row}"),
+        Cell(text=ours.metric),
+        Cell(text=figure.data),
+        Cell(text=percent(figure.value)),
         Cell(text=ours.value),
         Cell(text=f"{ours.part}: {', '.join(ours.specs) or 'not said'}"),
-        Cell(text=", ".join(_differences(view, published, judged, ours))),
+        Cell(text=", ".join(_differences(view, figure, ours))),
     ]
 
 
-def _is_of(view: View, published: Published) -> bool:
+def _is_of(view: View, figure: PublishedFigure) -> bool:
     """Whether the study's winner is of the method and the settings of a paper's row."""
     winner = view.winner or view.best
-    if published.method != view.summary.method or winner is None:
+    if figure.method != view.summary.method or winner is None:
         return False
     settings = {**view.summary.space.get("fixed", {}), **winner.settings}
     return all(
-        settings[name] in allowed for name, allowed in published.where.items() if name in settings
+        settings[name] in allowed for name, allowed in figure.where.items() if name in settings
     )
 
 
-def _ours(view: View, metric: str) -> Ours | None:
-    """On test where it was measured there, else on dev."""
-    summary = view.summary
-    if metric in summary.test:
-        value = measured(metric, summary.test[metric])
-        return Ours(metric=metric, value=value, specs=_specs(view, "test", metric), part="test")
-    over = view.measured.get(metric)
-    if over is None:
-        return None
-    value = spread(metric, over, view.error(metric))
-    return Ours(metric=metric, value=value, specs=_specs(view, "dev", metric), part="dev")
+def _ours(view: View, figure: PublishedFigure) -> Ours | None:
+    """The study's own figure: on test where it was measured there, else on dev.
+
+    A task over a second corpus has that corpus' format in its name (``compression-gigaword``).
+    """
+    summary, wanted = view.summary, data_sets()[figure.data].format
+    task, _, rest = figure.metric.partition("/")
+    for metric, only in ((f"{task}-{wanted}/{rest}", wanted), (figure.metric, "")):
+        if metric in summary.test:
+            value, part = measured(metric, summary.test[metric]), "test"
+        elif (over := view.measured.get(metric)) is not None:
+            value, part = spread(metric, over, view.error(metric)), "dev"
+        else:
+            continue
+        return Ours(metric=metric, value=value, specs=_specs(view, part, task, only), part=part)
+    return None
 
 
-def _specs(view: View, part: str, metric: str) -> tuple[str, ...]:
-    """The corpora of a part that pose the metric's task."""
-    kind = KINDS.get(metric.partition("/")[0], "scored-pairs")
+def _specs(view: View, part: str, task: str, only: str) -> tuple[str, ...]:
+    """The corpora of a part that pose a task; those of one format where ``only`` names it."""
+    kind = KINDS.get(task, "scored-pairs")
     return tuple(
         str(corpus["spec"])
         for role, corpus in view.summary.corpora.items()
-        if role.partition("-")[0] == part and corpus.get("kind", kind) == kind
+        if role.partition("-")[0] == part
+        and corpus.get("kind", kind) == kind
+        and str(corpus["spec"]).startswith(only)
     )
 
 
@@ -140,21 +156,20 @@ def _spec(view: View, role: str) -> str:
     return f"{corpus['spec']} ({corpus.get('rows', 0):,} rows)" if corpus else "no corpus"
 
 
-def _differences(view: View, published: Published, judged: str, ours: Ours) -> list[str]:
-    trained = published.trained
+def _differences(view: View, figure: PublishedFigure, ours: Ours) -> list[str]:
     found = []
-    if trained.encoder.lower() not in view.encoder.lower().rpartition("/")[2]:
+    if figure.trained.encoder.lower() not in view.encoder.lower().rpartition("/")[2]:
         found.append("encoder")
-    if not _trained_alike(view, published):
+    if not _trained_alike(view, figure):
         found.append("training corpus")
-    if not _judged_alike(judged, ours.specs):
+    if not _judged_alike(figure.data, ours.specs):
         found.append("data judged on")
     return found
 
 
-def _trained_alike(view: View, published: Published) -> bool:
+def _trained_alike(view: View, figure: PublishedFigure) -> bool:
     """The same formats, whole, and as many rows as the paper counts."""
-    trained = published.trained
+    trained = figure.trained
     corpora: list[Mapping[str, Any]] = [
         corpus
         for role, corpus in view.summary.corpora.items()
@@ -169,40 +184,53 @@ def _trained_alike(view: View, published: Published) -> bool:
 
 def _judged_alike(name: str, specs: tuple[str, ...]) -> bool:
     """Whether one whole corpus alone is of the data set's format and, by its path, of its part."""
-    kind, word = JUDGED[name]
+    wanted = data_sets()[name]
     if len(specs) != 1:
         return False
     found, _, path = specs[0].partition(":")
-    return found == kind and word in path.lower() and not SLICED.search(path)
+    return found == wanted.format and wanted.word in path.lower() and not SLICED.search(path)
 
 
 def _grid(view: View) -> Table | None:
-    """GaussCSE's Table 3 with the study's own cells; None where it has none of them."""
-    if view.summary.method != "gauss":
-        return None
-    metric, own = "rte/auc", {}
-    for trial in reversed(view.ranked):
-        place = trial.settings.get("batch_size"), trial.settings.get("learning_rate")
-        value = view.value(trial, metric)
-        if place in TABLE_3 and value is not None:
-            own[place] = measured(metric, value)
+    """A paper's table over two settings of the study's method, with the study's own cells.
+
+    None where there is no such table, or the study has none of its cells.
+    """
+    for paper in papers():
+        for table in paper.tables:
+            method = table.rows[0].method
+            if table.is_grid and method == view.summary.method:
+                return _cells(view, table, paper.paper)
+    return None
+
+
+def _cells(view: View, table: PublishedTable, paper: str) -> Table | None:
+    rows, own = [], False
+    for row in table.rows:
+        cells = [Cell(text=row.name)]
+        for column, figure in zip(table.columns, row.figures, strict=True):
+            mine = _best(view, column.metric, {**_single(row.settings), **column.settings})
+            own = own or mine is not None
+            text = percent(figure / 100)
+            cells.append(Cell(text=f"{text} ({mine})" if mine else text, strong=mine is not None))
+        rows.append(cells)
     if not own:
         return None
-    rates = sorted({rate for _, rate in TABLE_3})
-    rows = [
-        [
-            Cell(text=str(size)),
-            *(_both(TABLE_3[size, rate], own.get((size, rate))) for rate in rates),
-        ]
-        for size in sorted({size for size, _ in TABLE_3})
-    ]
-    heads = columns("batch size", *(f"{rate:g}" for rate in rates), numbers=("batch size",))
-    caption = (
-        "GaussCSE, Table 3: area for NLI on SNLI dev by batch size and learning rate, from "
-        "bert-base; in brackets the same cell of this study on its own dev."
-    )
+    (across,), (down,) = table.columns[0].settings, table.rows[0].settings
+    heads = columns(down, *(f"{c.settings[across]:g}" for c in table.columns))
+    trained = f"{table.caption} In brackets the same cell of this study on its own dev."
+    caption = f"{paper}, {table.name}: {down} down, {across} across. {trained}"
     return Table(columns=heads, rows=rows, caption=caption)
 
 
-def _both(paper: float, own: str | None) -> Cell:
-    return Cell(text=f"{percent(paper)} ({own})" if own else percent(paper), strong=own is not None)
+def _single(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: allowed[0] for name, allowed in settings.items()}
+
+
+def _best(view: View, metric: str, settings: Mapping[str, Any]) -> str | None:
+    """The best trial's value among those of exactly these settings."""
+    for trial in view.ranked:
+        value = view.value(trial, metric)
+        if value is not None and all(trial.settings.get(n) == v for n, v in settings.items()):
+            return measured(metric, value)
+    return None

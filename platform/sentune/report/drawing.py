@@ -1,41 +1,32 @@
-"""Figures of matplotlib as SVG for a page: text as text, colours of the page, nothing outside.
+"""How a figure becomes SVG for a page and PNG for a folder, by matplotlib.
 
-Colours are drawn as fixed values and become the page's variables, so that a drawing is readable on
-light and on dark paper.
+The colours of the SVG are fixed values, which style.css maps to the page's own, so that a drawing
+is readable on light and on dark paper.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import re
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from sentune.credentials import without_credentials
+from sentune.formatting import STATES, measured
 from sentune.records import TrialState
+from sentune.report.render import Picture, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
-INK, MUTED, LINE = "#1c2126", "#5d656d", "#dfe3e7"
-ACCENT, BEST, BAND = "#2f62a3", "#b8344a", "#c9d9ee"
-
-_VARIABLES = {
-    INK: "--ink",
-    MUTED: "--muted",
-    LINE: "--line",
-    ACCENT: "--accent",
-    BEST: "--best",
-    BAND: "--band",
-    # what the pictures of sentune.tracking are drawn with
-    "#000000": "--ink",
-    "#6b7075": "--muted",
-    "#e6e8ea": "--line",
-    "#3b6ea8": "--accent",
-    "#d1495b": "--best",
-    "#1f77b4": "--accent",
-    "#ffffff": "--paper",
-}
+INK, MUTED, LINE, PAPER = "#1c2126", "#5d656d", "#dfe3e7", "#ffffff"
+ACCENT, BEST = "#2f62a3", "#b8344a"
 MARKERS: dict[TrialState, dict[str, Any]] = {
     TrialState.COMPLETE: {"marker": "o", "facecolor": ACCENT, "edgecolor": ACCENT},
     TrialState.PRUNED: {"marker": "v", "facecolor": "none", "edgecolor": MUTED},
@@ -49,82 +40,166 @@ _NAMESPACE = re.compile(r"^\{[^}]*\}")
 _ILLEGAL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-def figure(width: float = 5.0, height: float = 3.3) -> tuple[Figure, Axes]:
-    """A figure of its own (pyplot's global state is not for threads), in inches."""
-    from matplotlib.figure import Figure
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """What a figure shows.
 
-    made = Figure(figsize=(width, height), layout="constrained")
-    axes = made.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(MUTED)
-    axes.tick_params(labelsize=9, color=MUTED, labelcolor=INK)
-    axes.grid(axis="y", color=LINE, linewidth=0.8)
-    axes.set_axisbelow(True)
-    return made, axes
+    Attributes:
+        name: letters, digits and _, one of a kind in a report: its file's name.
+        title, description: in words, for those who do not see it.
+        draw: draws it.
+        width, height: inches.
+        table: the numbers behind it.
+        wide: takes the whole width of a page.
+        framed: whether it has a frame, ticks and a grid.
+    """
+
+    name: str
+    title: str
+    description: str
+    draw: Callable[[Axes], None]
+    width: float = 5.0
+    height: float = 3.3
+    table: Table | None = None
+    wide: bool = False
+    framed: bool = True
 
 
-def plain(text: object, most: int = 40) -> str:
-    """A text in which matplotlib sees no formula and XML no forbidden sign, at most so long."""
-    kept = _ILLEGAL.sub("�", " ".join(str(text).split()))
-    shown = kept if len(kept) <= most else kept[: most - 1] + "…"
-    return shown.replace("$", r"\$")
+def to_canvas(figure: Figure) -> Canvas:
+    """The figure drawn, on a canvas of its own (pyplot's global state is not for threads)."""
+    from matplotlib.figure import Figure as Canvas
+
+    canvas = Canvas(figsize=(figure.width, figure.height), layout="constrained")
+    axes = canvas.add_subplot()
+    if figure.framed:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(MUTED)
+        axes.tick_params(labelsize=9, color=MUTED, labelcolor=INK)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.label.set(size=9, color=INK)
+        axes.grid(axis="y", color=LINE, linewidth=0.8)
+        axes.set_axisbelow(True)
+    figure.draw(axes)
+    return canvas
 
 
-def to_svg(drawn: Figure, name: str, title: str) -> str:
-    """An ``<svg>`` element with its title, for use inside a page.
+def write_png(figure: Figure, folder: Path, heading: str = "") -> Path:
+    """Writes ``NAME.png``, with the figure's words above and below it.
 
     Args:
-        drawn: the figure.
-        name: letters and digits, one of a kind in the page: every id begins with it.
-        title: read out in place of the drawing.
+        heading: what the figure is of, in front of its title.
+    """
+    canvas, columns = to_canvas(figure), round(15 * figure.width)
+    said = textwrap.wrap(plain(figure.description, 400), columns)
+    canvas.set_figheight(figure.height + 0.5 + 0.17 * len(said))
+    title = plain(f"{heading}: {figure.title}" if heading else figure.title, columns)
+    canvas.suptitle(title, x=0.02, ha="left", size=11, weight="bold", color=INK)
+    canvas.supxlabel("\n".join(said), x=0.02, ha="left", size=8, color=MUTED)
+    folder.mkdir(parents=True, exist_ok=True)
+    canvas.savefig(folder / f"{figure.name}.png", dpi=150, facecolor="white")
+    return folder / f"{figure.name}.png"
+
+
+def to_picture(figure: Figure) -> Picture:
+    """The figure as a block of a page."""
+    return Picture(
+        title=figure.title,
+        description=figure.description,
+        svg=to_svg(figure),
+        table=figure.table,
+        wide=figure.wide,
+    )
+
+
+def to_svg(figure: Figure) -> str:
+    """An ``<svg>`` element with its title, for use inside a page.
+
+    Texts stay texts. Only what is referred to keeps its id, which no other figure's element has.
     """
     import matplotlib as mpl
 
     buffer = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        drawn.savefig(buffer, format="svg", transparent=True)
-    root = ElementTree.fromstring(_without_doctype(buffer.getvalue()))
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": figure.name}):
+        to_canvas(figure).savefig(buffer, format="svg", transparent=True)
+    text = buffer.getvalue()
+    root = ElementTree.fromstring(text[text.index("<svg") :])
+    for child in list(root):  # who made it and when, and a style that the whole page would take
+        tag = _NAMESPACE.sub("", child.tag)
+        if tag == "metadata" or (tag == "defs" and "style" in {_local(e) for e in child}):
+            root.remove(child)
     for element in root.iter():
-        _clean(element, name)
-    _drop_frame(root)
+        element.tag = _local(element)  # HTML knows the namespaces
+        if element.tag == "g":
+            element.attrib.pop("id", None)
+        if element.tag == "defs":  # its paths are used with their whole style
+            for path in element:
+                path.attrib.pop("style", None)
+        for key in list(element.attrib):
+            element.attrib[_NAMESPACE.sub("", key)] = element.attrib.pop(key)
     root.attrib.pop("version", None)
-    root.attrib.update({"class": name, "role": "img", "aria-labelledby": f"{name}-title"})
-    said = ElementTree.Element("title", {"id": f"{name}-title"})
-    said.text = _ILLEGAL.sub("�", title)
-    root.insert(0, said)
+    named = {"class": figure.name, "role": "img", "aria-labelledby": f"{figure.name}-title"}
+    root.attrib.update(named)
+    title = ElementTree.Element("title", {"id": f"{figure.name}-title"})
+    title.text = _clean(f"{figure.title}: {figure.description}")
+    root.insert(0, title)
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _without_doctype(text: str) -> str:
-    return text[text.index("<svg") :]
+def plain(text: object, most: int = 40) -> str:
+    """A text in which matplotlib sees no formula and XML no forbidden sign, at most so long."""
+    kept = _clean(" ".join(str(text).split()))
+    shown = kept if len(kept) <= most else kept[: most - 1] + "…"
+    return shown.replace("$", r"\$")
 
 
-def _drop_frame(root: ElementTree.Element) -> None:
-    """Who made it and when, and a style that would apply to the whole page."""
-    for child in list(root):
-        if child.tag == "metadata" or (child.tag == "defs" and child.find("style") is not None):
-            root.remove(child)
+def scatter(
+    axes: Axes,
+    state: TrialState,
+    points: Sequence[tuple[float, float]],
+    label: str = "",
+    **more: Any,
+) -> None:
+    """Draws trials of one state, in its shape."""
+    if points:
+        x, y = zip(*points, strict=True)
+        look = {"s": 26, "lw": 1.2, "zorder": 3, **MARKERS[state], **more}
+        axes.scatter(x, y, label=label or STATES[state], **look)
 
 
-def _clean(element: ElementTree.Element, name: str) -> None:
-    """No namespaces (HTML knows them), ids of this drawing alone, colours of the page."""
-    element.tag = _NAMESPACE.sub("", element.tag)
-    for key in list(element.attrib):
-        value = element.attrib.pop(key)
-        key = _NAMESPACE.sub("", key)
-        if key == "id":
-            value = f"{name}-{value}"
-        elif key == "href":
-            value = value.replace("#", f"#{name}-")
-        else:
-            value = value.replace("url(#", f"url(#{name}-")
-            value = _coloured(value)
-        element.attrib[key] = value
+def metric_axis(axes: Axes, metric: str, along: str = "y") -> None:
+    """Shows a metric in its unit, with as many digits as its ticks need."""
+    axis = axes.xaxis if along == "x" else axes.yaxis
+    axis.set_label_text(plain(metric))
+    if measured(metric, 0.5).endswith("%"):
+        low, high = sorted(axis.get_view_interval())
+        digits = min(3, max(0, math.ceil(-math.log10(max(100 * (high - low), 1e-3) / 4))))
+        axis.set_major_formatter(lambda value, _: f"{100 * value:.{digits}f} %")
+    else:
+        axis.set_major_formatter(lambda value, _: measured(metric, value))
 
 
-def _coloured(value: str) -> str:
-    return re.sub(
-        r"#[0-9a-f]{6}",
-        lambda found: f"var({_VARIABLES[found[0]]})" if found[0] in _VARIABLES else found[0],
-        value,
-    )
+def legend(axes: Axes, columns: int = 3) -> None:
+    """Puts a legend above the drawing, where it covers nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        axes.legend(
+            handles,
+            labels,
+            frameon=False,
+            fontsize=8.5,
+            ncols=columns,
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1.0),
+            borderaxespad=0,
+            handletextpad=0.4,
+            columnspacing=1.0,
+            labelcolor=INK,
+        )
+
+
+def _clean(text: str) -> str:
+    return _ILLEGAL.sub("�", str(without_credentials(text)))
+
+
+def _local(element: ElementTree.Element) -> str:
+    return _NAMESPACE.sub("", element.tag)

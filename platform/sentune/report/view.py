@@ -18,7 +18,8 @@ from sentune.records import (
     TrialRecord,
     TrialState,
 )
-from sentune.tracking.axes import axes_of
+from sentune.report.axes import Axis, axes_of
+from sentune.report.importance import Importance, importance
 
 ERROR = "_standard_error"
 """Ending of a metric that is the standard error of another one, over the pairs of a task."""
@@ -92,9 +93,19 @@ class View:
         return found.mean if found is not None else None
 
     @cached_property
+    def axes(self) -> list[Axis]:
+        """Axes of the settings that took several values, in the order of the space."""
+        return axes_of(self.summary)
+
+    @property
     def varied(self) -> list[str]:
-        """Settings that took several values, in the order of the space."""
-        return [axis.name for axis in axes_of(self.summary)]
+        """Names of the settings that took several values."""
+        return [axis.name for axis in self.axes]
+
+    @cached_property
+    def importance(self) -> Importance | None:
+        """Which settings moved the objective, where that can be said."""
+        return importance(self.summary)
 
     @property
     def max_examples(self) -> int:
@@ -122,6 +133,11 @@ class View:
     def count(self, *states: TrialState) -> int:
         """Trials in any of these states."""
         return sum(trial.state in states for trial in self.summary.trials)
+
+
+def of_subset(name: str) -> bool:
+    """``sts12/MSRpar/pearson``: a year of STS has up to six subsets with two metrics each."""
+    return name.count("/") > 1
 
 
 def view(

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as Stored
 
 from sentune.errors import InvalidValue
-from sentune.study.samplers.per_trial import distribution
+from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Dimension, Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import WORLD, differences, open_storage

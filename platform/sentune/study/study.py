@@ -15,6 +15,7 @@ import optuna
 from sentune.code import code_fingerprint
 from sentune.io.atomic import StorageError, read_document, write_document
 from sentune.launchers.launch import Launch
+from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
 from sentune.study.fork import fork_from
@@ -22,18 +23,21 @@ from sentune.study.planning.capacity import available
 from sentune.study.planning.plan import make_plan, searched
 from sentune.study.runner.budget import expected_finals
 from sentune.study.runner.finals import Finals
-from sentune.study.runner.finals_source import identity
 from sentune.study.runner.limits import Held, Limits
 from sentune.study.runner.outcome import StudyOutcome, outcome_of
 from sentune.study.runner.population import Plan as PopulationPlan
 from sentune.study.runner.population import Population
-from sentune.study.runner.prewarm import Ahead
+from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
-from sentune.study.runner.shares import Claim
-from sentune.study.runner.sharing import ClusterBoard, Neighbours
+from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
 from sentune.study.runner.trial_runner import Conductor
-from sentune.study.runner.trial_source import Candidate, SearchSource, Source, settle_orphans
-from sentune.study.samplers.registry import make_sampler
+from sentune.study.runner.trial_source import (
+    Candidate,
+    SearchSource,
+    Source,
+    identity,
+    settle_orphans,
+)
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.fingerprint import world_of
@@ -42,8 +46,8 @@ from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.study_view import IDENTITY, TABLES, StudyView
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import Ledger
+from sentune.training.checkpoint_storage import storage_of
 from sentune.training.checkpoints import sweeps_in
-from sentune.training.places import place_of
 from sentune.training.trial import Program, TrialSpec
 
 logger = logging.getLogger(__name__)
@@ -119,8 +123,8 @@ class Study:
             wanted=self.plan.concurrent,
             weight=config.priority,
         )
-        self.neighbours = Neighbours(claim, capacity, ClusterBoard())
-        self.ahead = Ahead(self.plan, capacity)
+        self.sharing = Sharing(claim, capacity, ClusterStore(CLAIMS))
+        self.prewarm = Prewarm(self.plan, capacity)
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.watchers = [*watchers]
         self._failed: list[Watcher] = []
@@ -159,39 +163,31 @@ class Study:
             self.storage.set_study_user_attr(study, IDENTITY, known or uuid.uuid4().hex)
 
     def _ledger(self) -> Ledger:
-        sampler = make_sampler(
-            self.config.sampler,
-            self.space,
-            trials=self.config.trials,
-            seed=self.config.seed,
-            objectives=len(self.objectives),
-            constraints=self.config.constraints,
-        )
         return Ledger(
-            study=self._open(self.config.name, sampler),
+            study=self._open(self.config.name),
             objectives=self.objectives,
             budget=self.config.max_examples,
             scheduler=self.scheduler,
             constraints=self.config.constraints,
         )
 
-    def _open(self, name: str, sampler: optuna.samplers.BaseSampler | None) -> optuna.Study:
+    def _open(self, name: str) -> optuna.Study:
         return open_study(
             self.storage,
             name,
             modes=[objective.mode for objective in self.objectives],
-            sampler=sampler,
+            sampler=None,
             world=self.world,
         )
 
     def run(self) -> StudyOutcome:
         """Runs what is left of the search and of the finals."""
         try:
-            with self.neighbours.watched():
-                self.ahead.ask(min(self.neighbours.allowed, self._runs_left()))
+            with self.sharing.watched():
+                self.prewarm.ask(min(self.sharing.allowed, self._runs_left()))
                 return self._whole()
         finally:
-            self.ahead.release()
+            self.prewarm.release()
             self.launch.close()
 
     def _whole(self) -> StudyOutcome:
@@ -200,7 +196,7 @@ class Study:
         if not searched_whole:
             return outcome_of(self.ledger, limits)
         finals = Finals(
-            study=self._open(f"{self.config.name}/finalists", None),
+            study=self._open(f"{self.config.name}/finalists"),
             ledger=self.ledger,
             config=self.config,
         )
@@ -295,7 +291,7 @@ class Study:
             if run.readouts and run.state is not TrialState.RUNNING and name not in kept
         ]
         if len(due) > 1:
-            there = set(place_of(self.config.runs_folder).entries())
+            there = set(storage_of(self.config.runs_folder).entries())
             due = [name for name in due if name in there]
         for name in due:
             folder = self.config.directory(name)
@@ -311,8 +307,14 @@ class Study:
         if config.population:
             members = PopulationPlan(members=config.population, generations=config.generations)
             return Population(self.ledger, space, members, seed=config.seed)
-        first = not config.sampler.startswith("grid")
-        return SearchSource(self.ledger, space, trials=config.trials, seed=config.seed, first=first)
+        return SearchSource(
+            self.ledger,
+            space,
+            trials=config.trials,
+            seed=config.seed,
+            sampler=config.sampler,
+            first=not config.sampler.startswith("grid"),
+        )
 
     def _run(self, ledger: Ledger, source: Source, limits: Limits) -> bool:
         conductor = Conductor(
@@ -321,16 +323,16 @@ class Study:
             spec_of=self._spec_of,
             stored=partial(self._stored, ledger),
             retire_after=self.config.retire_after,
-            judge=self.launch.judge,
-            desk=self.launch.desk,
+            verdicts=self.launch.verdicts,
+            control=self.launch.control,
             limits=limits,
             max_failures=self.config.max_failures,
-            place=self.neighbours,
+            place=self.sharing,
         )
         from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
 
         trainable = self.launch.trainable()
-        self.ahead.release()
+        self.prewarm.release()
         return run_trials(trainable, conductor, concurrent=self.plan.concurrent)
 
     def _spec_of(self, candidate: Candidate) -> TrialSpec:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from sentune.errors import InvalidValue
-from sentune.tasks.transfer_features import Features
 from sentune.tasks.transfer_fit import Readout
 from sentune.tasks.transfer_solver import Places, Values, along
+
+Features = NDArray[np.float32]
 
 GRID = tuple(2.0**t for t in range(-2, 4))
 """C of the logistic regression where dev or inner folds choose it."""

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.tasks.base import Model
-from sentune.tasks.transfer_features import features_of
-from sentune.tasks.transfer_protocols import Part
+from sentune.tasks.evaluate import finite
+from sentune.tasks.transfer_protocols import Features, Part
 from sentune.tasks.transfer_solver import Values
 
 WHOLE = "whole"
@@ -99,3 +99,22 @@ def _check_splits(corpus: Corpus, places: dict[str, NDArray[np.int64]]) -> None:
     if WHOLE not in places and ("train" not in places or len(places) < 2):
         fix = "there must be rows of train, and of dev or test"
         raise CorpusError(corpus.spec, f"the rows are {there}; {fix}")
+
+
+def features_of(model: Model, first: Sequence[str], second: Sequence[str] | None) -> Features:
+    """[N, D] features of sentences, or [N, 2D] of pairs: |u - v| beside u * v (SentEval).
+
+    The model is asked once, for the S distinct sentences: for its features where it has some of
+    their own, else for its embeddings.
+
+    Raises:
+        TrialFailed: an embedding is not finite.
+    """
+    row = {s: i for i, s in enumerate(dict.fromkeys([*first, *(second or ())]))}
+    encode = model.features or model.embed
+    encoded = finite(encode(list(row)), list(row)).detach().float().cpu().numpy()
+    u = encoded[[row[s] for s in first]]
+    if second is None:
+        return u
+    v = encoded[[row[s] for s in second]]
+    return np.concatenate([np.abs(u - v), u * v], axis=1)

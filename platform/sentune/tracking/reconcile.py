@@ -23,6 +23,7 @@ from sentune.credentials import without_credentials
 from sentune.io.atomic import read_document
 from sentune.io.object_store import on_this_machine
 from sentune.records import StudySummary
+from sentune.report.sweep_figures import write_sweeps
 from sentune.tracking.artifacts import has, note, upload
 from sentune.tracking.client import Point, Refused, RunKey, digest_of, mlflow_client
 from sentune.tracking.client import model_name as legal_model_name
@@ -45,7 +46,6 @@ from sentune.tracking.run_content import (
     study_content,
 )
 from sentune.tracking.runs import EXPERIMENT, Run, StudyRuns
-from sentune.tracking.sweeps import write_sweeps
 
 if TYPE_CHECKING:
     from sentune.study.store.study_view import StoredRun, StudySnapshot

@@ -1,9 +1,10 @@
 """Checkpoints of one trial in a local folder or an object store.
 
 Each is a folder ``examples_000012800`` with the state that ``Progress.save`` wrote and, written
-last, ``progress.json`` with the checksums of all: a folder without it is not a checkpoint. Kept are
-the best, the newest and the newest that was written at a milestone; those between milestones only
-serve to resume. One that a disk has damaged is set aside, and the one before is taken.
+last, ``progress.json`` with the checksums of all: a folder without it is not a checkpoint. They are
+ordered by number, as names are longer from 10^9 examples on. Kept are the best, the newest and the
+newest that was written at a milestone; those between milestones only serve to resume. One that a
+disk has damaged is set aside, and the one before is taken.
 """
 
 from __future__ import annotations
@@ -18,18 +19,23 @@ from typing import Any
 from sentune.credentials import without_credentials
 from sentune.io.checksums import checksums, damage, document_checksum
 from sentune.readouts.sweep import sweeps_among
-from sentune.training.places import DAMAGED, PARTIAL, PROGRESS_FILE, place_of
+from sentune.training.checkpoint_storage import DAMAGED, PARTIAL, PROGRESS_FILE, storage_of
 from sentune.training.trial import Progress
 
 __all__ = ["PROGRESS_FILE", "CheckpointStore", "SavedProgress", "sweeps_in"]
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "examples_"
+CHECKPOINT = "examples_"
+"""How the name of a checkpoint's folder begins; its examples follow."""
 
 LOOK_SECONDS = 10.0
 """How old a look at what another process has written may be when one is saved. Ray misses a machine
 that is cut off, and starts its trial elsewhere, after some 30 s."""
+
+
+_SHARED = ("examples", "metrics", "readouts", "tables", "final", "milestone")
+"""What ``Progress`` and ``SavedProgress`` have in common."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +58,23 @@ class SavedProgress:
 
     def again(self, save: Callable[[Path], None]) -> Progress:
         """The progress as it was said."""
-        return Progress(
-            examples=self.examples,
-            metrics=self.metrics,
-            readouts=self.readouts,
-            tables=self.tables,
-            final=self.final,
-            save=save,
-            milestone=self.milestone,
-        )
+        return Progress(**{name: getattr(self, name) for name in _SHARED}, save=save)
 
     @property
     def bytes(self) -> int:
         """Of the state, without ``progress.json``."""
         return sum(file["bytes"] for file in self.files.values())
+
+
+def name_of(examples: int) -> str:
+    """Return the name of the folder of the checkpoint at a number of examples."""
+    return f"{CHECKPOINT}{examples:09d}"
+
+
+def examples_of(name: str) -> int:
+    """Return the examples in a checkpoint's name; -1 where there is no number."""
+    number = name.removeprefix(CHECKPOINT)
+    return int(number) if number.isascii() and number.isdecimal() else -1
 
 
 class CheckpointStore:
@@ -82,7 +91,7 @@ class CheckpointStore:
     def __init__(self, directory: str, generation: int = 0) -> None:
         self.directory, self.generation = directory, generation
         self.notes: list[str] = []
-        self._place = place_of(directory)
+        self._place = storage_of(directory)
         self._sound: set[str] = set()
         self._written: dict[str, SavedProgress] | None = None
 
@@ -96,9 +105,9 @@ class CheckpointStore:
         Raises:
             StorageError: the disk is full, read-only or at fault; the older ones are untouched.
         """
-        name = f"{_PREFIX}{progress.examples:09d}"
+        name = name_of(progress.examples)
         entries = self._tidied()
-        lie_here = {name for name in entries if name.startswith(_PREFIX)}  # some in part
+        lie_here = {name for name in entries if name.startswith(CHECKPOINT)}  # some in part
         # read once, as a store takes its time; and again where somebody else has written, such as
         # the process on a machine that was cut off and whose trial went on elsewhere
         if self._written is None or lie_here != set(self._written):
@@ -161,7 +170,8 @@ class CheckpointStore:
         self._place.sweep(lambda name: name != kept and _is_checkpoint(name))
 
     def _names(self) -> list[str]:
-        return sorted(name for name in self._place.whole() if name.startswith(_PREFIX))
+        found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
+        return sorted(found, key=examples_of)
 
     def _examined(self) -> Iterator[tuple[str, SavedProgress | str]]:
         """Name -> what was said, or what is wrong with the document; oldest first."""
@@ -202,7 +212,7 @@ class CheckpointStore:
 
     def _set_aside(self, wrong: Mapping[str, str], then: str) -> None:
         """Keeps the newest damaged one for whoever wants to look at it."""
-        for name, what in sorted(wrong.items()):
+        for name, what in sorted(wrong.items(), key=lambda item: examples_of(item[0])):
             self._drop_damaged()
             self._written = None
             if self._place.set_aside(name):
@@ -220,13 +230,13 @@ class CheckpointStore:
 
     def _drop_damaged(self) -> None:
         for name in self._place.entries():
-            if name.startswith(DAMAGED + _PREFIX):
+            if name.startswith(DAMAGED + CHECKPOINT):
                 self._place.drop(name)
 
 
 def _is_checkpoint(name: str) -> bool:
     """Whole, half or damaged; other files in a trial's folder are not ours to drop."""
-    return name.startswith((_PREFIX, PARTIAL, DAMAGED + _PREFIX))
+    return name.startswith((CHECKPOINT, PARTIAL, DAMAGED + CHECKPOINT))
 
 
 _Pick = Callable[[Mapping[str, SavedProgress]], str | None]
@@ -240,31 +250,23 @@ def sweeps_in(directory: str) -> dict[str, Any]:
 
 
 def _newest(stored: Mapping[str, SavedProgress]) -> str | None:
-    return max(stored, default=None)
+    return max(stored, key=examples_of, default=None)
 
 
 def _newest_milestone(stored: Mapping[str, SavedProgress]) -> str | None:
-    return max((name for name, said in stored.items() if said.milestone), default=None)
+    return _newest({name: said for name, said in stored.items() if said.milestone})
 
 
 def _best(stored: Mapping[str, SavedProgress]) -> str | None:
-    scores = {name: said.score for name, said in sorted(stored.items()) if said.score is not None}
-    return max(scores, key=scores.__getitem__) if scores else None
+    scores = {name: said.score for name, said in stored.items() if said.score is not None}
+    return max(sorted(scores, key=examples_of), key=scores.__getitem__, default=None)
 
 
 def _said(
     progress: Progress, score: float | None, files: dict[str, dict[str, Any]]
 ) -> SavedProgress:
-    return SavedProgress(
-        examples=progress.examples,
-        metrics=progress.metrics,
-        readouts=progress.readouts,
-        tables=progress.tables,
-        final=progress.final,
-        score=score,
-        milestone=progress.milestone,
-        files=files,
-    )
+    shared = {name: getattr(progress, name) for name in _SHARED}
+    return SavedProgress(**shared, score=score, files=files)
 
 
 def _to_json(said: SavedProgress) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 from safetensors.numpy import load_file, save_file
 
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
 from sentune.methods import find_closed_form
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
+from sentune.training.settings import validated
 
 VECTORS = "vectors"
 """The setting that names a trial's word vectors."""
@@ -38,18 +38,12 @@ def closed_form_settings(name: str, settings: Mapping[str, Any]) -> ClosedFormSe
         InvalidValue: as ``build_closed_form``.
     """
     kind = find_closed_form(name)
-    given = {k: None if v == "none" else v for k, v in settings.items() if k != VECTORS}
+    given = {k: v for k, v in settings.items() if k != VECTORS}
     unknown = [key for key in given if key not in kind.settings_type.model_fields]
     if unknown:
         known = ", ".join(sorted(kind.settings_type.model_fields))
         raise InvalidValue(unknown[0], given[unknown[0]], f"settings of {kind.title} are {known}")
-    try:
-        return kind.settings_type.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field, message = str(first["loc"][0]), first["msg"]
-        fix = message[:1].lower() + message[1:]
-        raise InvalidValue(field, given.get(field), fix) from None
+    return validated(kind.settings_type, given)
 
 
 def save_fit(model: ClosedForm, folder: Path) -> None:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from sentune.lazy_import import Later
+from sentune.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
     from torch import distributed as dist
 else:
-    torch, dist = Later("torch"), Later("torch.distributed")
+    torch, dist = LazyModule("torch"), LazyModule("torch.distributed")
 
 T = TypeVar("T")
 

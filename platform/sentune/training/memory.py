@@ -9,12 +9,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from sentune.errors import TrialFailed
-from sentune.lazy_import import Later
+from sentune.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import torch
 else:
-    torch = Later("torch")
+    torch = LazyModule("torch")
 
 DEVICE, HOST = "the device", "the host"
 

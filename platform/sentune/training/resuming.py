@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from sentune.errors import InvalidValue
-from sentune.training.checkpoints import CheckpointStore, SavedProgress
+from sentune.training.checkpoint_storage import storage_of
+from sentune.training.checkpoints import CheckpointStore, SavedProgress, name_of
 from sentune.training.group import Group
 from sentune.training.memory import first_line
-from sentune.training.places import place_of
 from sentune.training.schedules import steps_for
 from sentune.training.state import Position, load_state
 from sentune.training.trial import TrialSpec
@@ -92,7 +92,7 @@ def _source(spec: TrialSpec) -> tuple[Path, int]:
         if folder is None or said is None:
             raise InvalidValue("start_from", spec.start_from, "no checkpoint is there")
         return folder, said.examples
-    place, name = place_of(spec.start_from), f"examples_{spec.start_at:09d}"
+    place, name = storage_of(spec.start_from), name_of(spec.start_at)
     if not place.has(name):
         fix = f"no checkpoint at {spec.start_at:,} examples is there"
         raise InvalidValue("start_from", spec.start_from, fix)

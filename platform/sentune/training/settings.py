@@ -59,12 +59,17 @@ def split(
             raise InvalidValue(name, value, f"settings of {method.title} are {allowed}")
     training = {**method.training_defaults, **settings}
     return (
-        _validate(method.settings_type, {k: v for k, v in settings.items() if k in own}),
-        _validate(TrainingSettings, {k: v for k, v in training.items() if k in general}),
+        validated(method.settings_type, {k: v for k, v in settings.items() if k in own}),
+        validated(TrainingSettings, {k: v for k, v in training.items() if k in general}),
     )
 
 
-def _validate(kind: type[S], values: Mapping[str, Any]) -> S:
+def validated(kind: type[S], values: Mapping[str, Any]) -> S:
+    """Return settings, typed and checked; the text ``none`` is no value.
+
+    Raises:
+        InvalidValue: naming the first value that is not allowed.
+    """
     given = {k: None if v == "none" else v for k, v in values.items()}
     try:
         return kind.model_validate(given)

@@ -14,7 +14,7 @@ from sentune.methods import SentenceMethod
 from sentune.readouts.grid import Grids
 from sentune.tasks import Result, evaluate, tasks_for
 from sentune.tasks.references import References
-from sentune.training.embed_rows import embed_rows
+from sentune.training.precision import embed_rows
 from sentune.training.settings import TrainingSettings
 
 

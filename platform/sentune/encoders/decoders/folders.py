@@ -1,34 +1,16 @@
-"""Folders that exist only whole: a tiny decoder's, and an encoder and a decoder side by side."""
+"""Folders with an encoder and a decoder side by side."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from sentune.errors import InvalidValue
+from sentune.io.folders import new_folder
 
 _WEIGHTS = ".safetensors"
-
-
-def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
-    """The folder's absolute path; what is missing is written beside it and renamed."""
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
-            write(beside)
-            beside.rename(folder)
-        except OSError:
-            # another process was first, with the same content
-            if not folder.exists():
-                raise
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    return folder.resolve()
 
 
 def bundle(encoder_folder: str, decoder_folder: str, cache: Path) -> str:

@@ -16,10 +16,10 @@ from typing import ClassVar
 from tokenizers import decoders
 from transformers import BartConfig, PreTrainedTokenizerFast
 
-from sentune.encoders.decoders.folders import new_folder
 from sentune.encoders.tiny_options import Inner, TinyOptions, Width
 from sentune.encoders.word_pieces import SPECIAL_TOKENS, count_words, learn_tokenizer
 from sentune.errors import InvalidValue
+from sentune.io.folders import new_folder
 
 _PAD, _START, _END = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
 

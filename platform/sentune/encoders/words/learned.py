@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
-from sentune.encoders.words.folders import written
 from sentune.encoders.words.table import META, WordTable
 from sentune.encoders.words.tokenizing import tokenise
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
+from sentune.io.folders import new_folder
 
 BUILTIN = "builtin:"
 _VERSION = 1
@@ -100,7 +100,7 @@ def learn_words(texts: Iterable[str], spec: str, cache: Path) -> WordTable:
     tokens = _read(texts)
     key = sha256(f"{_VERSION} {options.model_dump_json()} {tokens.content}".encode()).hexdigest()
     folder = cache.expanduser().resolve() / "words" / f"ppmi-{key[:16]}"
-    written(folder, META, partial(_write, tokens, options, spec, key[:32]))
+    new_folder(folder, partial(_write, tokens, options, spec, key[:32]), META)
     return WordTable.load(str(folder))
 
 

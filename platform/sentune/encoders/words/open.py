@@ -12,12 +12,12 @@ import fsspec
 import numpy as np
 
 from sentune.credentials import without_credentials
-from sentune.encoders.words.folders import written
 from sentune.encoders.words.frequencies import PACKAGE, package_version, probabilities
 from sentune.encoders.words.lines import Quarantine
 from sentune.encoders.words.table import META, VERSION, WordTable
 from sentune.encoders.words.vectors import VectorFile
 from sentune.errors import CorpusError
+from sentune.io.folders import new_folder
 
 BAD_LINES = 100
 """Lines of a file that may be bad; they are counted and stand in ``quarantine.jsonl``."""
@@ -44,10 +44,10 @@ def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
     source = VectorFile.parse(vectors)
     root = cache.expanduser().resolve() / "words"
     read = root / _key(vectors, _identity(source.path))
-    written(read, META, partial(_write_vectors, source))
+    new_folder(read, partial(_write_vectors, source), META)
     known_by = "" if frequencies is None else _frequencies_identity(frequencies)
     table = root / f"{read.name}-{_key(frequencies or '', known_by)}"
-    written(table, META, partial(_write_table, source, frequencies, read))
+    new_folder(table, partial(_write_table, source, frequencies, read), META)
     return WordTable.load(str(table))
 
 

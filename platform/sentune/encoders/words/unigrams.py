@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sentune.encoders.words.folders import written
 from sentune.encoders.words.table import WordTable
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
+from sentune.io.folders import new_folder
 
 COUNTS = "counts.npy"
 _VERSION = 1
@@ -43,7 +43,7 @@ def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) ->
         save_whole(words, draft)
         np.save(draft / COUNTS, counts)
 
-    written(folder, COUNTS, write)
+    new_folder(folder, write, COUNTS)
     return str(folder)
 
 

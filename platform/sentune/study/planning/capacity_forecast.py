@@ -35,7 +35,7 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class CapacityForecast:
     """A cluster over the time of a study.
 
     Attributes:
@@ -64,13 +64,13 @@ class Growth:
         return sum(self.dollars.values()) if self.dollars else None
 
 
-def growth(
+def forecast(
     plan: Plan,
     config: StudyConfig,
     cluster: Cluster,
     probe: Probe | None,
     prices: Mapping[str, float],
-) -> Growth:
+) -> CapacityForecast:
     """How the cluster grows for a plan.
 
     Args:
@@ -89,7 +89,7 @@ def growth(
         for name, value in used.items()
         if name in prices and other.get(name) in prices
     )
-    return Growth(
+    return CapacityForecast(
         stages=stages,
         node_hours=hours,
         dollars={name: value * prices[name] for name, value in used.items() if name in prices},
@@ -98,17 +98,17 @@ def growth(
     )
 
 
-def ladder(
+def forecasts(
     plan: Plan,
     config: StudyConfig,
     cluster: Cluster,
     probe: Probe | None,
     prices: Mapping[str, float],
-) -> dict[int, Growth]:
+) -> dict[int, CapacityForecast]:
     """Trials at a time -> growth: for one, two, four, ... up to what the plan has."""
     steps = [1 << n for n in range(plan.concurrent.bit_length()) if 1 << n < plan.concurrent]
     return {
-        at_a_time: growth(replace(plan, concurrent=at_a_time), config, cluster, probe, prices)
+        at_a_time: forecast(replace(plan, concurrent=at_a_time), config, cluster, probe, prices)
         for at_a_time in (*steps, plan.concurrent)
     }
 

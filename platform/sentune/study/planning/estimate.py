@@ -117,3 +117,13 @@ def _basis(probe: Probe, config: StudyConfig) -> str:
     if config.gpus_per_worker and not probe.gpu:
         parts.append("a GPU trains faster than this CPU, so this is an upper bound")
     return "; ".join([*parts, "on other machines it will differ"])
+
+
+def size_of(count: int) -> str:
+    """1300000 -> ``1.3 MB``."""
+    value, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.3g} {unit}"

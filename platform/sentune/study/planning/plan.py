@@ -93,6 +93,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         space,
         trials=config.trials,
         seed=config.seed,
+        modes=[space.mode, *(objective.mode for objective in config.objectives)],
         constraints=config.constraints,
     )
     scheduler = config.scheduling(space.mode)

@@ -17,10 +17,9 @@ from sentune.study.runner.retention import Retention, Stays, published
 from sentune.study.space.objectives import Objective
 from sentune.study.store.driver_process import runs
 from sentune.study.store.study_view import StudySnapshot, StudyView
-from sentune.training.checkpoints import CheckpointStore
-from sentune.training.places import DAMAGED, PARTIAL, place_of
+from sentune.training.checkpoint_storage import DAMAGED, PARTIAL, storage_of
+from sentune.training.checkpoints import CHECKPOINT, CheckpointStore, examples_of, name_of
 
-CHECKPOINT = "examples_"
 SCRATCH = "ray-train"
 """Ray Train's own snapshots in a study's folder; nothing ever goes on from them."""
 
@@ -29,7 +28,7 @@ ENDED_BY_RUNGS = ("asha", "hyperband", "median", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Garbage:
+class Removable:
     """One folder that may go: where, why, and what it holds."""
 
     folder: str
@@ -39,12 +38,12 @@ class Garbage:
 
     def drop(self) -> None:
         """Takes it away, and its folder where nothing else lies there."""
-        place = place_of(self.folder)
+        place = storage_of(self.folder)
         place.drop(self.name)
         place.leave()
 
 
-def garbage_of(view: StudyView) -> list[Garbage]:
+def removable_of(view: StudyView) -> list[Removable]:
     """What a study that nobody drives can do without, by the rule that its driver follows.
 
     The published model's checkpoint and those of trials that have not ended stay.
@@ -54,11 +53,11 @@ def garbage_of(view: StudyView) -> list[Garbage]:
     if files.isdir(f"{root}/{SCRATCH}"):
         size = int(files.du(f"{root}/{SCRATCH}"))
         folder = view.place.folder
-        found.append(Garbage(folder=folder, name=SCRATCH, why="scratch of Ray Train", bytes=size))
+        found.append(Removable(folder=folder, name=SCRATCH, why="scratch of Ray Train", bytes=size))
     return found
 
 
-def _of_runs(view: StudyView, files: fsspec.AbstractFileSystem, root: str) -> Iterator[Garbage]:
+def _of_runs(view: StudyView, files: fsspec.AbstractFileSystem, root: str) -> Iterator[Removable]:
     rule = _rule(view)
     for run in sorted(names_in(files, root)):
         folder = f"{view.place.folder}/trials/{run}"
@@ -67,7 +66,7 @@ def _of_runs(view: StudyView, files: fsspec.AbstractFileSystem, root: str) -> It
         for name in names:
             if why := _why(name, kept):
                 size = int(files.du(f"{root}/{run}/{name}"))
-                yield Garbage(folder=folder, name=name, why=why, bytes=size)
+                yield Removable(folder=folder, name=name, why=why, bytes=size)
 
 
 def _why(name: str, kept: set[str]) -> str:
@@ -83,15 +82,15 @@ def _why(name: str, kept: set[str]) -> str:
 
 def _kept(folder: str, names: Sequence[str], stays: Stays) -> set[str]:
     """The checkpoints of a run that stay."""
-    stored = sorted(name for name in names if name.startswith(CHECKPOINT))
+    stored = {name for name in names if name.startswith(CHECKPOINT)}
     if stays is Stays.ALL or not stored:
-        return set(stored)
+        return stored
     if stays is Stays.NOTHING:
         return set()
     best = CheckpointStore(folder).best_progress()
     if best is None:
-        return {stored[-1]}
-    return {name for name in stored if int(name.removeprefix(CHECKPOINT)) == best.examples}
+        return {max(stored, key=examples_of)}
+    return stored & {name_of(best.examples)}
 
 
 def _rule(view: StudyView) -> Mapping[str, Stays]:

@@ -19,10 +19,9 @@ from optuna.trial import TrialState as Stored
 
 from sentune.records import FinalistRecord, Spread, TrialRecord
 from sentune.study.config import StudyConfig
-from sentune.study.runner.finals_source import FinalsSource, identity, notes
 from sentune.study.runner.retention import ranked
 from sentune.study.runner.seed_comparison import Comparison, compare
-from sentune.study.runner.trial_source import settle_orphans
+from sentune.study.runner.trial_source import FinalsSource, identity, settle_orphans
 from sentune.study.store.trial_codec import SEED, TRIAL, run_name
 from sentune.study.store.trial_store import Ledger
 from sentune.training.checkpoints import CheckpointStore
@@ -178,8 +177,7 @@ class Finals:
             run,
             f"with {trial.source}" if trial.source else "gone",
         )
-        self.ledger.study.enqueue_trial({}, user_attrs=notes(trial, seed))
-        return FinalsSource(self.ledger, [(trial, seed)])
+        return FinalsSource(self.ledger, [(trial, seed)], again=True)
 
     def _winner(self) -> tuple[TrialRecord, int]:
         """The trial whose run wins, and the seed of that; without finalists the search's seed."""

@@ -18,18 +18,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import optuna
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
 from sentune.errors import InvalidValue
-from sentune.study.runner.exploring import explored
 from sentune.study.runner.trial_source import Candidate
-from sentune.study.samplers.per_trial import distribution
-from sentune.study.space.domains import Value
+from sentune.study.samplers.study_adapter import distribution
+from sentune.study.space.domains import Choice, Dimension, Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import BEGUN_AT, MICRO_BATCH, SEED, SETTINGS, milestones
 from sentune.study.store.trial_store import Ledger
+
+FACTORS, RESAMPLED = (0.8, 1.2), 0.25
+"""Jaderberg et al., appendix A.1.1: a number is multiplied by one of these, or drawn anew with
+this probability."""
 
 MEMBER, GENERATION, PARENT = "member", "generation", "parent"
 """User attributes of a segment: whose it is, its place, and the trial whose checkpoint it takes."""
@@ -163,7 +165,7 @@ class Population:
         self, generation: int, member: int, table: list[dict[int, FrozenTrial]]
     ) -> FrozenTrial:
         """Stores a segment in one write, so that a kill leaves all of it or nothing."""
-        notes: dict[str, Any] = {MEMBER: member, GENERATION: generation, SEED: self.seed}
+        notes: dict[str, Any] = {MEMBER: member, GENERATION: generation}
         rng = np.random.default_rng([abs(self.seed), generation, member])
         if generation == 0:
             point = self._first(member, rng)
@@ -171,14 +173,14 @@ class Population:
             parent, point = self._descent(member, table[generation - 1], generation, rng)
             notes[PARENT] = parent.number
             notes[BEGUN_AT] = self.plan.stop(generation - 1, self.ledger.budget)
-        notes[SETTINGS] = {**self.space.fixed, **point}
-        axes = {name: distribution(self.space.settings[name]) for name in point}
-        self.ledger.study.add_trial(
-            optuna.create_trial(
-                state=Stored.RUNNING, params=point, distributions=axes, user_attrs=notes
-            )
+        number = self.ledger.create(
+            point,
+            {name: distribution(self.space.settings[name]) for name in point},
+            settings={**self.space.fixed, **point},
+            seed=self.seed,
+            attributes=notes,
         )
-        return self.ledger.study.get_trials(deepcopy=False)[-1]
+        return self.ledger.get(number)
 
     def _first(self, member: int, rng: np.random.Generator) -> dict[str, Value]:
         """Known points first, then random ones."""
@@ -235,3 +237,34 @@ def _best(
         if trial.state == Stored.COMPLETE
     }
     return sorted(ends, key=lambda member: (-ends[member], member))
+
+
+def explored(
+    point: Mapping[str, Value], space: SearchSpace, rng: np.random.Generator
+) -> dict[str, Value]:
+    """The point with its live settings changed, all others as they are.
+
+    Args:
+        point: active settings.
+        space: what may be taken.
+        rng: two or three numbers are drawn for each live setting.
+    """
+
+    def value(name: str, dimension: Dimension) -> Value:
+        if name not in space.live and name in point:
+            return point[name]
+        if name not in point or rng.random() < RESAMPLED:
+            return dimension.at(float(rng.random()))
+        return perturbed(point[name], dimension, rng)
+
+    return space.draw(value)
+
+
+def perturbed(value: Value, dimension: Dimension, rng: np.random.Generator) -> Value:
+    """A fifth less or more within the dimension; for a choice a neighbour of the value."""
+    place = int(rng.integers(2))
+    if isinstance(dimension, Choice):
+        values = dimension.values
+        return values[min(max(values.index(value) + 2 * place - 1, 0), len(values) - 1)]
+    assert isinstance(value, int | float)
+    return dimension.nearest(value * FACTORS[place])

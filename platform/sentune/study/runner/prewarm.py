@@ -9,7 +9,7 @@ from sentune.study.planning.capacity import Capacity
 from sentune.study.planning.plan import Plan
 
 
-class Ahead:
+class Prewarm:
     """Holds the places of runs that are about to be given out.
 
     A cluster that can grow so starts its nodes while this process still imports Ray Tune and opens

@@ -16,8 +16,8 @@ from sentune.io.atomic import read_document, write_document
 from sentune.records import TrialRecord, TrialState
 from sentune.study.config import StudyConfig
 from sentune.study.space.objectives import Objective, feasible, pareto_front
+from sentune.training.checkpoint_storage import storage_of
 from sentune.training.checkpoints import CheckpointStore
-from sentune.training.places import place_of
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class Retention:
             if stays is not Stays.ALL and self._applied.get(name) is not stays
         }
         if len(due) > MANY:  # a start of a long study, most of whose runs have left nothing
-            there = set(place_of(self.config.runs_folder).entries())
+            there = set(storage_of(self.config.runs_folder).entries())
             self._applied |= {name: stays for name, stays in due.items() if name not in there}
             due = {name: stays for name, stays in due.items() if name in there}
         for name, stays in due.items():

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentune.lazy_import import Later
+from sentune.lazy_import import LazyModule
 from sentune.records import FinalistRecord
 from sentune.study.space.objectives import Objective
 
 if TYPE_CHECKING:
     from scipy import stats
 else:
-    stats = Later("scipy.stats")
+    stats = LazyModule("scipy.stats")
 
 LEVEL = 0.95
 SAME = 1e-12

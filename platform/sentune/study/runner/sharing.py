@@ -1,27 +1,31 @@
-"""The studies that run on the same cluster, and how many runs at a time that leaves for this one.
+"""How the studies on one cluster share it: by weight, each in the resource that it needs most.
 
-Each driver writes its claim beside those of the others into the cluster's own key-value store about
-once a second, reads theirs, and reckons all shares for itself: nobody has to be in charge, and a
-driver that is killed is forgotten after ``FORGOTTEN`` seconds.
+Dominant resource fairness (Ghodsi et al., NSDI 2011): the next run goes to the study whose share,
+divided by its weight, is the smallest, a share being that of the resource of which the study holds
+the largest part. What one study cannot use, the others get. Runs are not interrupted: a study that
+holds more than its share gives the places of runs that end to others.
+
+Each driver writes its claim into the cluster's own key-value store about once a second, reads those
+of the others and computes all shares by itself: no driver is in charge, and one that is killed is
+forgotten after ``FORGOTTEN`` seconds.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 import ray
-from ray.experimental import internal_kv
 
 from sentune.study.planning.capacity import Capacity
-from sentune.study.runner.shares import Claim, fair_shares
 
 logger = logging.getLogger(__name__)
 
@@ -31,66 +35,70 @@ EVERY = 1.0
 FORGOTTEN = 15.0
 """Seconds without a sign of a study after which it is taken for dead."""
 
-_SPACE, _PREFIX = b"sentune", b"claim/"
+CLAIMS = "claim/"
+"""How the keys of claims begin in the cluster's key-value store."""
 
 
-class Board(Protocol):
-    """Where claims are left for others to read."""
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a study would like to run at a time.
 
-    def write(self, key: str, text: str) -> None:
-        """This study's claim."""
-
-    def read(self) -> dict[str, str]:
-        """Everybody's claims, by key."""
-
-    def remove(self, key: str) -> None:
-        """A claim that no longer holds."""
-
-
-class ClusterBoard:
-    """The key-value store of the connected Ray cluster.
-
-    Ray's own libraries use these calls; a public one for it there is not.
+    Attributes:
+        study: its name.
+        cpus: CPUs of a run.
+        gpus: GPUs of a run.
+        wanted: runs that it could use at a time.
+        weight: of this study; twice the weight, twice the share.
+        used: seconds times share of the cluster so far; of equals the one with less comes first.
     """
 
+    study: str
+    cpus: float
+    gpus: float
+    wanted: int
+    weight: float = 1.0
+    used: float = 0.0
+
+    def share(self, runs: float, cpus: float, gpus: float) -> float:
+        """Largest part of one of the resources that so many runs hold."""
+        return runs * max(
+            self.cpus / cpus if cpus else 0.0,
+            self.gpus / gpus if gpus else 0.0,
+        )
+
+
+class ClaimStore(Protocol):
+    """Where claims are left for others to read; see ``launchers.ray_internals.ClusterStore``."""
+
     def write(self, key: str, text: str) -> None:
         """This study's claim."""
-        internal_kv._internal_kv_put(_PREFIX + key.encode(), text.encode(), namespace=_SPACE)
 
     def read(self) -> dict[str, str]:
-        """Everybody's claims, by key."""
-        keys = internal_kv._internal_kv_list(_PREFIX, namespace=_SPACE)
-        found = {key: internal_kv._internal_kv_get(key, namespace=_SPACE) for key in keys}
-        return {
-            key.removeprefix(_PREFIX).decode(): text.decode()
-            for key, text in found.items()
-            if text is not None
-        }
+        """All claims, by key."""
 
     def remove(self, key: str) -> None:
         """A claim that no longer holds."""
-        internal_kv._internal_kv_del(_PREFIX + key.encode(), namespace=_SPACE)
 
 
-class Neighbours:
-    """How many runs at a time a study may have, beside the others.
+class Sharing:
+    """How many runs at a time a study may have beside the others on its cluster.
 
     Args:
         claim: of this study, for as many runs as it could ever use at a time.
         capacity: the cluster; its share is one of all that it can grow to.
-        board: where the claims are.
+        store: where the claims are.
 
     Attributes:
         most: runs at a time that this study could ever use.
         allowed: runs at a time, as of the last look.
-        live: runs that are at work; set by whoever gives them.
-        wanted: runs that could be at work; set likewise.
+        live: runs that are at work; set by the trial runner.
+        wanted: runs that could be at work; set by the trial runner.
     """
 
-    def __init__(self, claim: Claim, capacity: Capacity, board: Board) -> None:
+    def __init__(self, claim: Claim, capacity: Capacity, store: ClaimStore) -> None:
         self.most = self.allowed = self.wanted = claim.wanted
         self.live = 0
-        self._claim, self._board = claim, board
+        self._claim, self._store = claim, store
         self._cpus = sum(node.cpus for node in capacity.reachable)
         self._gpus = sum(node.gpus for node in capacity.reachable)
         self._key = uuid.uuid4().hex
@@ -98,13 +106,14 @@ class Neighbours:
         self._looked: float | None = None
         self._signs: dict[str, tuple[str, float]] = {}
         self._told: set[str] = set()
+        self._ignored = False
         self._over = threading.Event()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Looks again and again, in a thread of its own: trials never wait for it."""
+        """Look once a second in a thread of its own: trials never wait for it."""
         self.look()
-        thread = threading.Thread(target=self._watch, name="neighbours", daemon=True)
+        thread = threading.Thread(target=self._watch, name="sharing", daemon=True)
         thread.start()
         try:
             yield
@@ -114,7 +123,7 @@ class Neighbours:
             self._leave()
 
     def look(self) -> None:
-        """Says what this study wants, and reckons what it gets."""
+        """Write what this study wants, and compute what it gets."""
         now = time.monotonic()
         if self._looked is not None:
             used = self._claim.share(self.live, self._cpus, self._gpus) * (now - self._looked)
@@ -122,7 +131,7 @@ class Neighbours:
         self._looked = now
         self._claim = replace(self._claim, wanted=self.wanted)
         self._beats += 1
-        self._board.write(self._key, json.dumps({**asdict(self._claim), "beats": self._beats}))
+        self._store.write(self._key, json.dumps({**asdict(self._claim), "beats": self._beats}))
         claims = {self._key: self._claim, **self._others(now)}
         order = sorted(claims)  # the same for everybody
         shares = fair_shares([claims[key] for key in order], self._cpus, self._gpus)
@@ -132,18 +141,35 @@ class Neighbours:
     def _others(self, now: float) -> dict[str, Claim]:
         """Claims of the studies that have given a sign lately."""
         found: dict[str, Claim] = {}
-        for key, text in self._board.read().items():
+        for key, text in self._store.read().items():
             if key == self._key:
                 continue
             before, at = self._signs.get(key, ("", now))
             at = at if text == before else now
             self._signs[key] = (text, at)
             if now - at <= FORGOTTEN:
-                found[key] = _claim(text)
+                if (claim := self._read(text)) is not None:
+                    found[key] = claim
             elif now - at > 10 * FORGOTTEN:  # long after everybody has forgotten it
-                self._board.remove(key)
+                self._store.remove(key)
                 del self._signs[key]
         return found
+
+    def _read(self, text: str) -> Claim | None:
+        """Return a claim; None, and a warning once, where another version wrote it."""
+        try:
+            told = json.loads(text)
+            numbers = {name: float(told[name]) for name in ("cpus", "gpus", "weight", "used")}
+            claim = Claim(study=str(told["study"]), wanted=int(told["wanted"]), **numbers)
+            if claim.weight <= 0:
+                raise ValueError(f"weight {claim.weight}")
+            return claim
+        except (ValueError, TypeError, KeyError) as error:
+            if not self._ignored:
+                logger.warning("a study of another version is on this cluster; its claim is "
+                               "ignored (%s: %s)", type(error).__name__, error)  # fmt: skip
+            self._ignored = True
+            return None
 
     def _tell(self, others: set[str]) -> None:
         """Once for each study that joins: who shares the cluster."""
@@ -163,12 +189,30 @@ class Neighbours:
 
     def _leave(self) -> None:
         try:
-            self._board.remove(self._key)
+            self._store.remove(self._key)
         except (ray.exceptions.RayError, OSError) as error:
             logger.warning("others will hold places free for %g s more: %s", FORGOTTEN, error)
 
 
-def _claim(text: str) -> Claim:
-    told = json.loads(text)
-    del told["beats"]
-    return Claim(**told)
+def fair_shares(claims: Sequence[Claim], cpus: float, gpus: float) -> list[int]:
+    """Runs at a time of each claim, in the order of the claims.
+
+    Args:
+        claims: of all studies.
+        cpus: of the whole cluster.
+        gpus: of the whole cluster.
+    """
+    given = [0] * len(claims)
+    free_cpus, free_gpus = cpus + 1e-9, gpus + 1e-9  # three thirds of a GPU are one
+    queue = [(0.0, claim.used / claim.weight, place) for place, claim in enumerate(claims)]
+    heapq.heapify(queue)
+    while queue:
+        _, used, place = heapq.heappop(queue)
+        claim = claims[place]
+        if given[place] >= claim.wanted or claim.cpus > free_cpus or claim.gpus > free_gpus:
+            continue
+        given[place] += 1
+        free_cpus, free_gpus = free_cpus - claim.cpus, free_gpus - claim.gpus
+        share = claim.share(given[place], cpus, gpus) / claim.weight
+        heapq.heappush(queue, (share, used, place))
+    return given

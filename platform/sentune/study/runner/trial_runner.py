@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import ray
 
-from sentune.launchers.opaque_value import Sealed
+from sentune.launchers.opaque_value import OpaqueValue
 from sentune.launchers.trial_report import Report, reason
 from sentune.study.runner.limits import Halt, Limits, Why
 from sentune.study.runner.trial_source import Candidate, Source
@@ -37,7 +37,7 @@ class Crash:
     preempted: bool = False
 
 
-class Desk(Protocol):
+class Control(Protocol):
     """Where running trials ask what they are to do."""
 
     def ask_to_leave(self) -> None:
@@ -60,11 +60,14 @@ class Place(Protocol):
     wanted: int
 
 
-class Judge(Protocol):
+class Verdicts(Protocol):
     """Told every verdict, for workers that wait for it and leave by themselves."""
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
         """The verdict on a trial at a milestone."""
+
+    def forget(self, trial: str) -> None:
+        """The trial's run has ended; its verdicts may go."""
 
 
 class Conductor:
@@ -76,8 +79,8 @@ class Conductor:
         spec_of: the training run of a candidate.
         stored: called with a run's Optuna number when its start, a milestone or its end is stored.
         retire_after: runs after which a worker process is replaced.
-        judge: None where Tune stops a trial; else trials leave by themselves when told.
-        desk: asked to send runs home when the study halts; None where nobody can.
+        verdicts: None where Tune stops a trial; else trials leave by themselves when told.
+        control: asked to send runs home when the study halts; None where nobody can.
         limits: what ends the study before its source does.
         max_failures: deaths of a run's processes that are forgiven.
         place: of the study among those that share the cluster; None where it is alone.
@@ -94,14 +97,14 @@ class Conductor:
         spec_of: Callable[[Candidate], TrialSpec],
         stored: Callable[[int], None],
         retire_after: int,
-        judge: Judge | None = None,
-        desk: Desk | None = None,
+        verdicts: Verdicts | None = None,
+        control: Control | None = None,
         limits: Limits | None = None,
         max_failures: int = 0,
         place: Place | None = None,
     ) -> None:
         self.ledger, self.source, self.spec_of, self.stored = ledger, source, spec_of, stored
-        self.retire_after, self.judge, self.desk = retire_after, judge, desk
+        self.retire_after, self.verdicts, self.control = retire_after, verdicts, control
         self.limits = limits or Limits()
         self.max_failures, self.place = max_failures, place
         self.live: dict[str, Candidate] = {}
@@ -134,7 +137,7 @@ class Conductor:
         return {
             "trial": candidate.name,
             "generation": self._generation,
-            "spec": Sealed(self.spec_of(candidate)),
+            "spec": OpaqueValue(self.spec_of(candidate)),
         }
 
     def _next(self) -> Candidate | None:
@@ -168,8 +171,8 @@ class Conductor:
         if halt is not None:
             self.limits.set(halt)
         self._halted = True
-        if self.desk is not None:
-            self.desk.ask_to_leave()
+        if self.control is not None:
+            self.control.ask_to_leave()
 
     def hear(self, tune_id: str, result: dict[str, Any]) -> bool:
         """Takes a result; False if the trial is to stop."""
@@ -214,9 +217,9 @@ class Conductor:
         self.limits.charge(tune_id, seconds * report.gpus)
 
     def _answer(self, candidate: Candidate, report: Report, *, goes_on: bool) -> bool:
-        if self.judge is None:
+        if self.verdicts is None:
             return goes_on
-        self.judge.put(candidate.name, report.examples, goes_on)
+        self.verdicts.put(candidate.name, report.examples, goes_on)
         return True
 
     def end(self, tune_id: str, crash: Crash | None = None) -> None:
@@ -227,6 +230,8 @@ class Conductor:
             crash: why its process died; None if it did not.
         """
         candidate = self.live.pop(tune_id)
+        if self.verdicts is not None:
+            self.verdicts.forget(candidate.name)
         number = candidate.number
         report, stopped = self.last.pop(number, None), self.stopped.pop(number, "")
         if report is not None and report.failure:

@@ -1,24 +1,37 @@
-"""Where the next trial comes from: orphans of a killed driver first, then fresh points."""
+"""Where the next run comes from: orphans of a killed driver first, then new points or seeds.
+
+A trial is created in one write, with its settings and seed: a killed driver leaves all of it or
+nothing, and the next one starts an orphan again under its number.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.study.samplers.registry import distribution
+from sentune.records import TrialRecord
+from sentune.study.samplers.per_trial import Sampler
+from sentune.study.samplers.registry import make_sampler
+from sentune.study.samplers.study_adapter import SAMPLER, distribution
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.trial_codec import MICRO_BATCH, SETTINGS, TWIN, answers, key
+from sentune.study.store.trial_codec import (
+    MICRO_BATCH,
+    REPEATS,
+    SEED,
+    SETTINGS,
+    TRIAL,
+    TWIN,
+    answers,
+    key,
+)
 from sentune.study.store.trial_store import Ledger
-from sentune.study.store.unended import Unended
-
-logger = logging.getLogger(__name__)
 
 ATTEMPTS = 50
 """Draws in a row that may be answered from the store before the space counts as used up."""
@@ -51,9 +64,10 @@ class Candidate:
     @property
     def halved(self) -> Candidate | None:
         """The same run with half as many sentences at a time; None where it cannot be halved."""
-        settings = self.settings
-        now = self.micro_batch or settings.get("micro_batch") or settings.get("batch_size") or 1
-        return replace(self, micro_batch=-(-int(now) // 2)) if int(now) > 1 else None
+        stated = (self.settings.get(name) for name in ("micro_batch", "batch_size"))
+        sizes = (int(size) for size in stated if size not in (None, "none"))
+        now = self.micro_batch or next(sizes, 1)
+        return replace(self, micro_batch=-(-now // 2)) if now > 1 else None
 
 
 class Source(Protocol):
@@ -75,45 +89,66 @@ class Source(Protocol):
 
 
 class SearchSource:
-    """Trials of a search, ``trials`` in all, counted over restarts; copies do not count."""
+    """Trials of a search, ``trials`` in all, counted over restarts; copies do not count.
+
+    Args:
+        ledger: of the search.
+        space: what is searched, with the points to try first.
+        trials: planned.
+        seed: of the study.
+        sampler: draws what follows on the first points; a name as ``--sampler`` takes it.
+        first: whether the space's first points are tried before anything is drawn.
+    """
 
     def __init__(
-        self, ledger: Ledger, space: SearchSpace, *, trials: int, seed: int, first: bool = True
+        self,
+        ledger: Ledger,
+        space: SearchSpace,
+        *,
+        trials: int,
+        seed: int,
+        sampler: Sampler | str = "tpe",
+        first: bool = True,
     ) -> None:
         self.ledger, self.space, self.planned, self.seed = ledger, space, trials, seed
         self.finished = self._exhausted = False
-        self._known: dict[str, FrozenTrial] = {}
-        self._unended = Unended()
+        if isinstance(sampler, str):
+            modes = [objective.mode for objective in ledger.objectives]
+            sampler = make_sampler(
+                sampler,
+                space,
+                trials=trials,
+                seed=seed,
+                modes=modes,
+                constraints=ledger.constraints,
+            )
+        self._sampler = sampler
+        self._axes = {name: distribution(d) for name, d in space.settings.items()}
+        self._first = [self._held(point) for point in space.first_points()] if first else []
+        self._answers: dict[str, FrozenTrial] = {}
         self._ended: set[str] = set()
-        if first:
-            self._enqueue_known()
+        self._unended: list[int] = []
+        self._seen = 0
         self._orphans = [t for t in ledger.trials() if t.state == Stored.RUNNING]
 
-    def _enqueue_known(self) -> None:
-        """Each point once, however often a driver was killed; new ones of a later start too."""
-        study = self.ledger.study
-        asked = [t.system_attrs.get("fixed_params") for t in study.get_trials(deepcopy=False)]
-        known = {key(params) for params in asked if params is not None}
-        for point in self.space.first_points():
-            if key(point) not in known:
-                study.enqueue_trial(dict(point))
+    def _held(self, point: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the point as the store will give it back: a range's 1 is 1.0."""
+        axes = self._axes
+        return {n: axes[n].to_external_repr(axes[n].to_internal_repr(v)) for n, v in point.items()}
 
     def close(self) -> None:
         """No further trial; those that run go on."""
         self._exhausted = True
 
     def next(self, live: int) -> Candidate | None:
-        """The next trial that must be run; copies and settled orphans are passed over."""
-        while self._orphans and not self._exhausted:
+        """The next trial that must be run; those that the store answers are passed over."""
+        if self._orphans and not self._exhausted:
             orphan = self._orphans.pop(0)
-            trial = optuna.Trial(self.ledger.study, orphan._trial_id)
-            candidate = self._take(trial, resumed=bool(orphan.intermediate_values))
-            if candidate is not None:
-                return candidate
+            return _candidate(orphan.number, f"{orphan.number:04d}", orphan.user_attrs)
         for _ in range(ATTEMPTS):
             if self._exhausted or self._used_up():
                 break
-            candidate = self._take(self.ledger.study.ask(), resumed=False)
+            candidate = self._create()
             if candidate is not None:
                 return candidate
         self._exhausted = True  # asked again ten times a second while the last trials run
@@ -127,68 +162,146 @@ class SearchSource:
         if self.space.size is None:
             return False
         running = {key(t.params) for t in trials if not t.state.is_finished()}
-        return len(running | self._tried()) >= max(self.space.size, 1)
+        self._look()
+        return len(running | self._ended) >= max(self.space.size, 1)
 
-    def _tried(self) -> set[str]:
-        """Settings of every trial that has ended."""
-        self._answers()
-        return self._ended
-
-    def _take(self, trial: optuna.Trial, *, resumed: bool) -> Candidate | None:
-        """Draws what is not drawn yet; None if the store has the answer already."""
-        with self.ledger.together():
-            params = self._draw(trial)
-            if not resumed and self._answered(trial, params):
-                return None
-            settings = {**self.space.fixed, **params}
-            self.ledger.start(trial, settings, self.seed)
-        return Candidate(
-            number=trial.number,
-            name=f"{trial.number:04d}",
-            settings=settings,
-            seed=self.seed,
-            micro_batch=trial.user_attrs.get(MICRO_BATCH, 0),
+    def _create(self) -> Candidate | None:
+        """Stores the next trial; None if the store has, or will have, the answer already."""
+        stored, running = self._look()
+        drawn = self._first_point(stored)
+        notes: dict[str, Any] = {}
+        if drawn is None:
+            known = {**self._answers, **running}
+            draw = self._sampler.draw(stored, len(stored), known)
+            drawn = self._held(draw.point)
+            notes = {SAMPLER: draw.notes} if draw.notes else {}
+        axes = {name: self._axes[name] for name in drawn}
+        same = key(drawn)
+        if (twin := self._answers.get(same) or running.get(same)) is not None:
+            self.ledger.create_answered(_copy(twin, drawn, axes))
+            return None
+        settings = {**self.space.fixed, **drawn}
+        number = self.ledger.create(
+            drawn, axes, settings=settings, seed=self.seed, attributes=notes
         )
+        return _candidate(number, f"{number:04d}", {SETTINGS: settings, SEED: self.seed})
 
-    def _draw(self, trial: optuna.Trial) -> dict[str, Value]:
-        """A driver may have been killed between asking and drawing: what is stored stays."""
-        return self.space.draw(lambda name, axis: trial._suggest(name, distribution(axis)))
+    def _first_point(self, stored: Sequence[FrozenTrial]) -> dict[str, Value] | None:
+        """Return the first of the points to try that no trial has had; None if there is none."""
+        if self._first:
+            tried = {key(trial.params) for trial in stored}
+            self._first = [point for point in self._first if key(point) not in tried]
+        return self._first[0] if self._first else None
 
-    def _answered(self, trial: optuna.Trial, params: Mapping[str, Value]) -> bool:
-        if twin := self._answers().get(key(params)):
-            self.ledger.copy(trial, twin)
-            return True
-        running = (t for t in self.ledger.trials() if t.state == Stored.RUNNING)
-        alike = [t for t in running if t.number < trial.number and t.params == params]
-        same = [t for t in alike if key(t.params) == key(params)]  # 1 is not True
-        if same:
-            self.ledger.drop(trial, same[0])
-        return bool(same)
-
-    def _answers(self) -> dict[str, FrozenTrial]:
-        """Settings whose outcome is known -> trial; what has ended never changes.
+    def _look(self) -> tuple[Sequence[FrozenTrial], dict[str, FrozenTrial]]:
+        """Notes what has ended, which never changes; returns all trials, and those that run by key.
 
         Trials that were taken over from another study answer too.
         """
-        for trial in self._unended.look(self.ledger.study.get_trials(deepcopy=False)):
-            if not trial.state.is_finished() or TWIN in trial.user_attrs:
-                continue
-            if SETTINGS in trial.user_attrs:
+        stored = self.ledger.study.get_trials(deepcopy=False)
+        unended = [*self._unended, *range(self._seen, len(stored))]
+        self._seen = len(stored)
+        self._unended = []
+        running: dict[str, FrozenTrial] = {}
+        for trial in (stored[number] for number in unended):
+            if not trial.state.is_finished():
+                self._unended.append(trial.number)
+                running.setdefault(key(trial.params), trial)
+            elif TWIN not in trial.user_attrs:
                 self._ended.add(key(trial.params))
                 if answers(trial):
-                    self._known[key(trial.params)] = trial
-        return self._known
+                    self._answers[key(trial.params)] = trial
+        return stored, running
+
+
+def _candidate(number: int, name: str, attributes: Mapping[str, Any]) -> Candidate:
+    """Return the training run of a stored trial."""
+    return Candidate(
+        number=number,
+        name=name,
+        settings=attributes[SETTINGS],
+        seed=attributes[SEED],
+        micro_batch=attributes.get(MICRO_BATCH, 0),
+    )
+
+
+def _copy(
+    twin: FrozenTrial, params: dict[str, Value], axes: dict[str, BaseDistribution]
+) -> FrozenTrial:
+    """Return a trial with the outcome of another one; of one that runs, a draw that is forgotten.
+
+    The copy takes up a number, so that the next draw is another one.
+    """
+    ended = twin.state.is_finished()
+    return optuna.create_trial(
+        state=twin.state if ended else Stored.FAIL,
+        values=twin.values,
+        params=params,
+        distributions=axes,
+        intermediate_values=twin.intermediate_values if ended else None,
+        constraints=twin.constraints if ended else None,
+        user_attrs={TWIN: twin.number},
+    )
 
 
 def settle_orphans(ledger: Ledger) -> None:
     """Ends every orphan whose end is known: its driver was killed just before the tell."""
-    for orphan in ledger.study.get_trials(deepcopy=False):
-        if orphan.state != Stored.RUNNING:
-            continue
-        if TWIN in orphan.user_attrs:
-            twin = ledger.get(orphan.user_attrs[TWIN])
-            trial = optuna.Trial(ledger.study, orphan._trial_id)
-            finish = ledger.copy if twin.state.is_finished() else ledger.drop
-            finish(trial, twin)
-        elif SETTINGS in orphan.user_attrs:
+    for orphan in ledger.trials():
+        if orphan.state == Stored.RUNNING:
             ledger.settle(orphan.number)
+
+
+class FinalsSource:
+    """Gives each (trial, seed) of the finals that the store does not have yet, orphans first.
+
+    Args:
+        ledger: of the finals.
+        wanted: trials and seeds.
+        again: whether a run that has ended is run once more.
+    """
+
+    def __init__(
+        self, ledger: Ledger, wanted: Sequence[tuple[TrialRecord, int]], *, again: bool = False
+    ) -> None:
+        self.ledger, self.finished = ledger, False
+        asked = {(trial.id, seed) for trial, seed in wanted}
+        runs = [run for run in ledger.trials() if identity(run) in asked]
+        self._orphans = [run for run in runs if run.state == Stored.RUNNING]
+        ended = [run for run in runs if run.state.is_finished() and not again]
+        stored = {identity(t) for t in self._orphans + ended if not _worth_another(t)}
+        self._left = [(trial, seed) for trial, seed in wanted if (trial.id, seed) not in stored]
+
+    def next(self, live: int) -> Candidate | None:
+        """The next run."""
+        if self._orphans:
+            run = self._orphans.pop(0)
+            return _candidate(run.number, run_name(*identity(run)), run.user_attrs)
+        if not self._left:
+            self.finished = live == 0
+            return None
+        trial, seed = self._left.pop(0)
+        settings = dict(trial.settings)
+        number = self.ledger.create(
+            {}, {}, settings=settings, seed=seed, attributes={TRIAL: trial.id}
+        )
+        return _candidate(number, run_name(trial.id, seed), {SETTINGS: settings, SEED: seed})
+
+    def close(self) -> None:
+        """No further run."""
+        self._orphans.clear()
+        self._left.clear()
+
+
+def _worth_another(run: FrozenTrial) -> bool:
+    """A run that failed for a reason outside of it, a worker that was lost for one."""
+    return run.state == Stored.FAIL and not run.user_attrs.get(REPEATS, False)
+
+
+def run_name(trial: int, seed: int) -> str:
+    """``finalist-0007-seed-3``."""
+    return f"finalist-{trial:04d}-seed-{seed}"
+
+
+def identity(run: FrozenTrial) -> tuple[int, int]:
+    """Trial and seed of a run."""
+    return run.user_attrs[TRIAL], run.user_attrs[SEED]

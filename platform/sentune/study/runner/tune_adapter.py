@@ -1,4 +1,9 @@
-"""Running a conductor's trials under Ray Tune, without a word on the console."""
+"""Runs a study's trials under Ray Tune, without a word on the console.
+
+Tune tells a searcher only that a trial has ended; its scheduler hears every result first and so
+writes the curve. Both are thin: what happens is decided by the trial runner, the state is in the
+trial store.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,158 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
+from ray.tune import Callback
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
-from sentune.study.runner.demand import DemandScheduler, StudySearch
+from sentune.launchers.trial_report import Report
 from sentune.study.runner.limits import Halt, Why
-from sentune.study.runner.searcher import StudySearcher, Watch
-from sentune.study.runner.trial_runner import Conductor, Crash
+from sentune.study.runner.trial_runner import Conductor, Crash, crash_of
+
+
+class _LeftOut:
+    """Tune pickles searcher and scheduler into a snapshot, which is never restored here.
+
+    Nothing of them goes into it: what watches a study holds threads and terminals.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class StudySearcher(_LeftOut, Searcher):
+    """Gives Tune the runs of a conductor."""
+
+    def __init__(self, conductor: Conductor, crashes: dict[str, Crash]) -> None:
+        super().__init__()
+        self.conductor, self.crashes = conductor, crashes
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
+        """The next run."""
+        given = self.conductor.give(trial_id)
+        if given is None:
+            return Searcher.FINISHED if self.conductor.finished else None
+        return given
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """A run is over."""
+        del result
+        crash = self.crashes.pop(trial_id, Crash()) if error else None
+        self.conductor.end(trial_id, crash)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the state is in Optuna's storage, and Tune's snapshots are never restored."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing, as above."""
+
+
+class StudyScheduler(_LeftOut, FIFOScheduler):
+    """Hears every result before Tune's searcher does."""
+
+    def __init__(self, conductor: Conductor, crashes: dict[str, Crash]) -> None:
+        super().__init__()
+        self.conductor, self.crashes = conductor, crashes
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Stores the milestone and stops what its rung stops."""
+        goes_on = self.conductor.hear(trial.trial_id, result)
+        return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
+
+    def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
+        """Keeps why a process died; the searcher is told next, without a reason."""
+        file = trial.pickled_error_file
+        error = ray.cloudpickle.loads(Path(file).read_bytes()) if file else None
+        self.crashes[trial.trial_id] = crash_of(error)
+
+
+class Watch(_LeftOut, Callback):
+    """Looks at the clock and at what was asked of the driver, in every turn of Tune's loop."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        super().__init__()
+        self.conductor = conductor
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Ends the study where its time is up."""
+        self.conductor.watch()
+
+
+ASK_AGAIN_SECONDS = 1.0
+"""A study that has nothing to give is asked again after this time, or when one of its trials ends.
+
+In between Tune takes the search for finished, and so ends the workers that it keeps for further
+trials. Otherwise it holds on to one of them, and to its node, for as long as the last trial runs.
+"""
+
+
+class StudySearch(SearchGenerator):
+    """Asks a study for trials, and says whether there are more to come.
+
+    Args:
+        searcher: gives trials.
+        concurrent: trials at a time; as many may wait for nodes at once.
+    """
+
+    def __init__(self, searcher: StudySearcher, *, concurrent: int) -> None:
+        super().__init__(ConcurrencyLimiter(searcher, max_concurrent=concurrent))
+        self.conductor: Conductor = searcher.conductor
+        self._concurrent, self._ask_again = concurrent, 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune's snapshot is never restored, and what is behind it holds threads."""
+        return {}
+
+    def next_trial(self) -> Trial | None:
+        """The next trial, if there is one now."""
+        trial = super().next_trial()
+        if trial is None and len(self.conductor.live) < self._concurrent:
+            self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
+        return trial
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """A trial is over; it may have made room for another one, or have to run again."""
+        super().on_trial_complete(trial_id, result, error)
+        self._ask_again = 0.0
+
+    def is_finished(self) -> bool:
+        """Whether there is nothing to run now beside what runs, or nothing at all any more."""
+        waits = time.monotonic() < self._ask_again and bool(self.conductor.live)
+        return waits or super().is_finished()
+
+
+class DemandScheduler(StudyScheduler):
+    """Takes back the trials that wait for a node when the study halts.
+
+    They would ask the autoscaler for nodes only to leave them, and the study would not end before
+    the nodes came: a spot machine may take hours. The next start goes on with them.
+    """
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """None: Tune starts trials in their order by itself. Called in every turn of its loop.
+
+        A trial that is named here gets the next worker that is free, even where its own is coming
+        up, which Tune then ends: trials shorter than the start of a process would run one at a
+        time, beside processes that start for nothing.
+        """
+        if self.conductor.limits.halt is not None:
+            for trial in list(tune_controller.get_live_trials()):
+                if trial.status == Trial.PENDING:
+                    number = self.conductor.live[trial.trial_id].number
+                    self.conductor.last[number] = Report(left=True)
+                    tune_controller.stop_trial(trial)
+        return None
+
 
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",

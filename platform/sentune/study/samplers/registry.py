@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
-import optuna
+from optuna import samplers as optunas
 from optuna.samplers import BaseSampler
 
 from sentune.errors import InvalidValue
 from sentune.study.samplers import SAMPLERS
-from sentune.study.samplers.per_trial import (
-    FreshTPE,
-    GridOrder,
-    PerTrial,
-    Repeats,
-    Sobol,
-    derived_seed,
-    distribution,
-)
-from sentune.study.samplers.study_adapter import Finished, Newest, Seen, lines_of
+from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol
+from sentune.study.samplers.study_adapter import as_finished, lines_of, newest_and_best
 from sentune.study.space.constraints import Constraint
 from sentune.study.space.domains import Choice
 from sentune.study.space.space import SearchSpace
@@ -28,11 +20,11 @@ from sentune.study.space.space import SearchSpace
 STARTUP = (4, 10)
 """Fewest and most random trials before a model of the objective is used."""
 
+CANDIDATES = 24
+"""Of TPE, of which it takes the best one (Optuna's default)."""
 
 GP_TRIALS = 500
 """Most trials of a Gaussian process, whose cost grows with their cube."""
-
-__all__ = ["SAMPLERS", "derived_seed", "distribution", "make_sampler"]
 
 
 def make_sampler(
@@ -41,10 +33,10 @@ def make_sampler(
     *,
     trials: int,
     seed: int,
-    objectives: int = 1,
+    modes: Sequence[str] = (),
     constraints: Sequence[Constraint] = (),
-) -> BaseSampler:
-    """The sampler of a study.
+) -> Sampler:
+    """Return the sampler of a study.
 
     Random, grid and Sobol points follow nothing that was measured, the objective included; under
     constraints they are as good as without.
@@ -54,107 +46,94 @@ def make_sampler(
         space: what is searched; for ``grid:NAME`` the space that ``on_grid`` made.
         trials: planned trials, a quarter of which are drawn at random first (4 to 10).
         seed: of the study.
-        objectives: number of them.
+        modes: ``max`` or ``min`` of each objective; empty: one objective, as the space has it.
         constraints: on metrics, which a sampler with a model must learn too.
 
     Raises:
         InvalidValue: an unknown name, a package that is missing, a grid over a range, or
             something that the sampler cannot do; Optuna would draw at random there in silence.
     """
-    kind = name.partition(":")[0]
+    kind, modes = name.partition(":")[0], modes or (space.mode,)
+    if kind not in SAMPLERS:
+        raise InvalidValue("--sampler", name, f"give one of {', '.join(SAMPLERS)}, or grid:NAME")
+    _check(kind, space, trials, modes, constraints)
+    startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
+    per_trial = partial(PerTrial, seed=seed, space=space, modes=modes)
     if kind == "grid":
         return GridOrder(space)
     if kind == "qmc":
         return Sobol(space, seed)
-    startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
-    made: dict[str, Callable[[], BaseSampler]] = {
-        "random": lambda: PerTrial(_random, seed, space),
-        "tpe": lambda: PerTrial(
-            partial(_tpe, startup), seed, space, view=Newest if objectives == 1 else Seen
-        ),
-        "gp": lambda: _gp(startup, seed, space, trials),
-        "cmaes": lambda: _cmaes(startup, seed, space, objectives, constraints),
-        "nsga2": lambda: _nsga2(seed, space, trials),
-    }
-    if kind not in made:
-        raise InvalidValue("--sampler", name, f"give one of {', '.join(SAMPLERS)}, or grid:NAME")
-    return made[kind]()
+    if kind == "random":
+        return per_trial(lambda own, _: optunas.RandomSampler(seed=own), view=lambda trials: [])
+    if kind == "tpe":
+        return per_trial(partial(_tpe, startup), view=partial(newest_and_best, modes=modes))
+    complete = partial(as_finished, modes=modes, constrained=kind != "cmaes")
+    if kind == "gp":  # drawn again it finds the same point: its model is what it is
+        return per_trial(partial(_gp, startup), view=complete, attempts=1)
+    make = partial(_cmaes, startup) if kind == "cmaes" else partial(_nsga2, trials)
+    return per_trial(make, view=complete, notes=True)
 
 
-def _random(seed: int, repeats: Repeats) -> BaseSampler:
-    del repeats
-    return optuna.samplers.RandomSampler(seed=seed)
-
-
-def _tpe(startup: int, seed: int, repeats: Repeats) -> BaseSampler:
-    return FreshTPE(
-        repeats,
-        seed=seed,
-        multivariate=True,
-        constant_liar=True,
-        n_startup_trials=startup,
-    )
-
-
-def _gp(startup: int, seed: int, space: SearchSpace, trials: int) -> BaseSampler:
-    if space.conditions:
-        fix = f"it draws conditional settings ({_listed(space.conditions)}) at random; give tpe"
-        raise InvalidValue("--sampler", "gp", fix)
-    if trials > GP_TRIALS:
-        fix = f"its cost grows with the cube of the trials; give tpe, or --trials {GP_TRIALS}"
-        raise InvalidValue("--sampler", "gp", fix)
-
-    def make(seed: int, repeats: Repeats) -> BaseSampler:
-        del repeats
-        return optuna.samplers.GPSampler(
-            seed=seed, n_startup_trials=startup, deterministic_objective=False
-        )
-
-    # from another seed it finds the same point: its model is what it is
-    return PerTrial(make, seed, space, view=partial(Finished, constrained=True), attempts=1)
-
-
-def _cmaes(
-    startup: int,
-    seed: int,
+def _check(
+    kind: str,
     space: SearchSpace,
-    objectives: int,
+    trials: int,
+    modes: Sequence[str],
     constraints: Sequence[Constraint],
-) -> BaseSampler:
+) -> None:
+    if kind == "gp" and space.conditions:
+        fix = f"it draws conditional settings ({_listed(space.conditions)}) at random; give tpe"
+        raise InvalidValue("--sampler", kind, fix)
+    if kind == "gp" and trials > GP_TRIALS:
+        fix = f"its cost grows with the cube of the trials; give tpe, or --trials {GP_TRIALS}"
+        raise InvalidValue("--sampler", kind, fix)
+    if kind == "nsga2" and space.conditions:
+        fix = f"it mutates settings that every trial has ({_listed(space.conditions)}); give tpe"
+        raise InvalidValue("--sampler", kind, fix)
+    if kind != "cmaes":
+        return
     if importlib.util.find_spec("cmaes") is None:
-        raise InvalidValue("--sampler", "cmaes", "it needs the package cmaes: pip install cmaes")
-    if objectives > 1:
-        raise InvalidValue("--sampler", "cmaes", "it knows one objective; give tpe, nsga2 or gp")
+        raise InvalidValue("--sampler", kind, "it needs the package cmaes: pip install cmaes")
+    if len(modes) > 1:
+        raise InvalidValue("--sampler", kind, "it knows one objective; give tpe, nsga2 or gp")
     if constraints:
         fix = f"it knows no constraints ({_listed(constraints)}); give tpe, gp or nsga2"
-        raise InvalidValue("--sampler", "cmaes", fix)
+        raise InvalidValue("--sampler", kind, fix)
     lines = lines_of(space.settings)
     choices = [n for n, d in space.settings.items() if isinstance(d, Choice) and n not in lines]
     if choices:
         fix = f"it searches numbers alone; fix {_listed(choices)} with --set, or give tpe"
-        raise InvalidValue("--sampler", "cmaes", fix)
-
-    def make(seed: int, repeats: Repeats) -> BaseSampler:
-        del repeats
-        return optuna.samplers.CmaEsSampler(
-            seed=seed, n_startup_trials=startup, warn_independent_sampling=False
-        )
-
-    return PerTrial(make, seed, space, view=partial(Finished, constrained=False))
+        raise InvalidValue("--sampler", kind, fix)
 
 
-def _nsga2(seed: int, space: SearchSpace, trials: int) -> BaseSampler:
-    if space.conditions:
-        fix = f"it mutates settings that every trial has ({_listed(space.conditions)}); give tpe"
-        raise InvalidValue("--sampler", "nsga2", fix)
-    population = min(max(trials // 5, 4), 50)
+def _tpe(startup: int, seed: int, repeats: int) -> BaseSampler:
+    """Its best candidate may be the best point known, again and again: of fewer it is another."""
+    return optunas.TPESampler(
+        seed=seed,
+        n_startup_trials=startup,
+        n_ei_candidates=max(1, CANDIDATES >> repeats),
+        multivariate=True,
+        group=True,
+        constant_liar=True,
+    )
 
-    def make(seed: int, repeats: Repeats) -> BaseSampler:
-        del repeats
-        return optuna.samplers.NSGAIISampler(seed=seed, population_size=population)
 
-    return PerTrial(make, seed, space, view=partial(Finished, constrained=True))
+def _gp(startup: int, seed: int, repeats: int) -> BaseSampler:
+    del repeats
+    return optunas.GPSampler(seed=seed, n_startup_trials=startup, deterministic_objective=False)
 
 
-def _listed(names: object) -> str:
-    return ", ".join(str(name) for name in names)  # type: ignore[attr-defined]
+def _cmaes(startup: int, seed: int, repeats: int) -> BaseSampler:
+    del repeats
+    return optunas.CmaEsSampler(
+        seed=seed, n_startup_trials=startup, warn_independent_sampling=False
+    )
+
+
+def _nsga2(trials: int, seed: int, repeats: int) -> BaseSampler:
+    del repeats
+    return optunas.NSGAIISampler(seed=seed, population_size=min(max(trials // 5, 4), 50))
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(str(name) for name in names)

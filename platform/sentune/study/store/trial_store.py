@@ -14,6 +14,7 @@ from itertools import compress
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
@@ -137,6 +138,31 @@ class Ledger:
                 return record
             self._ended[stored.number] = record  # it never changes again
         return self._ended[stored.number]
+
+    def create(
+        self,
+        params: Mapping[str, Any],
+        distributions: Mapping[str, BaseDistribution],
+        *,
+        settings: Mapping[str, Any],
+        seed: int,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Stores a running trial with what it runs, in one write; returns its number."""
+        notes = {SEED: seed, SETTINGS: dict(settings), **(attributes or {})}
+        return self.create_answered(
+            optuna.create_trial(
+                state=Stored.RUNNING,
+                params=dict(params),
+                distributions=dict(distributions),
+                user_attrs=notes,
+            )
+        )
+
+    def create_answered(self, template: FrozenTrial) -> int:
+        """Stores a trial as it is, in one write; returns its number."""
+        self.study.add_trial(template)
+        return len(self.study.get_trials(deepcopy=False)) - 1
 
     def claim(self, trial: FrozenTrial) -> None:
         """A trial that waits is running from here on."""

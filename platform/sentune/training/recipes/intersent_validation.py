@@ -12,8 +12,7 @@ from sentune.corpora.schema import OPERATIONS, Corpus
 from sentune.encoders import Tokenizer
 from sentune.methods.intersent import Intersent
 from sentune.tasks import Result, evaluate, tasks_for
-from sentune.training.embed_rows import embed_rows
-from sentune.training.precision import autocast, sentences_at_a_time
+from sentune.training.precision import autocast, embed_rows, sentences_at_a_time
 from sentune.training.settings import TrainingSettings
 
 

@@ -1,0 +1,79 @@
+"""What a study leaves beside its model: tables, figures and its report, also as artifacts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from sentune.io.atomic import write_document
+from sentune.readouts.sweep import sweeps_among
+from sentune.records import StudySummary, TrialRecord
+from sentune.report import build, write
+from sentune.report.drawing import write_png
+from sentune.report.figures import write_figures
+from sentune.report.sweep_figures import curves_in, precision_recall, write_sweeps
+from sentune.report.view import View
+from sentune.study.interactive_page import INTERACTIVE, interactive_page, plain_study
+from sentune.tracking.environment import local_folder
+
+
+def exhibits_folder(storage: str, study: str) -> Path:
+    """``exhibits/`` in a local study's folder; for a URI one in the home folder.
+
+    It stays: MLflow may get its copy at a later start.
+    """
+    return local_folder(storage, study) / "exhibits"
+
+
+def exhibit(
+    summary: StudySummary,
+    tables: Mapping[str, Any],
+    folder: Path,
+) -> None:
+    """Writes tables, figures and their interactive page.
+
+    Args:
+        tables: file name -> content of the winner's larger results. Those that an earlier start
+            has written stay where this one has none.
+    """
+    for name, content in tables.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content), encoding="utf-8")
+    seen = View(summary=summary)
+    write_figures(seen, folder)
+    if (curves := precision_recall(curves_in(folder))) is not None:
+        write_png(curves, folder, summary.study)
+    write_sweeps(sweeps_among(tables), folder)
+    metrics = [metric for metric, _ in seen.objectives]
+    page = interactive_page(plain_study(summary), summary.study, metrics)
+    write_document(str(folder), INTERACTIVE, page)
+
+
+def write_page(
+    summary: StudySummary,
+    trials: Sequence[TrialRecord],
+    storage: str,
+) -> str:
+    """Writes the study's report as a page and as Markdown.
+
+    Args:
+        summary: of the study, in whatever state it ended.
+        trials: with their curves.
+        storage: of all studies; where that is a URI, the report goes there too.
+
+    Returns:
+        Where the page stands.
+    """
+    exhibits = exhibits_folder(storage, summary.study)
+    pages = write(build(summary, trials, exhibits), exhibits.parent)
+    if "://" not in storage:
+        return str(pages[0])
+    files, root = fsspec.url_to_fs(f"{storage}/{summary.study}")
+    for page in pages:
+        files.put_file(str(page), f"{root}/{page.name}")
+    return f"{storage}/{summary.study}/{pages[0].name}"

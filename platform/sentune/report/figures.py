@@ -1,0 +1,448 @@
+"""The figures of a study: each function says what one shows, and None where it shows nothing.
+
+A report has them as SVG, a study's folder as PNG.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentune.formatting import STATES, counted, measured
+from sentune.records import TrialRecord, TrialState
+from sentune.report.axes import Axis
+from sentune.report.drawing import (
+    ACCENT,
+    BEST,
+    INK,
+    LINE,
+    MARKERS,
+    MUTED,
+    PAPER,
+    Figure,
+    legend,
+    metric_axis,
+    plain,
+    scatter,
+    write_png,
+)
+from sentune.report.render import Cell, ColumnHead, Table
+from sentune.report.view import WITHOUT_RESULT, View
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_COLUMNS = 8
+"""Milestones of a table of learning curves."""
+BEST_SHARE, MOST_BEST = 0.1, 8
+"""Trials that stand out in the parallel coordinates: a tenth, not more than one can follow."""
+
+
+def write_figures(view: View, folder: Path) -> list[Path]:
+    """Writes a PNG file of each figure that the study has: ``history.png`` and so on."""
+    drawn = (history, curves, front, importance, parallel, survival, finalists, cost)
+    found = [figure for make in drawn if (figure := make(view)) is not None]
+    return [write_png(figure, folder, view.summary.study) for figure in found]
+
+
+def history(view: View) -> Figure | None:
+    """The objective of each trial and the best so far, by the order in which trials began."""
+    trials, objective = view.summary.trials, view.summary.objective
+    scored = [(t, v) for t in trials if (v := view.value(t)) is not None]
+    lost = [trial for trial in trials if view.value(trial) is None]
+    best = _best_so_far([value for _, value in scored], view.sign)
+    if not scored:
+        return None
+
+    def draw(axes: Axes) -> None:
+        ids = [trial.id for trial, _ in scored]
+        axes.step(ids, best, where="post", color=INK, lw=1.2, label="best so far")
+        for state in TrialState:
+            scatter(axes, state, [(t.id, v) for t, v in scored if t.state is state])
+            foot = [(t.id, 0.025) for t in lost if t.state is state]
+            label = f"{STATES[state]}, no value"
+            scatter(axes, state, foot, label, transform=axes.get_xaxis_transform())
+        _trial_axis(axes, trials)
+        metric_axis(axes, objective)
+        legend(axes)
+
+    said = (
+        f"{objective} of each trial by its number, and the best so far "
+        f"({measured(objective, best[-1])} after {counted(len(scored), 'trial')} with "
+        "a value). A trial that was stopped early stands where it was stopped."
+    )
+    return Figure(name="history", title="Optimisation history", description=said, draw=draw)
+
+
+def curves(view: View) -> Figure | None:
+    """The objective of each trial by examples, with the rungs."""
+    objective = view.summary.objective
+    points = {trial.id: _points(trial, objective) for trial in view.ranked}
+    if max(map(len, points.values()), default=0) < 2:
+        return None
+    best = view.best.id if view.best is not None else None
+    faint = min(0.8, max(0.15, 12 / len(points)))
+
+    def draw(axes: Axes) -> None:
+        for rung in view.rungs:
+            axes.axvline(rung, color=MUTED, lw=0.8, ls=(0, (2, 3)), zorder=1)
+        for trial in reversed(view.ranked):
+            if not points[trial.id]:
+                continue
+            x, y = zip(*points[trial.id], strict=True)
+            if trial.id == best:
+                axes.plot(x, y, color=BEST, lw=2, zorder=4, label=f"trial {trial.id}, the best")
+            else:
+                axes.plot(x, y, color=MUTED, lw=1, alpha=faint, zorder=2)
+            axes.scatter(x[-1:], y[-1:], s=18, lw=1, zorder=5, **MARKERS[trial.state])
+        metric_axis(axes, objective)
+        axes.set_xlabel("examples seen")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.locator_params(axis="x", nbins=5)
+        legend(axes)
+
+    rungs = ", ".join(f"{rung:,}" for rung in view.rungs)
+    said = f"{objective} by examples seen; a trial's last point has the shape of its state" + (
+        f", dotted lines are the rungs at {rungs}." if rungs else "."
+    )
+    table = _curve_table(view, points)
+    return Figure(name="curves", title="Learning curves", description=said, draw=draw, table=table)
+
+
+def front(view: View) -> Figure | None:
+    """The first two objectives against each other, and the trials that no other beats in all."""
+    if len(view.objectives) < 2:
+        return None
+    (first, mode), (second, other) = view.objectives[:2]
+    placed = [
+        (trial, x, y)
+        for trial in view.summary.trials
+        if (x := view.value(trial, first)) is not None
+        and (y := view.value(trial, second)) is not None
+    ]
+    if not placed:
+        return None
+
+    def draw(axes: Axes) -> None:
+        for state in TrialState:
+            scatter(axes, state, [(x, y) for trial, x, y in placed if trial.state is state])
+        best = sorted((x, y, t.id) for t, x, y in placed if t.id in view.summary.front)
+        if best:
+            xs, ys, ids = zip(*best, strict=True)
+            axes.plot(xs, ys, "-", color=BEST, lw=1.2, label="front", zorder=2)
+            for x, y, number in zip(xs, ys, ids, strict=True):
+                _beside(axes, str(number), (x, y), (4, 4))
+        metric_axis(axes, first, along="x")
+        metric_axis(axes, second)
+        legend(axes)
+
+    listed = ", ".join(str(number) for number in view.summary.front) or "none yet"
+    said = (
+        f"{first} ({mode}) against {second} ({other}). Trials that no other beats in every "
+        f"objective: {listed}."
+    )
+    return Figure(name="front", title="Pareto front", description=said, draw=draw)
+
+
+def importance(view: View) -> Figure | None:
+    """Permutation importance as bars, with what it rests on."""
+    found = view.importance
+    if found is None:
+        return None
+    names = sorted(found.shares, key=lambda name: found.shares[name])
+    shares, spreads = [found.shares[n] for n in names], [found.spreads[n] for n in names]
+
+    def draw(axes: Axes) -> None:
+        axes.grid(visible=False)
+        bars = axes.barh(
+            range(len(names)),
+            shares,
+            xerr=spreads,
+            height=0.62,
+            color=ACCENT if found.fit > 0 else "none",
+            edgecolor=ACCENT,
+            error_kw={"ecolor": MUTED, "elinewidth": 1},
+        )
+        axes.set_yticks(range(len(names)), [plain(name, 28) for name in names])
+        axes.bar_label(
+            bars, [f"{100 * s:.0f} %" for s in shares], padding=5, fontsize=8.5, color=INK
+        )
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+        axes.set_xlim(0, 1.2 * max(map(sum, zip(shares, spreads, strict=True))) + 0.02)
+
+    at = f" at {found.examples:,} examples" if found.examples is not None else ""
+    said = (
+        "Share of the permutation importance in a random forest, ± standard deviation over 20 "
+        f"shuffles; {found.trials} trials{at}, out-of-bag R² {found.fit:.2f}."
+    )
+    said += "" if found.fit > 0 else " The forest explains nothing yet: do not read it."
+    title, height = "Importance of settings", 0.8 + 0.27 * len(names)
+    return Figure(name="importance", title=title, description=said, draw=draw, height=height)
+
+
+def parallel(view: View) -> Figure | None:
+    """A line per trial through its settings to its objective; the best stand out."""
+    objective = view.summary.objective
+    scored = [(t, v) for t in view.ranked if (v := view.value(t)) is not None]
+    if len(scored) < 2 or not view.axes:
+        return None
+    values = [value for _, value in scored]
+    last = Axis(objective, low=min(values), high=max(values))
+    count = min(MOST_BEST, max(1, round(BEST_SHARE * len(scored))))
+    best = {trial.id for trial, _ in scored[:count]}
+    faint = min(0.75, max(0.15, 25 / len(scored)))
+
+    def draw(axes: Axes) -> None:
+        _upright(axes, [*view.axes, last])
+        for trial, value in reversed(scored):
+            heights = [axis.position(trial.settings.get(axis.name)) for axis in view.axes]
+            line = [math.nan if h is None else h for h in (*heights, last.position(value))]
+            style = "-" if trial.state is TrialState.COMPLETE else (0, (4, 2))
+            if trial.id in best:
+                axes.plot(line, color=BEST, ls=style, lw=2.2, zorder=3)
+            else:
+                axes.plot(line, color=ACCENT, ls=style, lw=1.1, alpha=faint, zorder=2)
+
+    said = (
+        f"Each line is a trial, from its settings on the left to {objective} on the "
+        f"right. Bold: the best {count} of {len(scored)}; dashed: stopped early or failed."
+    )
+    width = max(10.0, min(13.0, 1.05 * (len(view.axes) + 1) + 0.6))
+    return Figure(
+        name="parallel",
+        title="Settings and result",
+        description=said,
+        draw=draw,
+        width=width,
+        height=3.9,
+        wide=True,
+        framed=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungCount:
+    """What became of the trials at one rung, or at the end.
+
+    Attributes:
+        examples: where it lies.
+        reached: trials that came so far.
+        stopped: trials that were stopped on the way to it, at an earlier rung.
+        lost: trials that failed or were infeasible before it.
+        running: trials on their way to it.
+        judged: trials that were stopped here.
+    """
+
+    examples: int
+    reached: int
+    stopped: int
+    lost: int
+    running: int
+    judged: int
+
+    @property
+    def could(self) -> int:
+        """Trials that had the chance: neither on their way nor lost."""
+        return self.reached + self.stopped
+
+
+def rung_counts(trials: Sequence[TrialRecord], rungs: Sequence[int], end: int) -> list[RungCount]:
+    """Counts trials at each rung and at the end.
+
+    A trial has come as far as its last milestone; without its curve, as the examples it saw.
+    """
+    far = {trial.id: max(trial.curve, default=trial.examples) for trial in trials}
+    found = []
+    for examples in dict.fromkeys((*rungs, end)):
+        before = [trial for trial in trials if far[trial.id] < examples]
+        at = [trial for trial in trials if far[trial.id] == examples]
+        found.append(
+            RungCount(
+                examples=examples,
+                reached=len(trials) - len(before),
+                stopped=sum(t.state is TrialState.PRUNED for t in before),
+                lost=sum(t.state in WITHOUT_RESULT for t in before),
+                running=sum(t.state is TrialState.RUNNING for t in before),
+                judged=sum(t.state is TrialState.PRUNED for t in at),
+            )
+        )
+    return found
+
+
+def survival(view: View) -> Figure | None:
+    """How many trials reached each rung; None where trials were not compared on the way."""
+    if not view.rungs or not view.summary.trials:
+        return None
+    found = rung_counts(view.summary.trials, view.rungs, view.max_examples)
+
+    def draw(axes: Axes) -> None:
+        axes.grid(visible=False)
+        left = [0] * len(found)
+        for word, face, edge, hatch, counts in (
+            ("reached it", ACCENT, MUTED, "", [r.reached for r in found]),
+            ("stopped before", LINE, MUTED, "", [r.stopped for r in found]),
+            ("lost before", "none", BEST, "xxxx", [r.lost for r in found]),
+            ("on their way", "none", MUTED, "||||", [r.running for r in found]),
+        ):
+            if any(counts):
+                bars = axes.barh(range(len(found)), counts, 0.62, left=left, label=word)
+                for bar in bars:
+                    bar.set(facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.6)
+            left = [a + b for a, b in zip(left, counts, strict=True)]
+        for place, rung in enumerate(found):
+            _beside(axes, f"{rung.reached} of {rung.could}", (left[place], place), va="center")
+        axes.set_yticks(range(len(found)), [f"{rung.examples:,}" for rung in found])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.18 * max(left))
+        axes.locator_params(axis="x", integer=True, nbins=6)
+        axes.set(xlabel="trials", ylabel="examples")
+        legend(axes, columns=2)
+
+    last = found[-1]
+    said = (
+        f"How many trials reached each rung, of those that could; {last.reached} of {last.could} "
+        f"reached the end at {last.examples:,} examples."
+    )
+    title, height = "Trials at each rung", 1.0 + 0.42 * len(found)
+    return Figure(name="survival", title=title, description=said, draw=draw, height=height)
+
+
+def finalists(view: View) -> Figure | None:
+    """Means of the finalists with their standard deviations, and every seed."""
+    objective = view.summary.objective
+    shown = [f for f in view.summary.finalists if objective in f.metrics]
+    if not shown:
+        return None
+
+    def draw(axes: Axes) -> None:
+        axes.grid(visible=False)
+        axes.grid(axis="x", color=LINE, linewidth=0.8)
+        for place, finalist in enumerate(shown):
+            over, won = finalist.metrics[objective], finalist is view.winner
+            axes.errorbar(
+                over.mean,
+                place,
+                xerr=over.sd if len(over.values) > 1 else None,
+                fmt="D" if won else "o",
+                color=BEST if won else ACCENT,
+                ms=6,
+                capsize=4,
+                lw=1.6,
+            )
+            seeds = [place + 0.26] * len(over.values)
+            axes.plot(over.values, seeds, "|", color=MUTED, ms=8, mew=1.5)
+        axes.plot([], [], "o", color=ACCENT, label="mean ± sd")
+        axes.plot([], [], "|", color=MUTED, ms=8, mew=1.5, label="a seed")
+        if view.winner is not None:
+            axes.plot([], [], "D", color=BEST, label="winner")
+        axes.set_yticks(range(len(shown)), [f"trial {f.trial}" for f in shown])
+        axes.set_ylim(len(shown) - 0.4, -0.5)
+        axes.locator_params(axis="x", nbins=5)
+        metric_axis(axes, objective, along="x")
+        legend(axes)
+
+    seeds = counted(max(len(f.seeds) for f in shown), "fresh seed")
+    said = f"{objective} on dev over {seeds} each: mean, standard deviation and every seed."
+    height = 1.0 + 0.42 * len(shown)
+    return Figure(name="finalists", title="Finalists", description=said, draw=draw, height=height)
+
+
+def cost(view: View) -> Figure | None:
+    """Seconds of each trial; hollow where it was stopped early."""
+    trials = [trial for trial in view.summary.trials if trial.seconds > 0]
+    if not trials:
+        return None
+
+    def draw(axes: Axes) -> None:
+        for states, word, face, edge in (
+            ((TrialState.COMPLETE,), "complete", ACCENT, ACCENT),
+            ((TrialState.PRUNED,), "stopped early", "none", MUTED),
+            ((TrialState.RUNNING, *WITHOUT_RESULT), "other", BEST, BEST),
+        ):
+            of = {t.id: t.seconds for t in trials if t.state in states}
+            if of:
+                look: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 0.7}
+                axes.bar([*of], [*of.values()], 0.8, label=word, **look)
+        _trial_axis(axes, view.summary.trials)
+        axes.set_ylabel("seconds")
+        legend(axes)
+
+    total = sum(trial.seconds for trial in trials)
+    said = f"Training and validation, over all starts; {total:,.0f} seconds in all."
+    return Figure(name="cost", title="Seconds of each trial", description=said, draw=draw)
+
+
+def _best_so_far(values: Iterable[float], sign: float) -> list[float]:
+    best: list[float] = []
+    for value in values:
+        best.append(min([*best[-1:], value], key=lambda v: sign * v))
+    return best
+
+
+def _points(trial: TrialRecord, objective: str) -> list[tuple[int, float]]:
+    points = ((at, metrics.get(objective)) for at, metrics in sorted(trial.curve.items()))
+    return [(at, value) for at, value in points if value is not None and math.isfinite(value)]
+
+
+def _curve_table(view: View, curves_: dict[int, list[tuple[int, float]]]) -> Table:
+    """Values at the rungs and the end, or at milestones evenly chosen."""
+    every = sorted({at for points in curves_.values() for at, _ in points})
+    wanted = [at for at in (*view.rungs, view.max_examples) if at in every]
+    if len(wanted) < 2:
+        wanted = every
+    shown = wanted[:: max(1, math.ceil(len(wanted) / MOST_COLUMNS))]
+    rows = []
+    for number, points in sorted(curves_.items()):
+        at = dict(points)
+        cells = [
+            Cell(text=measured(view.summary.objective, at.get(e)), key=at.get(e)) for e in shown
+        ]
+        rows.append([Cell(text=str(number), key=number), *cells])
+    heads = [ColumnHead(title=f"{examples:,}", number=True) for examples in shown]
+    first = ColumnHead(title="trial", number=True)
+    return Table(columns=[first, *heads], rows=rows, sortable=True)
+
+
+def _trial_axis(axes: Axes, trials: Sequence[TrialRecord]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("trial")
+    axes.set_xlim(-0.7, max(trial.id for trial in trials) + 0.7)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+
+
+def _beside(
+    axes: Axes,
+    text: str,
+    point: tuple[float, float],
+    by: tuple[int, int] = (4, 0),
+    va: str = "baseline",
+) -> None:
+    axes.annotate(text, point, by, textcoords="offset points", va=va, fontsize=8.5, color=INK)
+
+
+def _upright(axes: Axes, shown: Sequence[Axis]) -> None:
+    axes.set_axis_off()
+    axes.set(xlim=(-0.45, len(shown) - 0.6), ylim=(-0.03, 1.21))
+    for place, axis in enumerate(shown):
+        axes.plot([place, place], [0, 1], color=INK, lw=1, zorder=4)
+        for height, label in axis.ticks():
+            value = axis.low + height * (axis.high - axis.low)
+            text = measured(axis.name, value) if axis is shown[-1] else plain(label, 14)
+            axes.plot([place - 0.03, place], [height, height], color=INK, lw=1)
+            box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
+            look: dict[str, Any] = {
+                "ha": "right",
+                "va": "center",
+                "fontsize": 8,
+                "color": INK,
+                "bbox": box,
+            }
+            axes.text(place - 0.05, height, text, zorder=6, **look)
+        # every other name stands higher: long names of neighbours would run into each other
+        name = f"{axis.name} (log)" if axis.log else axis.name
+        high = 1.05 if place % 2 == 0 else 1.14
+        axes.text(place, high, plain(name, 30), ha="center", va="bottom", fontsize=8.5, color=INK)

@@ -1,0 +1,101 @@
+"""Which settings moved the objective: permutation importance in a random forest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentune.records import StudySummary, TrialRecord
+from sentune.report.axes import Axis, axes_of
+
+FEWEST = 6
+"""Trials below which a forest over several settings says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Importance:
+    """How much worse the forest predicts the objective when one setting is shuffled.
+
+    Attributes:
+        shares: setting -> mean over shuffles, as a share of all (they add up to 1).
+        spreads: standard deviations over shuffles, in the same unit.
+        trials: how many trials it rests on.
+        examples: the budget at which they were compared; None for the end of each.
+        fit: R² on trials that a tree has not seen (out of bag); at or below 0 the forest explains
+            nothing, and the shares mean nothing.
+    """
+
+    shares: dict[str, float]
+    spreads: dict[str, float]
+    trials: int
+    examples: int | None
+    fit: float
+
+
+def importance(summary: StudySummary) -> Importance | None:
+    """Permutation importance (Breiman 2001, section 10) of the settings that varied.
+
+    Trials are compared at one budget, the largest that enough of them reached, since a trial that
+    was stopped early has only small budgets to show. None where fewer than ``FEWEST`` trials can
+    be compared, or nothing varied.
+    """
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.inspection import permutation_importance
+
+    examples, scores = comparable(summary)
+    axes = axes_of(summary)
+    if len(scores) < FEWEST or not axes or len(set(scores.values())) == 1:
+        return None
+    trials = [trial for trial in summary.trials if trial.id in scores]
+    table = np.array([[_column(axis, trial) for axis in axes] for trial in trials])
+    target = np.array([scores[trial.id] for trial in trials])
+    forest = RandomForestRegressor(200, oob_score=True, random_state=0).fit(table, target)
+    found = permutation_importance(forest, table, target, n_repeats=20, random_state=0)
+    means = np.maximum(found.importances_mean, 0.0)
+    total = means.sum() or 1.0
+    names = [axis.name for axis in axes]
+    return Importance(
+        shares=dict(zip(names, (means / total).tolist(), strict=True)),
+        spreads=dict(zip(names, (found.importances_std / total).tolist(), strict=True)),
+        trials=len(trials),
+        examples=examples,
+        fit=float(forest.oob_score_),
+    )
+
+
+def comparable(summary: StudySummary) -> tuple[int | None, dict[int, float]]:
+    """The largest budget that enough trials reached, and their objective there, by trial.
+
+    Enough are half of the trials that reported, and ``FEWEST`` where there are so many.
+
+    Without curves, the trials that ended complete are compared at their end (budget None).
+    """
+    curves = {t.id: _curve(t, summary.objective) for t in summary.trials}
+    curves = {number: curve for number, curve in curves.items() if curve}
+    budgets = sorted({examples for curve in curves.values() for examples in curve}, reverse=True)
+    for budget in budgets:
+        reached = {n: curve[budget] for n, curve in curves.items() if budget in curve}
+        if len(reached) >= max(min(FEWEST, len(curves)), len(curves) / 2):
+            return budget, reached
+    return None, {
+        t.id: t.metrics[summary.objective]
+        for t in summary.trials
+        if t.state == "complete" and _finite(t.metrics.get(summary.objective))
+    }
+
+
+def _curve(trial: TrialRecord, objective: str) -> dict[int, float]:
+    points = {step: metrics.get(objective) for step, metrics in trial.curve.items()}
+    return {step: value for step, value in points.items() if value is not None and _finite(value)}
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _column(axis: Axis, trial: TrialRecord) -> float:
+    """A missing value stands apart from all others."""
+    position = axis.position(trial.settings.get(axis.name))
+    return -1.0 if position is None else position

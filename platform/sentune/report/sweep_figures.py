@@ -1,0 +1,217 @@
+"""What was swept on a frozen model, as figures: heat maps over the alphas, curves over numbers.
+
+A figure shows two readouts or one; the others stand at their best values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentune.errors import InvalidValue
+from sentune.formatting import percent, setting
+from sentune.readouts.sweep import SWEEP_FILE
+from sentune.report.drawing import ACCENT, BEST, MUTED, Figure, legend, plain, write_png
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CURVE_FILE = "precision_recall.json"
+HEAT = ("alpha_1", "alpha_2")
+"""Readouts of a heat map: rows, columns."""
+FEWEST = 2
+"""Values that a readout needs for a curve."""
+MARKED = 20
+"""Values up to which each has a mark on a curve."""
+
+Curve = tuple[Sequence[float], Sequence[float]]
+"""Precision and recall, point by point."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepTable:
+    """What ``Sweep.to_table()`` has written.
+
+    Attributes:
+        metric: that was measured.
+        axes: readout -> its values.
+        best: readout -> its best value; ``value`` is the metric there.
+        values: the metric, an axis for each readout; NaN where values do not go together.
+    """
+
+    metric: str
+    axes: Mapping[str, Sequence[Any]]
+    best: Mapping[str, Any]
+    values: NDArray[np.float64]
+
+    @classmethod
+    def read(cls, table: Mapping[str, Any]) -> SweepTable:
+        """The table from its JSON types."""
+        values = np.array(table["values"], dtype=np.float64)
+        return cls(metric=table["metric"], axes=table["axes"], best=table["best"], values=values)
+
+    def at_best(self, *shown: str) -> NDArray[np.float64]:
+        """The metric over the readouts that are shown, in that order, the others at their best."""
+        place = tuple(
+            slice(None) if name in shown else grid.index(self.best[name])
+            for name, grid in self.axes.items()
+        )
+        kept = [name for name in self.axes if name in shown]
+        return self.values[place].transpose([kept.index(name) for name in shown])
+
+    def fixed(self, *shown: str) -> str:
+        """What the readouts that are not shown stand at, in words."""
+        left = {name: at for name, at in self.best.items() if name not in (*shown, "value")}
+        return " with " + ", ".join(f"{n} {setting(v)}" for n, v in left.items()) if left else ""
+
+
+def write_sweeps(tables: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Writes ``TASK/sweep.json`` tables and their figures (``heat.png``, ``curve_components.png``).
+
+    Args:
+        tables: file name -> ``Sweep.to_table()``.
+
+    Returns:
+        The figures' files.
+    """
+    written: list[Path] = []
+    for name, table in tables.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(table), encoding="utf-8")
+        written += [write_png(figure, file.parent) for figure in sweep_figures(table)]
+    return written
+
+
+def figures_in(folder: Path) -> list[Figure]:
+    """Figures of every sweep in a folder of exhibits, and of all tasks' precision and recall.
+
+    Raises:
+        InvalidValue: a file is damaged.
+    """
+    found = []
+    for place, file in enumerate(sorted(folder.rglob(SWEEP_FILE))):
+        figures = sweep_figures(_read(file))
+        found += [replace(figure, name=f"sweep{place}_{i}") for i, figure in enumerate(figures)]
+    recall = precision_recall(curves_in(folder))
+    return [*found, *([recall] if recall is not None else [])]
+
+
+def curves_in(folder: Path) -> dict[str, Curve]:
+    """Task -> precision and recall, of every task that has a curve in a folder of exhibits."""
+    read = {file.parent.name: _read(file) for file in sorted(folder.rglob(CURVE_FILE))}
+    return {task: (curve["precision"], curve["recall"]) for task, curve in read.items()}
+
+
+def sweep_figures(content: Mapping[str, Any]) -> list[Figure]:
+    """A heat map over the alphas, and a curve over each other readout that is a number."""
+    table = SweepTable.read(content)
+    curves = [
+        curve(table, name)
+        for name, grid in table.axes.items()
+        if name not in HEAT and len(grid) >= FEWEST and not isinstance(grid[0], str)
+    ]
+    both = all(len(table.axes.get(name, ())) >= FEWEST for name in HEAT)
+    return [heat(table), *curves] if both else curves
+
+
+def heat(table: SweepTable) -> Figure:
+    """The metric over alpha_1 (rows) and alpha_2 (columns); empty where alpha_1 is not below."""
+    lower, upper = (table.axes[axis] for axis in HEAT)
+    plane = table.at_best(*HEAT)
+    dark = plane < np.nanmin(plane) + 0.6 * (np.nanmax(plane) - np.nanmin(plane))
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.patches import Rectangle
+
+        axes.grid(visible=False)
+        axes.pcolormesh(np.ma.masked_invalid(plane), cmap="cividis", edgecolors="none")
+        axes.set_xticks(np.arange(len(upper)) + 0.5, [f"{value:g}" for value in upper])
+        axes.set_yticks(np.arange(len(lower)) + 0.5, [f"{value:g}" for value in lower])
+        axes.set(xlabel=HEAT[1], ylabel=HEAT[0])
+        axes.invert_yaxis()
+        for line, place in np.argwhere(np.isfinite(plane)):
+            # of fixed colours: what stands in a cell does not follow the page's paper
+            colour = "#fefefe" if dark[line, place] else "#101010"
+            text = f"{100 * plane[line, place]:.1f}"
+            at = place + 0.5, line + 0.5
+            axes.text(*at, text, ha="center", va="center", fontsize=8, color=colour)
+        corner = upper.index(table.best[HEAT[1]]), lower.index(table.best[HEAT[0]])
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=BEST, lw=2.5, zorder=5))
+
+    return Figure(
+        name="heat",
+        title=f"{table.metric} by readout",
+        description=f"In percent, over {HEAT[0]} and {HEAT[1]}{table.fixed(*HEAT)}; "
+        "the best is framed.",
+        draw=draw,
+        width=max(5.0, 1.4 + 0.47 * len(upper)),
+        height=1.2 + 0.33 * len(lower),
+    )
+
+
+def curve(table: SweepTable, name: str) -> Figure:
+    """The metric over one readout, the best value marked."""
+    grid, best = [float(value) for value in table.axes[name]], table.best
+
+    def draw(axes: Axes) -> None:
+        marks = "-" if len(grid) > MARKED else "o-"
+        axes.plot(grid, table.at_best(name), marks, color=ACCENT, ms=4)
+        axes.plot(best[name], best["value"], "D", color=BEST, zorder=3)
+        axes.set_xscale(scale_of(grid))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.1f} %")
+        axes.set_xlabel(plain(name))
+        axes.margins(y=0.12)
+
+    at = f"{percent(best['value'])} at {setting(best[name])}"
+    said = f"Best {at}{table.fixed(name)}."
+    title = f"{table.metric} by {name}"
+    return Figure(name=f"curve_{name}", title=title, description=said, draw=draw)
+
+
+def precision_recall(curves: Mapping[str, Curve]) -> Figure | None:
+    """Precision against recall of each task, with the area by the trapezoid rule."""
+    if not curves:
+        return None
+    areas = {
+        task: percent(abs(float(np.trapezoid(precision, recall))))
+        for task, (precision, recall) in curves.items()
+    }
+    looks = [(ACCENT, "-"), (BEST, "--"), (MUTED, ":")]
+
+    def draw(axes: Axes) -> None:
+        for place, (task, (precision, recall)) in enumerate(curves.items()):
+            colour, style = looks[place % len(looks)]
+            axes.plot(recall, precision, style, color=colour, label=plain(task))
+        axes.set(xlim=(0, 1.01), ylim=(0, 1.03), xlabel="recall", ylabel="precision")
+        if len(curves) > 1:
+            legend(axes)
+
+    told = "; ".join(f"{task}: area {area}" for task, area in areas.items())
+    said = f"{told}, by the trapezoid rule."
+    title = "Precision and recall of the winner"
+    return Figure(name="precision_recall", title=title, description=said, draw=draw)
+
+
+def scale_of(grid: Sequence[float]) -> str:
+    """Matplotlib's scale: logarithmic for values far apart; a range of all integers is linear."""
+    gaps = max(grid) - min(grid) > len(grid) - 1
+    if not gaps or max(grid) <= 20 * max(min(grid), 1):
+        return "linear"
+    return "symlog" if min(grid) == 0 else "log"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        fix = f"it is damaged ({error}); the study's command, run again, writes it anew"
+        raise InvalidValue("exhibit", str(file), fix) from error
+    return content

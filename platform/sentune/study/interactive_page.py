@@ -1,0 +1,154 @@
+"""Optuna's own figures of a study on one interactive page, for MLflow, a browser or a notebook."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.importance import PedAnovaImportanceEvaluator
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as Stored
+
+from sentune.credentials import without_credentials
+from sentune.formatting import setting
+from sentune.records import StudySummary, TrialRecord, TrialState
+from sentune.report.axes import Axis, axes_of
+from sentune.report.importance import FEWEST
+from sentune.report.render import to_interactive_html
+from sentune.report.view import View
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+INTERACTIVE = "figures.html"
+MOST = 1000
+"""Trials of a page."""
+
+_STATES = {
+    TrialState.RUNNING: Stored.RUNNING,
+    TrialState.COMPLETE: Stored.COMPLETE,
+    TrialState.PRUNED: Stored.PRUNED,
+    TrialState.FAILED: Stored.FAIL,
+    TrialState.INFEASIBLE: Stored.FAIL,
+}
+
+
+def plain_study(summary: StudySummary) -> optuna.Study:
+    """A study in memory for any tool of Optuna's: the settings that varied, values, curves, states.
+
+    It holds no other attributes, which Optuna would show with every point. A complete trial
+    without a value for each objective counts as failed, and so does, in a study of more than
+    ``MOST`` trials, every trial but the best: each is a line of the page.
+    """
+    objectives = summary.objectives or [{"metric": summary.objective, "mode": summary.mode}]
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(
+        study_name=summary.study,
+        directions=["minimize" if one["mode"] == "min" else "maximize" for one in objectives],
+    )
+    metrics, axes = [one["metric"] for one in objectives], axes_of(summary)
+    known = {trial.id: trial for trial in View(summary=summary).ranked[:MOST]}
+    for number in range(max(known, default=-1) + 1):  # Optuna numbers trials as they come
+        trial = known.get(number, TrialRecord(id=number, state=TrialState.FAILED, settings={}))
+        study.add_trial(_frozen(trial, axes, metrics))
+    return study
+
+
+def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) -> str:
+    """One HTML page of about 5 MB with Optuna's figures, which loads nothing.
+
+    Args:
+        study: its trials have no user attributes, see ``plain_study``.
+        metrics: names of its values.
+    """
+    look, names = optuna.visualization, [_safe(metric) for metric in metrics]
+    several, named = len(names) > 1, {"target_name": names[0]}
+    shown: dict[str, Any] = {**named, "target": lambda trial: trial.values[0]} if several else named
+    weighed: dict[str, Any] = (
+        {**named, "target": partial(_loss, study.directions[0])} if several else named
+    )
+    wanted: dict[str, Callable[[], Figure]] = {
+        "Optimisation history": lambda: look.plot_optimization_history(study, **shown),
+        **(
+            {"Pareto front": partial(look.plot_pareto_front, study, target_names=names)}
+            if several
+            else {}
+        ),
+        "Intermediate values": lambda: look.plot_intermediate_values(study),
+        "Slices": lambda: look.plot_slice(study, **shown),
+        "Parallel coordinates": lambda: look.plot_parallel_coordinate(study, **shown),
+    }
+    complete = study.get_trials(deepcopy=False, states=(Stored.COMPLETE,))
+    if len(complete) >= FEWEST:
+        importance = PedAnovaImportanceEvaluator()
+        wanted["Importance of settings"] = lambda: look.plot_param_importances(
+            study, evaluator=importance, **weighed
+        )
+    with warnings.catch_warnings():  # of features that may change, and of signs as they are here
+        warnings.simplefilter("ignore")
+        return to_interactive_html(title, [(name, _div(make)) for name, make in wanted.items()])
+
+
+def _div(make: Callable[[], Figure]) -> str:
+    """A figure as an element of a page, or a paragraph that says why there is none."""
+    try:
+        figure = make()
+    except (ValueError, RuntimeError) as error:  # of what it cannot compare
+        return f"<p>Optuna draws none: {_safe(error)}</p>"
+    if not figure.data:
+        return "<p>There is nothing to draw yet.</p>"
+    figure.update_layout(title=None, template="plotly_white", legend={"orientation": "h"})
+    figure.update_layout(autosize=True, margin={"l": 56, "r": 16, "t": 24, "b": 48})
+    config = {"responsive": True, "displayModeBar": False}
+    return str(figure.to_html(full_html=False, include_plotlyjs=False, config=config))
+
+
+def _frozen(trial: TrialRecord, axes: list[Axis], metrics: list[str]) -> FrozenTrial:
+    values = [trial.metrics.get(metric, math.nan) for metric in metrics]
+    whole = all(math.isfinite(value) for value in values)
+    state = _STATES[trial.state]
+    if state is Stored.COMPLETE and not whole:
+        state = Stored.FAIL
+    known = {axis.name: trial.settings.get(axis.name) for axis in axes}
+    placed = [axis for axis in axes if axis.position(known[axis.name]) is not None]
+    curve = {at: metric.get(metrics[0], math.nan) for at, metric in trial.curve.items()}
+    return optuna.trial.create_trial(
+        state=state,
+        values=values if state is Stored.COMPLETE else None,
+        params={_safe(axis.name): _value(axis, known[axis.name]) for axis in placed},
+        distributions={_safe(axis.name): _distribution(axis) for axis in placed},
+        intermediate_values={at: v for at, v in curve.items() if math.isfinite(v)},
+    )
+
+
+def _value(axis: Axis, value: Any) -> str | float | None:
+    return _choice(value) if axis.choices else float(value)
+
+
+def _choice(value: Any) -> str | float | None:
+    plain = value is None or isinstance(value, bool | int | float)
+    return value if plain else _safe(setting(value))
+
+
+def _distribution(axis: Axis) -> BaseDistribution:
+    if axis.choices:
+        return CategoricalDistribution([_choice(value) for value in axis.choices])
+    return FloatDistribution(axis.low, axis.high, log=axis.log)
+
+
+def _safe(text: object) -> str:
+    """A text in which plotly, which obeys some tags of HTML, sees none."""
+    return escape(str(without_credentials(str(text))), quote=False)
+
+
+def _loss(direction: StudyDirection, trial: FrozenTrial) -> float:
+    """The first value, turned so that less is better: the importance of good trials' settings."""
+    sign = -1.0 if direction is StudyDirection.MAXIMIZE else 1.0
+    return sign * float(trial.values[0])

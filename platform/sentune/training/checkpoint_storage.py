@@ -1,0 +1,309 @@
+"""Where a trial's checkpoints lie: a folder of this machine's disks, or an object store."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import fsspec
+
+from sentune.io.atomic import check_space, sync, sync_tree, writing
+from sentune.io.object_store import (
+    asked,
+    drops_at_once,
+    files_at,
+    has_folders,
+    is_local,
+    leads_out,
+    names_in,
+)
+
+PROGRESS_FILE = "progress.json"
+PARTIAL, DAMAGED = ".partial-", "damaged-"
+
+BATCH = 1000
+"""Objects that S3 drops in one request."""
+
+T = TypeVar("T")
+
+
+class CheckpointStorage(Protocol):
+    """Named folders that appear whole or not at all."""
+
+    def entries(self, *, seconds: float = 0.0) -> list[str]:
+        """Names of all that lies here.
+
+        Args:
+            seconds: how old the look at what others have written may be, where a look is a request.
+        """
+
+    def whole(self) -> list[str]:
+        """Names of the folders that ``has`` is true of."""
+
+    def has(self, name: str) -> bool:
+        """Whether a folder is complete: its ``progress.json``, written last, is there."""
+
+    def read(self, name: str) -> bytes:
+        """The content of a folder's ``progress.json``."""
+
+    def fetch(self, name: str) -> Path:
+        """A folder as one of this machine's."""
+
+    def writing(self, name: str, needed: int, *, anew: bool = False) -> Any:
+        """Context of an empty local folder that appears here, whole, when it is left.
+
+        Args:
+            name: of the folder; one of that name goes.
+            needed: bytes that must be free, as far as that is known.
+            anew: nothing of that name can be here, so that nobody need look.
+        """
+
+    def drop(self, name: str, files: Collection[str] | None = None) -> None:
+        """Takes a folder away; whoever reads it meanwhile sees it whole or not at all.
+
+        Args:
+            name: of the folder.
+            files: all that lies in it beside its ``progress.json``; None: not known.
+        """
+
+    def sweep(self, goes: Callable[[str], bool]) -> None:
+        """Takes away all whose names go."""
+
+    def set_aside(self, name: str) -> bool:
+        """Renames a folder to ``damaged-...``; False if it is no longer there."""
+
+    def leave(self) -> None:
+        """Takes the place itself away where nothing lies in it."""
+
+
+def storage_of(directory: str) -> CheckpointStorage:
+    """The place of a path or fsspec URI; nothing is made yet."""
+    files, root = files_at(directory)
+    if is_local(files):
+        return LocalStorage(Path(root))
+    return ObjectStorage(files, root, directory)
+
+
+class LocalStorage:
+    """A folder of a disk. A rename makes a checkpoint appear: a kill leaves no half of one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def entries(self, *, seconds: float = 0.0) -> list[str]:
+        """Names of all that lies here."""
+        del seconds  # a disk is asked in no time
+        return [path.name for path in self.root.iterdir()] if self.root.is_dir() else []
+
+    def whole(self) -> list[str]:
+        """Names of all folders; see ``has``."""
+        return [name for name in self.entries() if self.has(name)]
+
+    def has(self, name: str) -> bool:
+        """Also without its ``progress.json``: no kill takes that away, a damaged disk does."""
+        return (self.root / name).is_dir()
+
+    def read(self, name: str) -> bytes:
+        """The content of a folder's ``progress.json``."""
+        return (self.root / name / PROGRESS_FILE).read_bytes()
+
+    def fetch(self, name: str) -> Path:
+        """The folder itself."""
+        return self.root / name
+
+    @contextmanager
+    def writing(self, name: str, needed: int, *, anew: bool = False) -> Iterator[Path]:
+        """Written beside, synchronised to the disk, then renamed."""
+        del anew  # a disk is asked in no time
+        with writing(self.root / name, needed):
+            self.root.mkdir(parents=True, exist_ok=True)
+            check_space(self.root / name, needed)
+            with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=self.root) as scratch:
+                folder = Path(scratch, name)
+                folder.mkdir()
+                yield folder
+                sync_tree(folder)
+                if (self.root / name).exists():
+                    (self.root / name).rename(Path(scratch, "old"))
+                folder.rename(self.root / name)
+                sync(self.root)
+
+    def drop(self, name: str, files: Collection[str] | None = None) -> None:
+        """Renamed first: a folder that loses its files one by one would look damaged."""
+        del files  # a disk is asked in no time
+        going = name if name.startswith(PARTIAL) else f"{PARTIAL}{name}"
+        if going != name:
+            shutil.rmtree(self.root / going, ignore_errors=True)
+            (self.root / name).rename(self.root / going)
+        shutil.rmtree(self.root / going)
+
+    def sweep(self, goes: Callable[[str], bool]) -> None:
+        """Takes away all whose names go."""
+        for name in filter(goes, self.entries()):
+            self.drop(name)
+
+    def set_aside(self, name: str) -> bool:
+        """Renames a folder to ``damaged-...``; False if it is no longer there."""
+        try:
+            (self.root / name).rename(self.root / f"{DAMAGED}{name}")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Takes the folder itself away where nothing lies in it."""
+        if self.root.is_dir() and not self.entries():
+            self.root.rmdir()
+
+
+class ObjectStorage:
+    """An object store. An upload ends with ``progress.json``: without it there is no folder yet."""
+
+    def __init__(self, files: fsspec.AbstractFileSystem, root: str, uri: str) -> None:
+        self.files, self.root, self.uri = files, root, uri
+        self._folders = has_folders(files)
+        self._downloads: dict[str, tempfile.TemporaryDirectory[str]] = {}
+        self._here: set[str] = set()
+        self._looked = -math.inf
+
+    def entries(self, *, seconds: float = 0.0) -> list[str]:
+        """Names of all that lies here."""
+        now = time.monotonic()
+        if not now - self._looked < seconds:
+            self._here = set(self._asked(lambda: names_in(self.files, self.root)))
+            self._looked = now
+        return sorted(self._here)
+
+    def whole(self) -> list[str]:
+        """Names of the folders whose upload came to its end; most trials begin with none."""
+        if not self.entries():  # one request; ``find`` of what is not there takes three
+            return []
+        found = (within.partition("/") for within in self._within(""))
+        return [name for name, _, rest in found if rest == PROGRESS_FILE]
+
+    def has(self, name: str) -> bool:
+        """Whether the upload came to its end."""
+        try:
+            self._asked(lambda: self.files.info(f"{self.root}/{name}/{PROGRESS_FILE}"))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read(self, name: str) -> bytes:
+        """The content of a folder's ``progress.json``."""
+        file = f"{self.root}/{name}/{PROGRESS_FILE}"
+        return bytes(self._asked(lambda: self.files.cat_file(file)))
+
+    def fetch(self, name: str) -> Path:
+        """A copy, which goes with this object."""
+        if name not in self._downloads:
+            self._downloads[name] = tempfile.TemporaryDirectory(prefix="sentune-checkpoint-")
+            for within in self._within(f"/{name}"):
+                if leads_out(within):
+                    continue
+                target = Path(self._downloads[name].name, within)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(FileNotFoundError):  # dropped meanwhile: what is missing is noticed
+                    self._get(f"{self.root}/{name}/{within}", target)
+        return Path(self._downloads[name].name)
+
+    @contextmanager
+    def writing(self, name: str, needed: int, *, anew: bool = False) -> Iterator[Path]:
+        """Written on this machine, then uploaded, ``progress.json`` last."""
+        with (
+            writing(tempfile.gettempdir(), needed, "TMPDIR"),
+            tempfile.TemporaryDirectory(prefix=PARTIAL) as scratch,
+        ):
+            check_space(Path(scratch), needed)
+            yield Path(scratch)
+            looked = self._looked
+            if not anew:
+                self.drop(name)
+            self._looked = -math.inf  # what an upload leaves that fails is looked for
+            found = sorted(file for file in Path(scratch).rglob("*") if file.is_file())
+            for file in sorted(found, key=lambda f: f.name == PROGRESS_FILE):
+                self._put(file, f"{self.root}/{name}/{file.relative_to(scratch).as_posix()}")
+            self._here.add(name)
+            self._looked = looked
+
+    def drop(self, name: str, files: Collection[str] | None = None) -> None:
+        """``progress.json`` first: what is left of it is then no folder any more."""
+        first = f"{self.root}/{name}/{PROGRESS_FILE}"
+        if files is None or self._folders:
+            self._remove([first])
+            self._remove([f"{self.root}/{name}"], recursive=True)
+        else:
+            self._remove_after([first], [f"{self.root}/{name}/{file}" for file in files])
+        self._gone(name)
+
+    def sweep(self, goes: Callable[[str], bool]) -> None:
+        """Takes away all whose names go: in a few requests, however many they are."""
+        going = [within for within in self._within("") if goes(within.partition("/")[0])]
+        said = {within for within in going if within.partition("/")[2] == PROGRESS_FILE}
+        first = [f"{self.root}/{within}" for within in sorted(said)]
+        names = {within.partition("/")[0] for within in going}
+        if self._folders:
+            self._remove(first)
+            self._remove([f"{self.root}/{name}" for name in sorted(names)], recursive=True)
+        else:
+            rest = [f"{self.root}/{within}" for within in going if within not in said]
+            self._remove_after(first, rest)
+        for name in names:
+            self._gone(name)
+
+    def set_aside(self, name: str) -> bool:
+        """Copied, then dropped; False if it is no longer there."""
+        if not self.has(name):
+            return False
+        for within in self._within(f"/{name}"):
+            was = f"{self.root}/{name}/{within}"
+            now = f"{self.root}/{DAMAGED}{name}/{within}"
+            self._asked(partial(self.files.cp_file, was, now))
+        self._here.add(f"{DAMAGED}{name}")
+        self.drop(name)
+        return True
+
+    def leave(self) -> None:
+        """An object store has no empty folders."""
+
+    def _gone(self, name: str) -> None:
+        self._here.discard(name)
+        self._downloads.pop(name, None)
+
+    def _within(self, folder: str) -> list[str]:
+        """Objects below a folder of this place, as paths within it."""
+        above = f"{self.root}{folder}/"
+        try:
+            paths = self._asked(lambda: self.files.find(above.rstrip("/")))
+        except FileNotFoundError:  # not even the bucket, which writing will say
+            return []
+        return [path.removeprefix(above) for path in paths if path.startswith(above)]
+
+    def _asked(self, action: Callable[[], T]) -> T:
+        return asked(self.uri, action)
+
+    def _put(self, file: Path, target: str) -> None:
+        asked(self.uri, lambda: self.files.put_file(str(file), target), makes=True)
+
+    def _get(self, path: str, target: Path) -> None:
+        self._asked(lambda: self.files.get_file(path, str(target)))
+
+    def _remove_after(self, first: list[str], rest: list[str]) -> None:
+        """In this order, where it takes more than one request."""
+        if drops_at_once(self.files) and len(first) + len(rest) <= BATCH:
+            self._remove([*first, *rest])
+        else:
+            self._remove(first)
+            self._remove(rest)
+
+    def _remove(self, paths: list[str], *, recursive: bool = False) -> None:
+        with suppress(FileNotFoundError):  # gone already: what is silent is asked twice
+            if paths:
+                self._asked(lambda: self.files.rm(paths, recursive=recursive))

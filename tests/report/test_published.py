@@ -1,0 +1,142 @@
+"""Published figures against the papers' own tables."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from sentune.corpora.formats.registry import FORMATS
+from sentune.report.comparison import comparison
+from sentune.report.published import (
+    PublishedColumn,
+    PublishedRow,
+    PublishedTable,
+    data_sets,
+    papers,
+    published_figures,
+)
+from sentune.report.render import Table
+from sentune.report.view import view
+from tests.report.studies import study, trials
+
+TABLES = [
+    pytest.param(table, id=f"{paper.paper}-{table.name}")
+    for paper in papers()
+    for table in paper.tables
+]
+
+
+def cells(text: str) -> list[list[str]]:
+    """Lines of a table's text, split at tabs or bars, without marks of footnotes."""
+    lines = []
+    for line in text.strip("\n").splitlines():
+        parts = line.strip("|").split("|") if line.startswith("|") else line.split("\t")
+        lines.append([re.sub(r"<[^>]*>|[*†‡⁰¹²³⁴-⁹]", "", part).strip() for part in parts])
+    return lines
+
+
+def column_of(grid: list[list[str]], header: tuple[str, ...]) -> int:
+    """Place of the column under these cells of the head; a cell spans the empty ones behind it."""
+    places: set[int] | None = None
+    for name in header:
+        line = next(line for line in grid if name in line)
+        width = max(map(len, grid))
+        padded, found, last = [*line, *[""] * (width - len(line))], set(), ""
+        for place, cell in enumerate(padded):
+            last = cell or last
+            if last == name:
+                found.add(place)
+        places = found if places is None else places & found
+    assert places is not None
+    (place,) = places
+    return place
+
+
+def cell_of(table: PublishedTable, row: PublishedRow, column: PublishedColumn) -> str:
+    """What the paper's text has in a row and a column."""
+    grid = cells(table.text)
+    down, across = (column, row) if table.transposed else (row, column)
+    (name,) = down.header
+    (line,) = [line for line in grid if name in line[:2]]
+    place = column_of(grid, across.header)
+    return line[place] if place < len(line) else ""
+
+
+def agrees(
+    table: PublishedTable, row: PublishedRow, column: PublishedColumn, figure: float
+) -> bool:
+    text = cell_of(table, row, column)
+    empty = text in ("", "-", "_")
+    return empty if math.isnan(figure) else not empty and float(text) == figure
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_figure_stands_in_its_row_and_column_of_the_paper(table: PublishedTable) -> None:
+    for row in table.rows:
+        assert len(row.figures) == len(table.columns)
+        for column, figure in zip(table.columns, row.figures, strict=True):
+            assert agrees(table, row, column, figure), (row.header, column.header, figure)
+
+
+@pytest.mark.parametrize("table", [one for one in TABLES if len(one.values[0].columns) > 1])
+def test_a_figure_of_another_column_is_found_out(table: PublishedTable) -> None:
+    for row in table.rows:
+        moved = (*row.figures[1:], row.figures[0])
+        wrong = [
+            not agrees(table, row, column, figure)
+            for column, figure in zip(table.columns, moved, strict=True)
+            if not math.isnan(figure)
+        ]
+        assert any(wrong)
+
+
+def test_compression_of_gigaword_is_compression() -> None:
+    """Its figures were once filed as reconstruction, for which the paper has no column."""
+    found = [one for one in published_figures() if one.method == "intersent"]
+    assert not [one for one in found if one.metric.startswith("reconstruction/")]
+    gigaword = {one.metric: one.value for one in found if one.data == "Gigaword test"}
+    assert gigaword == {
+        "compression/rouge1": pytest.approx(0.480),
+        "compression/rouge2": pytest.approx(0.247),
+        "compression/rougeL": pytest.approx(0.438),
+    }
+
+
+def rows_beside(metrics: dict[str, float], *specs: str) -> list[list[str]]:
+    """The comparison of an InterSent study that was tested on corpora of operations."""
+    summary = study(trials(3), method="intersent", test=metrics)
+    summary.corpora = {
+        f"test-{place}": {"spec": spec, "kind": "operations", "rows": 9}
+        for place, spec in enumerate(specs)
+    }
+    section = comparison(view(summary, summary.trials, None))
+    assert section is not None
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def test_a_study_on_gigaword_stands_beside_gigaword() -> None:
+    (row,) = rows_beside({"compression/rouge1": 0.4}, "gigaword:/data/test.src")
+    assert row[1:5] == ["compression/rouge1", "Gigaword test", "48.0 %", "40.0 %"]
+    assert "data judged on" not in row[-1]
+
+
+def test_a_second_corpus_of_compressions_stands_beside_its_own_column() -> None:
+    found = {"compression/rouge1": 0.6, "compression-gigaword/rouge1": 0.4}
+    rows = rows_beside(found, "compression:/data/test.json", "gigaword:/data/test.src")
+    beside = {(row[1], row[2]): (row[3], row[4]) for row in rows}
+    assert beside["compression/rouge1", "Google compression test"] == ("69.6 %", "60.0 %")
+    assert beside["compression-gigaword/rouge1", "Gigaword test"] == ("48.0 %", "40.0 %")
+    assert len(rows) == 2
+
+
+def test_every_published_figure_is_a_fraction_of_a_known_data_set() -> None:
+    assert len(published_figures()) > 60
+    for figure in published_figures():
+        assert 0.01 < figure.value < 1
+    judged = {c.data for paper in papers() for table in paper.tables for c in table.columns}
+    assert judged == set(data_sets())
+    formats = {name for paper in papers() for t in paper.trained.values() for name in t.formats}
+    assert {data.format for data in data_sets().values()} | formats <= set(FORMATS)
