@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from sentune.study.config import StudyConfig
 from sentune.study.space.space import SearchSpace, Uniform
 from sentune.study.study import Study
 from sentune.summary import write_summary
-from sentune.tracking import MlflowListener
+from sentune.tracking import Tracker
 from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import calm, tracking_uri_in
 from sentune.training.group import Group
@@ -89,19 +90,20 @@ def study(place: Place, name: str, trials: int) -> float:
         validate_every=100, scheduler="none", sampler="random", trials=trials, finalists=0,
         concurrent=AT_A_TIME,
     )  # fmt: skip
-    tracker = MlflowListener.in_storage(name, place.storage, tracking_uri=place.tracking)
-    asked = Study(config, space, make_spec, short, (tracker,), {})
+    tracker = Tracker.in_storage(name, place.storage, tracking_uri=place.tracking)
+    asked = Study(config, space, make_spec, short, (tracker.changed,), {})
     summary = StudySummary(
         study=name, method="toy", state="running", objective=OBJECTIVE, mode="max", corpora={},
         space=space.to_dict(),
     )  # fmt: skip
     started = time.monotonic()
-    tracker.study_started(summary, asked.plan.to_dict())
+    summary.plan = asked.plan.to_dict()
+    tracker.follow(partial(asked.view.snapshot, driven=True), summary)
     outcome = asked.run()
     assert [trial.state for trial in outcome.trials] == ["complete"] * trials
     summary.state, summary.trials = outcome.state, outcome.trials
     write_summary(summary, config.folder)
-    tracker.study_ended(summary)
+    tracker.tell(summary)
     assert tracker.close(600)
     return time.monotonic() - started
 

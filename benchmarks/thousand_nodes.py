@@ -2,7 +2,7 @@
 
 Simulated: the clock, the nodes, and Ray Tune, in whose place a queue of events calls the driver
 just as Tune does. Real: plan, sampler (TPE), rungs (ASHA), ledger and its SQLite database, claims
-of eight studies on the cluster, terminal lines and MLflow with its spool. A trial trains at 300
+of eight studies on the cluster, terminal lines and MLflow. A trial trains at 300
 examples a second, starts in 10 s and validates at three rungs, so a whole one takes 15 minutes.
 
 python benchmarks/thousand_nodes.py [TRIALS] [NODES]
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from measure import machine
 from rich.console import Console
 
 from sentune.cluster import Cluster, NodeLimit
-from sentune.job.display import Display
+from sentune.job.progress import Display
 from sentune.launchers.trial_report import Report
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
@@ -37,11 +38,11 @@ from sentune.study.runner.trial_runner import Conductor
 from sentune.study.runner.trial_source import SearchSource
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
-from sentune.study.store.audience import Audience
-from sentune.study.store.events import TrialEvents
 from sentune.study.store.storage import open_storage, open_study
+from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.study_view import StudyView
 from sentune.study.store.trial_store import TrialStore
-from sentune.tracking import MlflowListener
+from sentune.tracking import Tracker
 from sentune.training.trial import TrialSpec
 
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
@@ -187,21 +188,29 @@ def main() -> None:
             budget=BUDGET,
             scheduler=config.scheduling("max"),
         )  # fmt: skip
-        tracker = MlflowListener.in_storage("large", folder)
+        tracker = Tracker.in_storage("large", folder)
+        place = StudyPlace(name="large", folder=folder, url="")
+        view = StudyView(place, ledger.study._storage)
+        look = partial(view.snapshot, driven=True)
         with Path(folder, "log").open("w") as log:
             display = Display(Console(file=log, width=120), varied=tuple(SPACE.settings))
-            audience = Audience((display, tracker))
             summary = StudySummary(
                 study="large", method="gumbel", state="running", objective=OBJECTIVE, mode="max",
                 corpora={}, space=SPACE.to_dict(),
             )  # fmt: skip
-            for listener in (display, tracker):
-                listener.study_started(summary, plan.to_dict())
+            summary.plan = plan.to_dict()
+            tracker.follow(look, summary)
+            display.begin(summary, plan.to_dict(), look)
+
+            def stored(_: int) -> None:
+                display.changed()
+                tracker.changed()
+
             conductor = Conductor(
                 ledger=ledger,
                 source=SearchSource(ledger, SPACE, trials=TRIALS, seed=0),
                 spec_of=spec_of,
-                events=TrialEvents(ledger, audience, config),
+                stored=stored,
                 retire_after=config.retire_after,
             )
             clock, before = Clock(), time.process_time()

@@ -67,8 +67,13 @@ def measured(metric: str, value: float | None, sd: float | None = None) -> str:
     if last.endswith("seconds"):
         return clock(value) if sd is None else f"{clock(value)} ± {clock(sd)}"
     if last in NO_SHARES:
-        return f"{value:.4g}" if sd is None else f"{value:.4g} ± {sd:.2g}"
+        return _plain(value) if sd is None else f"{_plain(value)} ± {_plain(sd, 2)}"
     return percent(value, sd)
+
+
+def _plain(value: float, digits: int = 4) -> str:
+    """A number that is no share: 128,569 and 39.9."""
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 def spread(metric: str, over: Spread, error: float | None = None) -> str:

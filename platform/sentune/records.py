@@ -1,14 +1,10 @@
-"""What a study tells the world: records of trials and finalists, and who listens to them.
-
-The summary on disk, the MLflow view and the live table are all listeners of the same calls.
-"""
+"""Records of a study: its trials, its finalists, and the summary of both."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 
 class TrialState(StrEnum):
@@ -164,48 +160,3 @@ class StudySummary:
         for trial in out["trials"]:
             del trial["curve"]
         return out
-
-
-class StudyListener(Protocol):
-    """Told of everything that happens in a study, on the driver, in order.
-
-    A listener never raises and never blocks: training does not wait for whoever watches it.
-    Every call may come again with the same content after a resume; a listener stays idempotent.
-    """
-
-    def study_started(self, summary: StudySummary, plan: dict[str, Any]) -> None: ...
-
-    def trial_started(self, trial: TrialRecord) -> None: ...
-
-    def trial_progressed(
-        self, trial: TrialRecord, examples: int, metrics: dict[str, float]
-    ) -> None: ...
-
-    def trial_ended(self, trial: TrialRecord) -> None: ...
-
-    def finalist_started(self, trial: int, seed: int) -> None: ...
-
-    def finalist_progressed(
-        self, trial: int, seed: int, examples: int, metrics: dict[str, float]
-    ) -> None: ...
-
-    def finalist_ended(
-        self,
-        trial: int,
-        seed: int,
-        metrics: dict[str, float],
-        readouts: dict[str, Any],
-        reason: str = "",
-    ) -> None:
-        """Without metrics it failed, for the reason that is given."""
-
-    def run_tables(self, trial: int, seed: int | None, tables: dict[str, Any]) -> None:
-        """Sweeps of a run that has ended, at its best milestone: file name -> JSON types.
-
-        ``seed`` is None for a trial of the search, and names a finalist's run.
-        """
-
-    def artifact(self, path: Path, folder: str) -> None:
-        """A file (or folder) that belongs to the study as a whole."""
-
-    def study_ended(self, summary: StudySummary) -> None: ...

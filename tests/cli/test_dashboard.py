@@ -15,7 +15,8 @@ import pytest
 from sentune.cli import dashboard as module
 from sentune.cli.dashboard import server_command
 from sentune.errors import InvalidValue
-from sentune.records import TrialRecord, TrialState
+from sentune.tracking import Tracker
+from tests.tracking.story import Story
 
 
 def test_a_storage_without_studies_says_what_makes_one(tmp_path: Path) -> None:
@@ -50,12 +51,11 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 def test_the_server_answers_this_machine_alone(tmp_path: Path) -> None:
-    from sentune.tracking.mlflow_view import MlflowListener
-
-    listener = MlflowListener.in_storage("little", str(tmp_path))
-    trial = TrialRecord(id=0, state=TrialState.COMPLETE, settings={})
-    listener.trial_ended(trial)
-    assert listener.close(120)
+    story = Story(tmp_path / "product")
+    story.trial(2)
+    tracker = Tracker.in_storage("little", str(tmp_path))
+    tracker.follow(story.snapshot, story.summary())
+    assert tracker.close(120)
     port = free_port()
     code = "import typer; from sentune.cli.dashboard import dashboard; typer.run(dashboard)"
     command = [sys.executable, "-c", code, "--storage", str(tmp_path), "--port", str(port)]

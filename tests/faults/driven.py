@@ -4,7 +4,8 @@ Usage: driven.py ADDRESS PLACE CONCURRENT [EVENT SECONDS]
 
 It runs on the Ray cluster of that address, with its storage, databases and scratch folder where
 the JSON of PLACE says, and is killed so many seconds after this start's first
-``trial_started`` (when no process of a trial is up yet) or ``trial_progressed``.
+run starts (``trial_started``, when no process of it is up yet) or milestone
+(``trial_progressed``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ from sentune.study.config import StudyConfig
 from sentune.study.space.space import Integer, SearchSpace, Uniform
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.storage import storage_url
+from sentune.study.store.study_view import StudySnapshot
 from sentune.study.study import Study
 from sentune.summary import write_summary
-from sentune.tracking import MlflowListener
+from sentune.tracking import Tracker
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
@@ -67,21 +69,25 @@ def program(worked: Path, spec: TrialSpec, group: Group) -> Iterator[Progress]:
 
 
 class Killer:
-    """A listener that starts the clock at an event of a trial or of a run of the finals."""
+    """A watcher that starts the clock at an event of a trial or of a run of the finals."""
 
-    def __init__(self, event: str, after: float) -> None:
-        self._events = {event, event.replace("trial", "finalist")}
-        self._after = after
+    def __init__(self, event: str, after: float, look: Callable[[], StudySnapshot]) -> None:
+        self._event, self._after, self._look = event, after, look
+        self._calls, self._reached = 0, self._examples()
+        self._armed = True
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *given: self._heard(name, given)
+    def _examples(self) -> dict[str, int]:
+        """Name of each run -> examples that it has reached."""
+        seen = self._look()
+        return {run.name: run.record.examples for run in (*seen.runs, *seen.finals)}
 
-    def _heard(self, name: str, given: tuple[Any, ...]) -> None:
-        told_again = getattr(given[0], "state", "running") != "running"
-        if name in self._events and not told_again:
-            self._events = set()
+    def __call__(self) -> None:
+        self._calls += 1
+        if not self._armed or self._calls == 1:  # the first call: before any run of this start
+            return
+        new = any(at > self._reached.get(run, 0) for run, at in self._examples().items())
+        if new or self._event == "trial_started":
+            self._armed = False
             threading.Timer(self._after, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
@@ -104,29 +110,31 @@ def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> 
         name=NAME, storage=place["storage"], optuna_url=place["optuna"], max_examples=BUDGET,
         trials=TRIALS, concurrent=concurrent, finalists=FINALISTS, seeds=SEEDS, seed=7,
     )  # fmt: skip
-    tracker = MlflowListener.in_storage(NAME, config.storage, tracking_uri=place["tracking"])
+    tracker = Tracker.in_storage(NAME, config.storage, tracking_uri=place["tracking"])
     with DriverLock(storage_url(config.folder, config.optuna_url), NAME) as lock:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR,
             runtime_env=runtime_env(),
         )  # fmt: skip
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-        killers = (Killer(killed[0], float(killed[1])),) if killed else ()
-        listeners: tuple[Any, ...] = (*killers, tracker)
         work = partial(program, Path(place["scratch"], "worked.log"))
-        study = Study(config, SPACE, make_spec, work, listeners, {"code": "1"})
+        study = Study(config, SPACE, make_spec, work, (), {"code": "1"})
         study.held = lock
+        look = partial(study.view.snapshot, driven=True)
+        killers = [Killer(killed[0], float(killed[1]), look)] if killed else []
+        study.watchers += [*killers, tracker.changed]
         summary = StudySummary(
             study=NAME, method="toy", state="running", objective=OBJECTIVE, mode="max",
             corpora={}, space=SPACE.to_dict(),
         )  # fmt: skip
-        tracker.study_started(summary, study.plan.to_dict())
+        summary.plan = study.plan.to_dict()
+        tracker.follow(look, summary)
         outcome = study.run()
         summary.state, summary.trials = outcome.state, outcome.trials
         summary.finalists, summary.winner = outcome.finalists, outcome.winner
         summary.reason = outcome.reason
         write_summary(summary, config.folder)
-        tracker.study_ended(summary)
+        tracker.tell(summary)
         sent = tracker.close(timeout=120)
     return outcome.state if sent else "MLflow has not got everything"
 

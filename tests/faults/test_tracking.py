@@ -1,10 +1,7 @@
-"""What is done to tracking: servers that die, hang and are crowded, disks that take no more."""
+"""What is done to tracking: servers that die, hang and are crowded."""
 
 from __future__ import annotations
 
-import logging
-import random
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -13,8 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,10 +22,8 @@ import pytest
 import sqlalchemy
 
 from sentune.io.object_store import files_at
+from sentune.tracking import Tracker
 from sentune.tracking.database import ensure_database
-from sentune.tracking.journal import Entry
-from sentune.tracking.mlflow_view import MlflowListener
-from sentune.tracking.spool import Spool
 from tests.faults.conftest import Place
 from tests.servers import free_port, mlflow_server
 from tests.tracking.conftest import copied, empty_store, held, story
@@ -40,116 +34,6 @@ __all__ = ["empty_store", "held", "story"]  # fixtures
 
 PATIENCE = 500.0
 """Seconds; a server takes 10 to start on an idle machine, and machines may be busy."""
-
-
-class Sink:
-    """Takes numbered entries while it is up, and keeps the order in which they first came."""
-
-    def __init__(self, *, up: bool = True) -> None:
-        self.up, self.asked = up, threading.Event()
-        self.times: Counter[int] = Counter()
-
-    def __call__(self, entries: Sequence[Entry]) -> None:
-        if not self.up:
-            self.asked.set()
-            raise ConnectionError("nobody there")
-        self.times.update(entry["n"] for entry in entries)
-
-    @property
-    def numbers(self) -> list[int]:
-        return list(self.times)
-
-
-@contextmanager
-def full_disk(size: int) -> Iterator[None]:
-    """No file of this process grows beyond ``size`` bytes: the kernel refuses, as when full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_full_disk_sends_from_memory_in_order_and_says_so_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = Sink()
-    spool = Spool(tmp_path, sink, first_wait=0.001)
-    spool.put({"n": 0})
-    assert spool.flush(60)
-    room = (tmp_path / "entries.jsonl").stat().st_size + 5
-    with full_disk(room):  # five bytes of the next line are written, and taken back
-        for n in range(1, 50):
-            spool.put({"n": n})
-        assert spool.flush(60)
-    assert spool.close(60)
-    assert sink.numbers == list(range(50))
-    assert set(sink.times.values()) == {1}
-    warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-    assert len(warnings) == 1
-    assert str(tmp_path) in warnings[0]
-
-
-def test_with_a_full_disk_and_no_server_entries_wait_and_are_written_when_there_is_room(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = Sink(up=False)
-    spool = Spool(tmp_path, sink, first_wait=0.001, longest_wait=0.001)
-    with full_disk(0):
-        for n in range(20):
-            spool.put({"n": n})
-        assert sink.asked.wait(60)
-        assert (tmp_path / "entries.jsonl").stat().st_size == 0
-    deadline = time.monotonic() + 60
-    while (tmp_path / "entries.jsonl").stat().st_size == 0 and time.monotonic() < deadline:
-        time.sleep(0.001)  # the spool tries by itself
-    assert not spool.close(0)
-    spool._thread.join(60)
-    assert "are lost" not in caplog.text
-    again = Sink()
-    assert Spool(tmp_path, again).close(60)
-    assert again.numbers == list(range(20))
-    assert set(again.times.values()) == {1}
-
-
-def test_what_a_full_disk_and_a_dead_server_lose_is_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    spool = Spool(tmp_path, Sink(up=False), first_wait=0.001)
-    with full_disk(0):
-        for n in range(3):
-            spool.put({"n": n})
-        assert not spool.close(0.05)
-        spool._thread.join(60)
-    assert "3 entries that the disk did not take are lost" in caplog.text
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_after_any_history_everything_has_come_in_order(tmp_path: Path, seed: int) -> None:
-    """Outages, full disks and restarts at random; told again, if at all, only by a restart."""
-    dice, sink, restarts = random.Random(seed), Sink(), 0
-    spool = Spool(tmp_path, sink, first_wait=0.001, longest_wait=0.002, most=4)
-    for n in range(150):
-        spool.put({"n": n})
-        luck = dice.random()
-        if luck < 0.1:
-            sink.up = not sink.up
-        elif luck < 0.15:
-            with full_disk(0):
-                spool.put({"n": -1 - n})
-                time.sleep(0.002)
-            assert spool.flush(0) or not sink.up or spool.flush(60)
-        elif luck < 0.2:
-            sink.asked.clear()
-            assert sink.up or sink.asked.wait(60)
-            assert spool.close(0) or spool._thread.join(60) is None
-            spool = Spool(tmp_path, sink, first_wait=0.001, longest_wait=0.002, most=4)
-            restarts += 1
-    sink.up = True
-    assert spool.close(60)
-    assert [n for n in sink.numbers if n >= 0] == list(range(150))
-    assert all(times <= 1 + restarts for times in sink.times.values())
 
 
 def tables(file: Path) -> int:
@@ -218,17 +102,16 @@ def store(kind: str, place: Place, empty_store: Path, tmp_path: Path) -> Store:
 
 @pytest.mark.timeout(1500)
 def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
-    tmp_path: Path, store: Store
+    tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = free_port()
     stories = [Story(tmp_path / f"product-{n}", name=f"study-{n}", trials=3) for n in range(16)]
 
     def write(one: Story, answering: threading.Event) -> None:
-        uri, spool = f"http://127.0.0.1:{port}", tmp_path / one.name
-        listener = MlflowListener(one.name, uri, spool, first_wait=0.05)
-        one.tell(listener)
+        tracker = Tracker(one.name, f"http://127.0.0.1:{port}", first_wait=0.05)
+        one.tell(tracker)
         assert answering.wait(PATIENCE)
-        assert listener.close(PATIENCE)
+        assert tracker.close(PATIENCE)
 
     back = threading.Event()
     with ThreadPoolExecutor(16) as pool:
@@ -252,7 +135,7 @@ def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
     assert len(runs) == 16 * (1 + 3 + 2)
     assert not any(status == "RUNNING" or stage != "active" for status, stage in runs)
     assert points % 16 == 0  # all tell the same story
-    assert not list(tmp_path.rglob("refused.jsonl"))
+    assert "refuses part" not in caplog.text
     files, root = files_at(store.artifacts)
     models = [path for path in files.find(root) if path.endswith("/model.safetensors")]
     assert len(models) == 16, "each study's model, once"
@@ -342,16 +225,18 @@ def test_a_slow_server_holds_nobody_up_and_gets_every_run_once(
     threading.Thread(target=door.serve_forever, daemon=True).start()
     uri = f"http://127.0.0.1:{door.server_port}"
     with server(storage, port):
-        listener = MlflowListener(story.name, uri, tmp_path / "spool", first_wait=0.05)
-        story.start(listener)
+        tracker = Tracker(story.name, uri, first_wait=0.05)
+        tracker.follow(story.snapshot, story.summary())
         for number in range(story.trials):
-            story.trial(listener, number)
-        story.finalists(listener)  # all of it is told before the first request is answered
+            story.trial(number)
+            tracker.changed()
+        story.finalists()  # all of it is stored before the first request is answered
+        tracker.changed()
         assert not SlowDoor.gate.is_set()
         SlowDoor.gate.set()
         assert SlowDoor.late.wait(PATIENCE)
-        story.end(listener)
-        assert listener.close(PATIENCE)
+        tracker.tell(story.ending())
+        assert tracker.close(PATIENCE)
         runs = held(SlowDoor.target)  # fails if a run is there twice
     door.shutdown()
     door.server_close()

@@ -31,10 +31,13 @@ from sentune.report import build
 from sentune.report.render import to_html, to_markdown
 from sentune.study.config import StudyConfig
 from sentune.study.planning.checks import check_database, check_writable, silent_server
+from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.summary import write_summary
 from sentune.terminal import Terminal
-from sentune.tracking import MlflowListener
+from sentune.tracking import Tracker
 from tests.report.studies import finished
 
 PASSWORD = "hunter2-correct/horse"
@@ -113,18 +116,19 @@ def test_a_job_writes_and_says_no_password(place: str, tmp_path: Path) -> None:
     )
     summary.trials, summary.spent, summary.state = [trial], Spent(trials=1), "failed"
     summary.reason = f"no answer from {options.optuna}"
-    listener = MlflowListener.in_storage("doors", str(storage), tracking_uri=options.tracking)
-    listener.study_started(summary, {"trials": 1, "rungs": [], "max_examples": 9})
-    listener.trial_started(trial)
-    listener.trial_ended(trial)
+    tracker = Tracker.in_storage("doors", str(storage), tracking_uri=options.tracking)
+    place = StudyPlace(name="doors", folder=str(storage / "doors"), url="")
+    run = StoredRun(trial=0, record=trial, ended=1)
+    seen = StudySnapshot(place=place, objectives=(Objective(job.space.objective),), runs=(run,))
+    tracker.follow(lambda: seen, summary)
     describe(job.config, options, job.space, None)
     reads = TestReads(job.config.folder)
     reads.begin(Winner(run="0000", trial=0), options.test, force=False)
     reads.identify([corpus.fingerprint for corpus in read_evaluation(options.test)])
     write_summary(summary, job.config.folder)
-    write_page(summary, summary.trials, str(storage), (listener,))
-    listener.study_ended(summary)
-    listener.close(0.1)
+    write_page(summary, summary.trials, str(storage))
+    tracker.tell(summary)
+    tracker.close(0.1)
     report(summary, console, varied=tuple(job.space.settings))
     pointers(summary, console, commands=next_commands(summary, job.config, options))
     files = written(tmp_path)

@@ -12,7 +12,7 @@ from sentune.corpora.formats import FORMATS
 from sentune.corpora.formats.spec import parse as parse_spec
 from sentune.errors import InvalidValue
 from sentune.job.options import JobOptions, parse
-from sentune.tracking.entries import legal
+from sentune.tracking.client import legal
 
 NAMES = (
     "../../x", "/etc/passwd", "a/b", "a\\b", "..", ".", "", " ", "a b", "a\x00b", "a\nb", "a\n",

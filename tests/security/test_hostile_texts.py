@@ -9,7 +9,6 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -22,12 +21,15 @@ from typer.testing import CliRunner
 from sentune.cli import app, main
 from sentune.cli.study_export import export
 from sentune.errors import CorpusError
-from sentune.job.display import Display
+from sentune.job.progress import Display
 from sentune.job.terminal_report import report as printed
 from sentune.records import TrialRecord, TrialState
 from sentune.report import build
 from sentune.report.importance import Importance
 from sentune.report.render import to_html, to_markdown
+from sentune.study.space.objectives import Objective
+from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.terminal import Terminal, harmless
 from tests.report.studies import OBJECTIVE, finished
 
@@ -40,9 +42,9 @@ MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 LINK = "[x](javascript:alert(1)) ![y](http://evil/z) `code` | cell\n# heading"
 
 
-def view(*texts: str) -> Any:
-    """A study whose trials hold the texts wherever a text can stand."""
-    rows = [
+def trials(*texts: str) -> list[TrialRecord]:
+    """Trials that hold the texts wherever a text can stand."""
+    return [
         TrialRecord(
             id=number,
             state=TrialState.FAILED,
@@ -54,11 +56,10 @@ def view(*texts: str) -> Any:
         )
         for number, text in enumerate(texts)
     ]
-    return SimpleNamespace(trials=lambda: rows)
 
 
 def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
-    export(view(*FORMULAS), str(tmp_path / "t.csv"), curves=False)
+    export(trials(*FORMULAS), str(tmp_path / "t.csv"), curves=False)
     with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for row, text in zip(rows, FORMULAS, strict=True):
@@ -71,7 +72,7 @@ def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
 
 def test_columns_of_a_csv_are_no_formulas_and_plain_cells_stay(tmp_path: Path) -> None:
     plain = ("mean", "1e-5", "a=b", "it's -1", "")
-    export(view(*plain), str(tmp_path / "t.csv"), curves=False)
+    export(trials(*plain), str(tmp_path / "t.csv"), curves=False)
     with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert tuple(row["reason"] for row in rows) == plain
@@ -79,7 +80,7 @@ def test_columns_of_a_csv_are_no_formulas_and_plain_cells_stay(tmp_path: Path) -
 
 def test_json_and_parquet_are_exact(tmp_path: Path) -> None:
     for name in ("t.json", "t.parquet"):
-        export(view(*FORMULAS, MARKUP), str(tmp_path / name), curves=False)
+        export(trials(*FORMULAS, MARKUP), str(tmp_path / name), curves=False)
     found = [row["reason"] for row in json.loads((tmp_path / "t.json").read_text())]
     assert found == [*FORMULAS, MARKUP]
     assert pq.read_table(tmp_path / "t.parquet")["reason"].to_pylist() == found
@@ -185,10 +186,15 @@ def test_a_study_of_hostile_texts_is_printed_harmless() -> None:
     study = hostile(TERMINAL + "[/red][link=http://evil]")
     printed(study, console, varied=("pooling",))
     display = Display(console, varied=("pooling",))
-    display.study_started(study, {"trials": 1, "rungs": [], "max_examples": 9})
     trial = replace(study.trials[0], state=TrialState.RUNNING)
-    display.trial_started(trial)
-    display.trial_ended(replace(trial, state=TrialState.FAILED, reason=TERMINAL))
+    failed = replace(trial, state=TrialState.FAILED, reason=TERMINAL)
+    runs = (StoredRun(trial=0, record=trial), StoredRun(trial=0, record=failed, ended=1))
+    place, objective = StudyPlace(name="s", folder="", url=""), Objective(study.objective)
+    before = StudySnapshot(place=place, objectives=(objective,))
+    seen = iter([before, *(replace(before, runs=(run,)) for run in runs)])
+    display.begin(study, {"trials": 1, "rungs": [], "max_examples": 9}, lambda: next(seen))
+    for _ in runs:
+        display.changed()
     assert clean(file.getvalue())
     assert "\x1b" not in file.getvalue()
     assert "[/red]" in file.getvalue()

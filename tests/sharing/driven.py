@@ -22,7 +22,7 @@ from sentune.study.space.space import SearchSpace, Uniform
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.storage import storage_url
 from sentune.study.study import Study
-from sentune.tracking import MlflowListener
+from sentune.tracking import Tracker
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
 
@@ -69,7 +69,7 @@ def main(
         scheduler="none", sampler="random", validate_every=300, finalists=0, priority=priority,
         max_concurrent=most,
     )  # fmt: skip
-    tracker = MlflowListener.in_storage(name, storage, tracking_uri=tracking)
+    tracker = Tracker.in_storage(name, storage, tracking_uri=tracking)
     with DriverLock(storage_url(config.folder, optuna), name) as lock:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR,
@@ -77,19 +77,20 @@ def main(
         )  # fmt: skip
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         work = partial(program, folder / f"{name}.log")
-        study = Study(config, SPACE, make_spec, work, (tracker,), {})
+        study = Study(config, SPACE, make_spec, work, (tracker.changed,), {})
         study.held = lock
         summary = StudySummary(
             study=name, method="toy", state="running", objective=OBJECTIVE, mode="max",
             corpora={}, space=SPACE.to_dict(),
         )  # fmt: skip
-        tracker.study_started(summary, study.plan.to_dict())
+        summary.plan = study.plan.to_dict()
+        tracker.follow(partial(study.view.snapshot, driven=True), summary)
         (folder / f"{name}.ready").touch()
         while not (folder / "go").exists():
             time.sleep(0.1)
         outcome = study.run()
         summary.state, summary.trials = outcome.state, outcome.trials
-        tracker.study_ended(summary)
+        tracker.tell(summary)
         sent = tracker.close(timeout=300)
     return outcome.state if sent else "MLflow has not got everything"
 

@@ -66,12 +66,12 @@ class Study:
     def __init__(self, folder: Path, *, trials: int = 8, limits: Limits | None = None) -> None:
         self.ledger: TrialStore = open_ledger(folder, space=SPACE)
         self.given: list[Candidate] = []
-        self.heard, self.control = Heard(), Control()
+        self.heard, self.control = Heard(self.ledger), Control()
         self.conductor = Conductor(
             ledger=self.ledger,
             source=SearchSource(self.ledger, SPACE, trials=trials, seed=7, sampler="random"),
             spec_of=self._spec,
-            events=self.heard,
+            stored=self.heard,
             retire_after=100,
             control=self.control,
             limits=limits,
@@ -260,7 +260,7 @@ def test_a_run_that_was_asked_to_leave_is_continued_by_the_next_start(tmp_path: 
     assert study.start("next") is None
     assert study.conductor.finished
     assert study.state() is TrialState.RUNNING
-    assert ("ended", 0) not in study.heard.said
+    assert {state for _, state, _ in study.heard.said} == {"running"}
     resumed = Study(tmp_path).start("t")
     assert resumed is not None
     assert resumed.number == 0

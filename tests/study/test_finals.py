@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from optuna.trial import TrialState as Stored
@@ -20,8 +19,8 @@ from sentune.study.runner.finals import Finals
 from sentune.study.runner.retention import Retention, note_published
 from sentune.study.runner.trial_source import Source
 from sentune.study.space.objectives import Objective
-from sentune.study.store.audience import Audience
 from sentune.study.store.storage import open_storage, open_study
+from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
@@ -31,31 +30,11 @@ from tests.study.toys import OBJECTIVE, make_spec, toy
 SCORE, COST = Objective(OBJECTIVE), Objective("toy/cost", "min")
 
 
-class Ended:
-    """A listener that keeps what it hears of the finals."""
-
-    def __init__(self) -> None:
-        self.runs: list[tuple[int, int, bool]] = []
-
-    def finalist_ended(
-        self,
-        trial: int,
-        seed: int,
-        metrics: dict[str, float],
-        readouts: dict[str, Any],
-        reason: str = "",
-    ) -> None:
-        self.runs.append((trial, seed, bool(metrics)))
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *arguments: None
-
-
 class Scene:
     """A search whose trials are written into the store, and its finals."""
 
     def __init__(self, folder: Path, objectives: Sequence[Objective] = (SCORE,)) -> None:
-        self.folder, self.objectives, self.heard = folder, objectives, Ended()
+        self.folder, self.objectives = folder, objectives
         self.storage = open_storage(f"{folder / 'optuna.journal'}", driver=True)
         self.search = self._ledger("s")
         self.config = StudyConfig(
@@ -84,15 +63,12 @@ class Scene:
     def finals(self, **changes: int) -> Finals:
         config = replace(self.config, **changes)
         study = self._ledger("s/finalists").study
-        return Finals(
-            study=study, ledger=self.search, config=config, audience=Audience([self.heard])
-        )
+        return Finals(study=study, ledger=self.search, config=config)
 
     def play(self, finals: Finals, source: Source | None = None, runs: int = 99) -> None:
         source = source or finals.source
         while runs and (candidate := source.next(0)) is not None:
             runs -= 1
-            finals.started(candidate.number)
             finals.ledger.charge(candidate.number, "start", seconds=7.0, gpus=2.0)
             spec = make_spec(self.folder / "s", candidate)
             for report in guarded(toy, spec, Group.single("cpu"), code_fingerprint()):
@@ -102,7 +78,6 @@ class Scene:
                 finals.ledger.milestone(candidate.number, report)
             else:
                 finals.ledger.complete(candidate.number)
-            finals.ended(candidate.number)
 
 
 @pytest.fixture
@@ -144,12 +119,13 @@ def test_the_winner_is_compared_and_the_cost_of_all_seeds_is_summed(scene: Scene
     assert finals.lost() is None
 
 
-def test_what_failed_runs_cost_is_counted_and_they_are_told_without_metrics(scene: Scene) -> None:
+def test_what_failed_runs_cost_is_counted(scene: Scene) -> None:
     scene.trial(8, 0.9)
     scene.trial(3, 0.8)
     finals = scene.finals()
     scene.play(finals)
-    assert scene.heard.runs == [(0, 1, False), (0, 2, False), (1, 1, True), (1, 2, True)]
+    complete = {name: run.state is TrialState.COMPLETE for name, run in finals.runs().items()}
+    assert complete == {run_name(trial, seed): trial == 1 for trial in (0, 1) for seed in (1, 2)}
     (only,) = finals.records()
     comparison = finals.comparison()
     assert comparison is not None

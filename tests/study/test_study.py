@@ -17,9 +17,11 @@ import toys
 from toys import HALVING, OBJECTIVE, SPACE, open_ledger, play
 
 from sentune.code import runtime_env
-from sentune.records import StudyListener, TrialState
+from sentune.records import TrialState
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.storage import open_storage
+from sentune.study.store.study_index import find_study
+from sentune.study.store.study_view import snapshot
 from sentune.study.study import StudyConfig, StudyOutcome, run_study
 from sentune.training.trial import TrialSpec
 
@@ -39,32 +41,22 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-class Notes:
-    """A listener that writes everything down, and one of whose calls raises."""
+class Looks:
+    """A watcher that counts its calls, and may break."""
 
     def __init__(self, breaks: bool = False) -> None:
-        self.said: list[tuple[Any, ...]] = []
-        self.breaks = breaks
+        self.calls, self.breaks = 0, breaks
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-
-        def note(*given: Any) -> None:
-            self.said.append((name, *given))
-            if self.breaks:
-                raise OSError("the listener's server is down")
-
-        return note
-
-    def names(self) -> list[str]:
-        return [said[0] for said in self.said]
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.breaks:
+            raise OSError("the terminal is gone")
 
 
 def study(
     folder: Path,
     program: Any = toys.toy,
-    listeners: tuple[Any, ...] = (),
+    watchers: tuple[Any, ...] = (),
     space: SearchSpace = SPACE,
     **changes: Any,
 ) -> StudyOutcome:
@@ -88,8 +80,7 @@ def study(
             seed=seed,
         )
 
-    watching: tuple[StudyListener, ...] = listeners
-    return run_study(config, space, make_spec, program, watching, {"code": "1"})
+    return run_study(config, space, make_spec, program, watchers, {"code": "1"})
 
 
 def rows(outcome: StudyOutcome) -> list[tuple[Any, ...]]:
@@ -101,9 +92,11 @@ def rows(outcome: StudyOutcome) -> list[tuple[Any, ...]]:
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("cluster")
-def test_a_study_finds_trains_again_and_resumes_without_running_anything(tmp_path: Path, capfd):
-    notes = Notes()
-    outcome = study(tmp_path, listeners=(Notes(breaks=True), notes), finalists=2)
+def test_a_study_finds_trains_again_and_resumes_without_running_anything(
+    tmp_path: Path, capfd, caplog
+):
+    looks, broken = Looks(), Looks(breaks=True)
+    outcome = study(tmp_path, watchers=(broken, looks), finalists=2)
     assert outcome.state == "complete"
     assert capfd.readouterr().out == "", "Tune keeps quiet"
 
@@ -125,20 +118,49 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(tmp_pat
     assert Path(outcome.best_checkpoint).parent.name == f"finalist-{winner:04d}-seed-10"
     assert json.loads(Path(outcome.best_checkpoint, "progress.json").read_text())["final"]
 
-    assert notes.names().count("trial_ended") == 8
-    assert notes.names().count("finalist_ended") == 6
-    ended = [said for said in notes.said if said[0] == "finalist_ended"]
-    assert all(OBJECTIVE in metrics for _, _, _, metrics, *_ in ended)
+    milestones = sum(len(trial.curve) for trial in outcome.trials) + 6 * 3
+    assert looks.calls == broken.calls == 1 + milestones + 2 * (8 + 6)
+    assert caplog.text.count("the study goes on") == 1, "said once"
 
-    again = Notes()
-    resumed = study(tmp_path, listeners=(again,), finalists=2)
+    seen = snapshot(find_study(str(tmp_path), "toy"))
+    assert [trial.metrics for trial in seen.trials] == [r.metrics for r in outcome.trials]
+    assert len(seen.finals) == 6
+    for run in (*seen.runs, *seen.finals):
+        assert run.ended is not None
+        moments = [run.began, *run.times.values(), run.ended]
+        assert moments == sorted(moments)
+
+    again = Looks()
+    resumed = study(tmp_path, watchers=(again,), finalists=2)
     assert rows(resumed) == rows(outcome)
     assert resumed.finalists == outcome.finalists
-    assert again.names().count("trial_ended") == 8, "what was finished is told again"
+    assert again.calls == 1
+    assert snapshot(find_study(str(tmp_path), "toy")).identity == seen.identity != ""
     assert len(list((tmp_path / "toy" / "trials").iterdir())) >= 6
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
+def test_the_tables_of_every_run_stay_and_an_old_identity_is_taken_over(tmp_path: Path):
+    (tmp_path / "toy" / "tracking").mkdir(parents=True)
+    (tmp_path / "toy" / "tracking" / "identity").write_text("1dea")
+    outcome = study(tmp_path, toys.swept, trials=5, finalists=1, seeds=1, keep=1)
+    seen = snapshot(find_study(str(tmp_path), "toy"))
+    ended = {run.name: run for run in (*seen.runs, *seen.finals) if run.record.readouts}
+    assert len(ended) > 2, "more than have a checkpoint"
+    assert seen.tables == ended.keys()
+    for name, run in ended.items():
+        tables = json.loads((tmp_path / "toy" / "trials" / name / "readouts.json").read_text())
+        assert tables == {"toy/sweep.json": {"best": {"beta": run.record.readouts["toy/beta"]}}}
+    assert seen.identity == "1dea"
+
+    lost = tmp_path / "toy" / "trials" / seen.finals[0].name / "readouts.json"
+    lost.unlink()  # as after a kill between the end of a run and its file
+    again = study(tmp_path, toys.swept, trials=5, finalists=1, seeds=1, keep=1)
+    assert again.finalists == outcome.finalists
+    assert lost.exists()
+
+
 @pytest.mark.usefixtures("cluster")
 def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path):
     """The same conductor, driven by a loop of twenty lines and by Tune."""
@@ -187,22 +209,22 @@ from pathlib import Path
 sys.path[:0] = {path!r}
 import ray, toys
 from sentune.code import runtime_env
-from test_study import Notes, study
+from sentune.study.store.study_index import find_study
+from sentune.study.store.study_view import snapshot
+from test_study import Looks, study
 
-class Killer(Notes):
-    def __getattr__(self, name):
-        noted = super().__getattr__(name)
-
-        def note(*given):
-            noted(*given)
-            if len(self.said) == int(sys.argv[2]):
-                os.kill(os.getpid(), signal.SIGKILL)
-        return note
+class Killer(Looks):
+    def __call__(self):
+        super().__call__()
+        finals = snapshot(find_study(sys.argv[1], "toy")).finals
+        in_finals = sys.argv[2] == "finals" and any(run.times for run in finals)
+        if in_finals or sys.argv[2] == str(self.calls):
+            os.kill(os.getpid(), signal.SIGKILL)
 
 ray.cloudpickle.register_pickle_by_value(toys)
 ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
          runtime_env=runtime_env())
-outcome = study(Path(sys.argv[1]), listeners=(Killer(),), finalists=1, seeds=2)
+outcome = study(Path(sys.argv[1]), watchers=(Killer(),), finalists=1, seeds=2)
 print(outcome.state)
 """
 
@@ -215,17 +237,17 @@ def test_a_driver_killed_with_9_leaves_a_study_that_goes_on(tmp_path: Path):
     script.write_text(DRIVER.format(path=[str(Path(__file__).parent), *sys.path]))
     (tmp_path / "study").mkdir()
 
-    def drive(kill_at: int) -> subprocess.CompletedProcess[str]:
+    def drive(kill_at: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, str(script), str(tmp_path / "study"), str(kill_at)],
+            [sys.executable, str(script), str(tmp_path / "study"), kill_at],
             capture_output=True,
             text=True,
             timeout=300,
         )
 
-    for kill_at in (6, 31):
+    for kill_at in ("6", "finals"):
         assert drive(kill_at).returncode == -signal.SIGKILL
-    last = drive(-1)
+    last = drive("never")
     assert last.stdout.split() == ["complete"], last.stderr
     assert study(tmp_path / "whole", finalists=1, seeds=2).state == "complete"
     assert _table(tmp_path / "study") == _table(tmp_path / "whole")

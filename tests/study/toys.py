@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,13 @@ def toy(spec: TrialSpec, group: Group) -> Iterator[Progress]:
             final=examples == spec.max_examples,
             save=lambda folder: None,
         )
+
+
+def swept(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+    """The toy, with the table of a sweep at each milestone."""
+    for progress in toy(spec, group):
+        table = {"best": {"beta": progress.examples / 1000}}
+        yield replace(progress, tables={"toy/sweep.json": table, "toy/counts.json": {}})
 
 
 def heavy(spec: TrialSpec, group: Group) -> Iterator[Progress]:
@@ -146,18 +153,14 @@ class Killed(BaseException):
 
 @dataclass
 class Heard:
-    """Events as a listener would have them."""
+    """Runs of which a conductor says that something is stored: number, state, examples."""
 
-    said: list[tuple[str, int]] = field(default_factory=list)
+    ledger: TrialStore
+    said: list[tuple[int, str, int]] = field(default_factory=list)
 
-    def started(self, number: int) -> None:
-        self.said.append(("started", number))
-
-    def progressed(self, number: int, report: Any) -> None:
-        self.said.append(("progressed", number))
-
-    def ended(self, number: int) -> None:
-        self.said.append(("ended", number))
+    def __call__(self, number: int) -> None:
+        record = self.ledger.record(number)
+        self.said.append((number, record.state.value, record.examples))
 
 
 def open_ledger(
@@ -220,13 +223,13 @@ def play(
     first: bool = True,
 ) -> Heard:
     """Runs a study as Tune does at concurrency 1, in this process."""
-    heard = Heard()
+    heard = Heard(ledger)
     settle_orphans(ledger)
     conductor = Conductor(
         ledger=ledger,
         source=SearchSource(ledger, space, trials=trials, seed=7, sampler=sampler, first=first),
         spec_of=lambda candidate: make_spec(folder, candidate, space),
-        events=heard,
+        stored=heard,
         retire_after=5,
     )
     place = 0

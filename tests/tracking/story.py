@@ -1,89 +1,134 @@
-"""A small study that is told to a listener."""
+"""A small study that goes on step by step, as its storage and its driver show it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from sentune.records import (
     FinalistRecord,
     Spent,
     Spread,
-    StudyListener,
     StudySummary,
     TrialRecord,
     TrialState,
 )
+from sentune.study.space.objectives import Objective
+from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.study_view import TABLES, StoredRun, StudySnapshot
+from sentune.tracking import Tracker
 
 MILESTONES = (1000, 2000, 4000)
 SPENT = Spent(trials=6, examples=24_000, hours=1.5, gpu_hours=3.0)
+METRIC = "direction/accuracy"
+BEGAN = 1_700_000_000_000
+"""UTC milliseconds at which the study began; each step takes one second."""
+
+
+def run_of(record: TrialRecord, seed: int | None = None, trial: int | None = None) -> StoredRun:
+    """The run as it is stored; its milestones came at one second for 1,000 examples."""
+    number = record.id if trial is None else trial
+    began = BEGAN + 10_000 * number
+    over = record.state is not TrialState.RUNNING
+    return StoredRun(
+        trial=number,
+        seed=seed,
+        record=replace(record, curve=dict(record.curve)),
+        began=began,
+        ended=began + 5000 if over else None,
+        times={at: began + at for at in record.curve},
+    )
 
 
 @dataclass
 class Story:
-    """Six trials: one fails, two are stopped early, three end; trial 0 gets two finalist seeds."""
+    """Six trials: one fails, two are stopped early, three end; trial 2 gets two finalist seeds."""
 
     folder: Path
     name: str = "little"
     trials: int = 6
-    state: str = "complete"
-    records: list[TrialRecord] = field(default_factory=list)
+    runs: dict[int, StoredRun] = field(default_factory=dict)
+    finals: dict[tuple[int, int], StoredRun] = field(default_factory=dict)
+    tables: set[str] = field(default_factory=set)
+    identity: str = "1dea"
 
-    def summary(self, state: str = "running") -> StudySummary:
+    def snapshot(self) -> StudySnapshot:
+        return StudySnapshot(
+            place=StudyPlace(name=self.name, folder=str(self.folder), url=""),
+            objectives=(Objective(METRIC),),
+            runs=tuple(self.runs.values()),
+            finals=tuple(self.finals.values()),
+            tables=frozenset(self.tables),
+            identity=self.identity,
+        )
+
+    def summary(self, state: str = "running", **said: Any) -> StudySummary:
         return StudySummary(
             study=self.name,
             method="gumbel",
             state=state,
-            objective="direction/accuracy",
+            objective=METRIC,
             mode="max",
             corpora={"corpus": {"spec": "builtin:nli", "fingerprint": "f" * 16, "rows": 100}},
             space={"settings": {"learning_rate": {"uniform": [1e-5, 1e-2], "log": True}}},
             lineage={"packages": {"ray": "2.60.0"}, "git": {"commit": "c0ffee", "dirty": False}},
-            trials=list(self.records),
+            trials=[run.record for run in self.runs.values()],
+            plan={"trials": self.trials, "max_examples": 4000},
+            **said,
         )
 
-    def start(self, listener: StudyListener) -> None:
-        listener.study_started(self.summary(), {"trials": self.trials, "max_examples": 4000})
+    def store(self, record: TrialRecord) -> None:
+        """The trial is stored as it is now."""
+        self.runs[record.id] = run_of(record)
 
-    def trial(self, listener: StudyListener, number: int) -> None:
+    def trial(self, number: int) -> None:
         settings = {"learning_rate": 10.0**-number, "pooling": "cls", "deep": {"er": [1, 2]}}
         record = TrialRecord(id=number, state=TrialState.RUNNING, settings=settings)
-        listener.trial_started(record)
         for examples in MILESTONES[: 1 + number % 3]:
-            metrics = {"direction/accuracy": 0.5 + examples / 10000, "train/loss": 1.0}
+            metrics = {METRIC: 0.5 + examples / 10000, "train/loss": 1.0}
             record.curve[examples], record.examples = metrics, examples
-            record.metrics = {"direction/accuracy": metrics["direction/accuracy"]}
-            listener.trial_progressed(record, examples, metrics)
+            record.metrics = {METRIC: metrics[METRIC]}
+            self.store(record)
         record.state = (TrialState.PRUNED, TrialState.FAILED, TrialState.COMPLETE)[number % 3]
         record.reason = "" if record.state == "complete" else f"because of {number}"
         record.readouts, record.seconds = {"rte/threshold": 0.25}, 1.5
         record.gpu_seconds, record.restarts, record.notes = 3.0, number, [f"note of {number}"]
-        listener.trial_ended(record)
-        self.records.append(record)
+        self.store(record)
 
-    def finalists(self, listener: StudyListener) -> None:
-        for seed in (1, 2):
-            listener.finalist_started(2, seed)
-            for examples in MILESTONES:
-                listener.finalist_progressed(2, seed, examples, {"direction/accuracy": 0.8})
-            listener.finalist_ended(2, seed, {"direction/accuracy": 0.8}, {"rte/threshold": 0.2})
-
-    def end(self, listener: StudyListener) -> None:
-        summary = self.summary("complete")
-        spread = Spread(mean=0.8, sd=0.01, values=[0.79, 0.81])
-        summary.finalists = [
-            FinalistRecord(
-                trial=2,
-                settings=self.records[2].settings,
-                seeds=[1, 2],
-                metrics={"direction/accuracy": spread},
+    def finalists(self) -> None:
+        for place, seed in enumerate((1, 2)):
+            curve = {at: {METRIC: 0.8} for at in MILESTONES}
+            record = TrialRecord(
+                id=place,
+                state=TrialState.COMPLETE,
+                settings=self.runs[2].record.settings,
+                metrics={METRIC: 0.8},
+                readouts={"rte/threshold": 0.2},
+                curve=curve,
+                examples=4000,
             )
-        ]
-        summary.spent, summary.verdict = SPENT, "trial 2 won; the difference is within noise"
-        summary.winner, summary.test = 0, {"direction/accuracy": 0.78}
-        summary.model = str(self.model("weights"))
-        listener.artifact(self.note(), "notes")
-        listener.study_ended(summary)
+            self.finals[2, seed] = run_of(record, seed, trial=2)
+
+    def ending(self) -> StudySummary:
+        """The summary at the end."""
+        return self.summary(
+            "complete",
+            finalists=[
+                FinalistRecord(
+                    trial=2,
+                    settings=self.runs[2].record.settings,
+                    seeds=[1, 2],
+                    metrics={METRIC: Spread(mean=0.8, sd=0.01, values=[0.79, 0.81])},
+                )
+            ],
+            spent=SPENT,
+            verdict="trial 2 won; the difference is within noise",
+            winner=0,
+            test={METRIC: 0.78},
+            model=str(self.model("weights")),
+        )
 
     def model(self, weights: str) -> Path:
         folder = self.folder / "model"
@@ -92,16 +137,19 @@ class Story:
         (folder / "settings.json").write_text("{}")
         return folder
 
-    def note(self) -> Path:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "note.txt").write_text("content")
-        return self.folder / "note.txt"
+    def keep_tables(self, run: str, tables: dict[str, Any]) -> None:
+        """The run's ``readouts.json`` is written."""
+        folder = self.folder / "trials" / run
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / TABLES).write_text(json.dumps(tables))
+        self.tables.add(run)
 
-    def tell(self, listener: StudyListener) -> None:
+    def tell(self, tracker: Tracker) -> None:
         """The whole story."""
-        self.records = []
-        self.start(listener)
+        tracker.follow(self.snapshot, self.summary())
         for number in range(self.trials):
-            self.trial(listener, number)
-        self.finalists(listener)
-        self.end(listener)
+            self.trial(number)
+            tracker.changed()
+        self.finalists()
+        tracker.changed()
+        tracker.tell(self.ending())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sentune.tracking.mlflow_view import MlflowListener
+from sentune.tracking import Tracker
 from sentune.tracking.registry import resolve_model
 from tests.servers import free_port, mlflow_server
 from tests.tracking.story import MILESTONES, Story
@@ -33,24 +33,25 @@ def test_a_server_that_comes_and_goes_loses_nothing(
     story: Story,
     held: Callable[[str], dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     port = free_port()
-    listener = MlflowListener(
-        story.name, f"http://ann:hush@127.0.0.1:{port}", tmp_path / "spool", first_wait=0.01
-    )
-    story.start(listener)  # nothing listens: these calls return all the same
+    tracker = Tracker(story.name, f"http://ann:hush@127.0.0.1:{port}", first_wait=0.01)
+    tracker.follow(story.snapshot, story.summary())  # nothing listens: it returns all the same
     for number in range(3):
-        story.trial(listener, number)
-    assert not listener._spool.flush(0)
+        story.trial(number)
+        tracker.changed()
+    assert not tracker.flush(0)
     with server(storage, port):
-        assert listener._spool.flush(PATIENCE)
+        assert tracker.flush(PATIENCE)
     for number in range(3, 6):
-        story.trial(listener, number)
-    assert not listener._spool.flush(0)
+        story.trial(number)
+        tracker.changed()
+    assert not tracker.flush(0)
     with server(storage, port):
-        story.finalists(listener)
-        story.end(listener)
-        assert listener.close(PATIENCE)
+        story.finalists()
+        tracker.tell(story.ending())
+        assert tracker.close(PATIENCE)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         folder = resolve_model("models:/little@champion", f"http://127.0.0.1:{port}")
         runs = held(f"http://127.0.0.1:{port}")
@@ -61,5 +62,5 @@ def test_a_server_that_comes_and_goes_loses_nothing(
         points = runs[f"trial-{number:04d}"]["points"]["direction/accuracy"]
         assert [step for step, _ in points] == list(MILESTONES[: 1 + number % 3])
     assert {run["status"] for run in runs.values()} == {"FINISHED", "KILLED", "FAILED"}
-    assert not (tmp_path / "spool" / "refused.jsonl").exists()
+    assert "refuses part" not in caplog.text
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and b"hush" in p.read_bytes()]

@@ -6,17 +6,29 @@ import fsspec
 import pytest
 
 from sentune.errors import InvalidValue
+from sentune.records import Spread
+from sentune.tracking import Tracker
+from sentune.tracking.client import mlflow_client
 from sentune.tracking.environment import tracking_uri_in
-from sentune.tracking.mlflow_view import MlflowListener
-from sentune.tracking.registry import mlflow_client, register_model, resolve_model
+from sentune.tracking.registry import register_model, resolve_model
 from tests.tracking.story import Story
 
 
 def tell(story: Story, storage: Path) -> str:
-    listener = MlflowListener.in_storage(story.name, str(storage))
-    story.tell(listener)
-    assert listener.close(120)
-    return listener.tracking_uri
+    tracker = Tracker.in_storage(story.name, str(storage))
+    story.tell(tracker)
+    assert tracker.close(120)
+    return tracker.tracking_uri
+
+
+def tell_end(story: Story, storage: Path, model: str) -> str:
+    """A study of three trials without finals that leaves a model."""
+    for number in range(3):
+        story.trial(number)
+    tracker = Tracker.in_storage(story.name, str(storage))
+    tracker.follow(story.snapshot, story.summary("complete", model=model))
+    assert tracker.close(120)
+    return tracker.tracking_uri
 
 
 def test_the_winner_is_the_champion(storage: Path, story: Story) -> None:
@@ -38,14 +50,9 @@ def test_a_model_in_an_object_store_is_the_champion_too(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     store, place = fsspec.filesystem("memory"), "memory://registry/little/model"
     store.put(str(story.model("weights")), "/registry/little/model", recursive=True)
-    listener = MlflowListener.in_storage(story.name, str(storage))
-    story.trial(listener, 2)
-    summary = story.summary("complete")
-    summary.model = place
-    listener.study_ended(summary)
-    assert listener.close(120)
+    uri = tell_end(story, storage, place)
     store.rm("/registry", recursive=True)
-    folder = resolve_model("models:/little@champion", listener.tracking_uri)
+    folder = resolve_model("models:/little@champion", uri)
     assert (folder / "model.safetensors").read_text() == "weights"
     assert {path.name for path in folder.iterdir()} == {"model.safetensors", "settings.json"}
 
@@ -53,26 +60,14 @@ def test_a_model_in_an_object_store_is_the_champion_too(
 def test_a_model_that_is_gone_is_said_and_holds_nothing_up(
     storage: Path, story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = MlflowListener.in_storage(story.name, str(storage))
-    story.trial(listener, 2)
-    summary = story.summary("complete")
-    summary.model = "memory://registry/nowhere"
-    listener.study_ended(summary)
-    assert listener.close(120)
+    uri = tell_end(story, storage, "memory://registry/nowhere")
     assert "memory://registry/nowhere is gone" in caplog.text
-    run = mlflow_client(listener.tracking_uri).search_runs(["1"], "run_name = 'little'")[0]
+    run = mlflow_client(uri).search_runs(["1"], "run_name = 'little'")[0]
     assert run.info.status == "FINISHED"
 
 
 def test_without_finalists_the_best_trial_is_the_champion(storage: Path, story: Story) -> None:
-    listener = MlflowListener.in_storage(story.name, str(storage))
-    for number in range(3):
-        story.trial(listener, number)
-    summary = story.summary("complete")
-    summary.model = str(story.model("weights"))
-    listener.study_ended(summary)
-    assert listener.close(120)
-    client = mlflow_client(listener.tracking_uri)
+    client = mlflow_client(tell_end(story, storage, str(story.model("weights"))))
     version = client.get_model_version_by_alias("little", "champion")
     assert version.tags["setting.learning_rate"] == "0.01"
     assert "trial 2, one training run" in version.description
@@ -136,3 +131,28 @@ def test_damage_is_found(storage: Path, story: Story) -> None:
 def test_a_store_lies_where_its_storage_lies(tmp_path: Path) -> None:
     assert tracking_uri_in(str(tmp_path)) == f"sqlite:///{tmp_path}/mlflow.db"
     assert tracking_uri_in(f"file://{tmp_path}") == f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def test_only_shares_are_percentages_in_the_description(storage: Path, story: Story) -> None:
+    means = {
+        "direction/accuracy": 0.8125, "train/examples_per_second": 128569.2,
+        "train/seconds": 2175.7, "train/loss": 0.399,
+    }  # fmt: skip
+    story.trial(2)
+    summary = story.ending()
+    summary.test = summary.baselines = {}
+    summary.finalists[0].metrics = {
+        name: Spread(mean=mean, sd=mean / 100, values=[0.99 * mean, 1.01 * mean])
+        for name, mean in means.items()
+    }
+    tracker = Tracker.in_storage(story.name, str(storage))
+    tracker.follow(story.snapshot, summary)
+    assert tracker.close(120)
+    client = mlflow_client(tracker.tracking_uri)
+    text = client.get_model_version_by_alias("little", "champion").description
+    assert [line for line in text.splitlines() if "/" in line and line.startswith("|")] == [
+        "| direction/accuracy | 81.2 ± 0.8 % |  |  |",
+        "| train/examples_per_second | 128,569 ± 1,286 |  |  |",
+        "| train/loss | 0.399 ± 0.004 |  |  |",
+        "| train/seconds | 36:16 ± 0:22 |  |  |",
+    ]

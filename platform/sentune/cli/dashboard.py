@@ -14,7 +14,7 @@ from sentune.errors import InvalidValue
 from sentune.terminal import Terminal
 from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import artifact_root_in, calm, tracking_uri_in
-from sentune.tracking.pages import runs_page
+from sentune.tracking.runs import runs_page
 
 HOST = "127.0.0.1"
 

@@ -13,7 +13,7 @@ from sentune.errors import InvalidValue
 from sentune.terminal import say
 
 if TYPE_CHECKING:
-    from sentune.study.store.study_view import StudyView
+    from sentune.study.store.study_view import StudySnapshot
 
 ENDED = ("complete", "failed")
 
@@ -32,42 +32,41 @@ def report(
     from sentune.report import build, write
     from sentune.study.store.study_index import is_database
 
-    view, where = view_of(name, storage, optuna), storage_of(storage)
+    seen, where = view_of(name, storage, optuna).snapshot(), storage_of(storage)
     exhibits = None if is_database(where) else exhibits_folder(where, name)
-    made = build(summary_of(view), view.trials(), exhibits)
-    for path in write(made, out if out is not None else _own_folder(view)):
+    made = build(summary_of(seen), seen.trials, exhibits)
+    for path in write(made, out if out is not None else _own_folder(seen)):
         say(path)
 
 
-def summary_of(view: StudyView) -> dict[str, Any]:
+def summary_of(seen: StudySnapshot) -> dict[str, Any]:
     """The study's last ``summary.json``, brought up to what its store says now.
 
     A study whose first start has not ended has no such file: then the store and ``study.json``
     are all there is.
     """
-    seen, place = view.overview(), view.place
-    options: dict[str, Any] = place.description.get("options", {})
-    content = place.summary() or _first(view, options)
+    options: dict[str, Any] = seen.place.description.get("options", {})
+    content = dict(seen.written) or _first(seen, options)
     found = content.setdefault("lineage", {})
     found.setdefault("encoder", options.get("encoder") or options.get("vectors") or "")
     if content["state"] not in ENDED or seen.state not in ENDED:
         content |= {"state": seen.state, "reason": seen.reason, "spent": asdict(seen.spent)}
         if not content.get("finalists"):
-            content["finalists"] = [asdict(finalist) for finalist in view.finalists()]
+            content["finalists"] = [asdict(finalist) for finalist in seen.finalists]
     return content
 
 
-def _first(view: StudyView, options: dict[str, Any]) -> dict[str, Any]:
+def _first(seen: StudySnapshot, options: dict[str, Any]) -> dict[str, Any]:
     """What is known of a study before its first summary."""
     planned = ("trials", "max_examples", "eta", "scheduler", "sampler")
-    space: dict[str, Any] = view.place.description.get("space", {})
+    space: dict[str, Any] = seen.place.description.get("space", {})
     return {
-        "study": view.place.name,
+        "study": seen.place.name,
         "method": space.get("method", ""),
         "state": "running",
-        "objective": view.objective.metric,
-        "mode": view.objective.mode,
-        "objectives": [objective.to_dict() for objective in view.objectives],
+        "objective": seen.objective.metric,
+        "mode": seen.objective.mode,
+        "objectives": [objective.to_dict() for objective in seen.objectives],
         "corpora": {},
         "space": space,
         "warm_start": list(options.get("warm_start") or ()),
@@ -75,8 +74,8 @@ def _first(view: StudyView, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _own_folder(view: StudyView) -> Path:
-    folder = view.place.folder
+def _own_folder(seen: StudySnapshot) -> Path:
+    folder = seen.place.folder
     if not folder or "://" in folder:
         fix = "the study has no folder on this machine; add --out DIR"
         raise InvalidValue("--out", "", fix)

@@ -47,10 +47,10 @@ def list_studies(storage: StorageOption = None, optuna: OptunaOption = None) -> 
     """List the studies of a storage: state, trials, best value, hours, driver."""
     from sentune.cli.study_tables import studies_table
     from sentune.study.store.study_index import every_study
-    from sentune.study.store.study_view import StudyView
+    from sentune.study.store.study_view import snapshot
 
     place = storage_of(storage)
-    found = [StudyView(study).overview(sums=False) for study in every_study(place, optuna)]
+    found = [snapshot(study) for study in every_study(place, optuna)]
     console = _console()
     if found:
         console.print(studies_table(found))
@@ -77,13 +77,13 @@ def show(
     view = view_of(name, storage, optuna)
     console = _console()
     if as_json:
-        typer.echo(as_document(view))
+        typer.echo(as_document(view.snapshot()))
     elif watch:
         from sentune.cli.study_watch import watch as watched
 
         watched(view, console, rows)
     else:
-        console.print(study_screen(view, console.width, rows))
+        console.print(study_screen(view.snapshot(), console.width, rows))
 
 
 @app.command()

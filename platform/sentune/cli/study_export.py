@@ -26,6 +26,7 @@ def export(view: StudyView, out: str, *, curves: bool) -> int:
     """Writes the trials.
 
     Args:
+        view: of the study.
         out: its ending names the format; or the URL of a database.
         curves: with a column ``curve``, JSON: examples -> metrics there.
 
@@ -44,7 +45,7 @@ def export(view: StudyView, out: str, *, curves: bool) -> int:
         raise InvalidValue("--out", out, "make its folder first")
     if path.suffix == ".journal":
         return _copy(view, out)
-    rows = [row_of(trial, curve=curves) for trial in view.trials()]
+    rows = [row_of(trial, curve=curves) for trial in view.snapshot().trials]
     partial = path.with_name(f".{path.name}.partial")
     _WRITERS[path.suffix](rows, partial)
     partial.replace(path)
@@ -59,7 +60,7 @@ def _copy(view: StudyView, out: str) -> int:
     name = view.place.name
     if view.storage is None:
         raise InvalidValue("STUDY", name, "it has no trials yet; start it first")
-    names = [name, *([name + FINALS] if view.has_finals else [])]
+    names = [name, *([name + FINALS] if view.snapshot().has_finals else [])]
     if is_database(out):
         target = open_storage(out)
         if {*names} & {study.study_name for study in target.get_all_studies()}:

@@ -29,7 +29,7 @@ def stop(
     name, url = view.place.name, view.place.url
     asked = ask(url, name, "stop now" if now else "stop") if url else None
     if asked is None:
-        overview = view.overview(sums=False)
+        overview = view.snapshot()
         reason = f" ({overview.reason})" if overview.reason else ""
         say(f"nobody drives {name}: it is {overview.state}{reason}")
         return
@@ -39,7 +39,7 @@ def stop(
     if left:
         say(left)
         return
-    overview = view.overview(sums=False)
+    overview = view.snapshot()
     reason = f" ({overview.reason})" if overview.reason else ""
     say(f"{name} is {overview.state}{reason}; {overview.ended:,} trials have ended")
     if overview.state != "complete":

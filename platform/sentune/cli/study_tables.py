@@ -14,8 +14,8 @@ from rich.text import Text
 
 from sentune.credentials import without_credentials
 from sentune.formatting import MARKS, clock, measured, short, spread
-from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
-from sentune.study.store.study_view import Overview, StudyView
+from sentune.records import Spent, TrialRecord, TrialState
+from sentune.study.store.study_view import StudySnapshot
 
 COLOURS = {
     "running": "cyan",
@@ -27,18 +27,19 @@ COLOURS = {
     "failed": "red",
     "new": "dim",
 }
-WORDS = {
-    "COMPLETE": "complete",
-    "PRUNED": "stopped early",
-    "INFEASIBLE": "no memory",
-    "FAIL": "failed",
-    "RUNNING": "running",
-}
+ORDER = (
+    TrialState.COMPLETE,
+    TrialState.PRUNED,
+    TrialState.INFEASIBLE,
+    TrialState.FAILED,
+    TrialState.RUNNING,
+)
+"""Of the states in a count."""
 WIDE = 110
 """Columns from which a trial's reason stands beside its settings, not below the table."""
 
 
-def studies_table(studies: Sequence[Overview]) -> Table:
+def studies_table(studies: Sequence[StudySnapshot]) -> Table:
     """A line for each study."""
     table = _plain("study", "state", "trials", "best", "objective", "hours", "driver")
     for place, column in enumerate(table.columns):
@@ -51,50 +52,49 @@ def studies_table(studies: Sequence[Overview]) -> Table:
             study.name,
             _coloured(study.state),
             f"{study.ended:,}" + (f" of {study.planned:,}" if study.planned else ""),
-            measured(study.objective.metric, study.best[1]) if study.best else "-",
+            _score(study) or "-",
             study.objective.metric,
-            f"{study.spent.hours:.1f}",
+            f"{study.hours:.1f}",
             f"{driver.user}@{driver.host}:{driver.pid}" if driver else "",
         )
     return table
 
 
-def study_screen(view: StudyView, width: int, rows: int) -> Group:
+def study_screen(study: StudySnapshot, width: int, rows: int) -> Group:
     """Header, trials and finalists of one study."""
-    overview = view.overview()
-    trials = view.trials(at_most=rows)
-    parts: list[RenderableType] = [header(view, overview)]
+    trials = study.shown(rows)
+    parts: list[RenderableType] = [header(study)]
     if trials:
-        parts += [Text(), trials_table(view, trials, width, alive=overview.alive)]
+        parts += [Text(), trials_table(study, trials, width)]
         parts += reasons(trials) if width < WIDE else []
-        left_out = sum(overview.counts.values()) + overview.taken_over - len(trials)
+        left_out = len(study.trials) - len(trials)
         if left_out > 0:
             parts.append(Text(f"and {left_out:,} more; all: sentune study export", "dim"))
-    if finalists := view.finalists():
-        parts += [Text(), finalists_table(view, finalists)]
+    if study.finalists:
+        parts += [Text(), finalists_table(study)]
     return Group(*parts)
 
 
-def header(view: StudyView, overview: Overview) -> Table:
+def header(study: StudySnapshot) -> Table:
     """What is true of the study as a whole, a line each."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    state = _coloured(overview.state)
-    if overview.reason:
-        state.append(f": {without_credentials(overview.reason)}", "default")
+    state = _coloured(study.state)
+    if study.reason:
+        state.append(f": {without_credentials(study.reason)}", "default")
     rows: dict[str, RenderableType] = {
-        "study": Text(overview.name, "bold"),
+        "study": Text(study.name, "bold"),
         "state": state,
-        "driver": str(overview.holder or ""),
-        "method": view.place.description.get("space", {}).get("method", ""),
-        "objective": ", ".join(f"{one.metric} ({one.mode})" for one in view.objectives),
-        "trials": _counted(overview),
-        "best": _best(overview),
-        "spent": _spent(overview.spent, view.place.description.get("options", {})),
-        "started": _local(view.place.description.get("started", "")),
-        "verdict": view.place.summary().get("verdict", ""),
-        "folder": without_credentials(view.place.folder),
+        "driver": str(study.holder or ""),
+        "method": study.place.description.get("space", {}).get("method", ""),
+        "objective": ", ".join(f"{one.metric} ({one.mode})" for one in study.objectives),
+        "trials": _counted(study),
+        "best": f"{_score(study)}, trial {study.best.id}" if study.best else "",
+        "spent": _spent(study.spent, study.place.description.get("options", {})),
+        "started": _local(study.place.description.get("started", "")),
+        "verdict": study.written.get("verdict", ""),
+        "folder": without_credentials(study.place.folder),
     }
     for name, shown in rows.items():
         if shown:
@@ -102,14 +102,12 @@ def header(view: StudyView, overview: Overview) -> Table:
     return table
 
 
-def trials_table(
-    view: StudyView, trials: Sequence[TrialRecord], width: int, *, alive: bool
-) -> Table:
+def trials_table(study: StudySnapshot, trials: Sequence[TrialRecord], width: int) -> Table:
     """A line for each trial: state, objectives, cost, settings, and, where it is wide, reason."""
-    metrics = [objective.metric for objective in view.objectives]
+    metrics = [objective.metric for objective in study.objectives]
     gpus = any(trial.gpu_seconds for trial in trials)
     titles = ["trial", "state", *metrics, "examples", "time", *(["GPU h"] if gpus else [])]
-    cells = [_figures(trial, metrics, gpus=gpus, alive=alive) for trial in trials]
+    cells = [_figures(trial, metrics, gpus=gpus, alive=study.alive) for trial in trials]
     table = _plain(*titles)
     for place, column in enumerate(table.columns):
         column.no_wrap, column.justify = True, "right" if place > 1 else "left"
@@ -121,7 +119,7 @@ def trials_table(
         table.add_column("reason", overflow="fold")
         room //= 2
     for row, trial in zip(cells, trials, strict=True):
-        settings = _settings(view, trial, max(16, room), wide=wide)
+        settings = _settings(study, trial, max(16, room), wide=wide)
         table.add_row(*row, settings, *([_reason(trial)] if wide else []))
     return table
 
@@ -129,19 +127,23 @@ def trials_table(
 def _figures(
     trial: TrialRecord, metrics: Sequence[str], *, gpus: bool, alive: bool
 ) -> list[str | Text]:
-    word, colour = MARKS[trial.state]
-    if trial.state is TrialState.RUNNING and not alive:
-        word, colour = "unfinished", "yellow"  # the next start goes on with it
+    word, colour = _marked(trial.state, alive=alive)
     scores = [measured(metric, trial.metrics.get(metric)) for metric in metrics]
     spent = [f"{trial.examples:,}", clock(trial.seconds)]
     spent += [f"{trial.gpu_seconds / 3600:.2f}"] if gpus else []
     return [str(trial.id), Text(word, colour), *scores, *spent]
 
 
-def _settings(view: StudyView, trial: TrialRecord, room: int, *, wide: bool) -> Text:
+def _marked(state: TrialState, *, alive: bool) -> tuple[str, str]:
+    """Word and colour; the next start goes on with what no driver works at."""
+    left = state is TrialState.RUNNING and not alive
+    return ("unfinished", "yellow") if left else MARKS[state]
+
+
+def _settings(study: StudySnapshot, trial: TrialRecord, room: int, *, wide: bool) -> Text:
     """What is searched, and, where no other column has room, which study ran it."""
     source = Text(f"\nfrom {trial.source}" if trial.source and not wide else "", "dim")
-    varied = {name: it for name, it in trial.settings.items() if name in view.varied}
+    varied = {name: it for name, it in trial.settings.items() if name in study.varied}
     return _cut(short(varied), room).append(source)
 
 
@@ -163,11 +165,11 @@ def reasons(trials: Sequence[TrialRecord]) -> list[Text]:
     ]
 
 
-def finalists_table(view: StudyView, finalists: Sequence[FinalistRecord]) -> Table:
+def finalists_table(study: StudySnapshot) -> Table:
     """Finalists so far: mean and standard deviation over seeds, and the seeds' own values."""
-    metric = view.objective.metric
+    metric = study.objective.metric
     table = _plain("finalist", metric, "seeds", "values")
-    for finalist in finalists:
+    for finalist in study.finalists:
         found = finalist.metrics[metric]
         shown = Text(", ".join(measured(metric, one) for one in found.values), overflow="fold")
         mean, seeds = spread(metric, found), str(len(found.values))
@@ -175,21 +177,20 @@ def finalists_table(view: StudyView, finalists: Sequence[FinalistRecord]) -> Tab
     return table
 
 
-def as_document(view: StudyView) -> str:
-    """Overview, trials and finalists as JSON."""
-    overview = view.overview()
+def as_document(study: StudySnapshot) -> str:
+    """State, trials and finalists as JSON."""
     content = {
-        "study": overview.name,
-        "state": overview.state,
-        "reason": overview.reason,
-        "driver": str(overview.holder) if overview.holder else None,
-        "objectives": [objective.to_dict() for objective in view.objectives],
-        "planned": overview.planned,
-        "best": overview.best[0] if overview.best else None,
-        "spent": asdict(overview.spent),
-        "trials": [asdict(trial) for trial in view.trials()],
-        "finalists": [asdict(finalist) for finalist in view.finalists()],
-        "folder": view.place.folder or None,
+        "study": study.name,
+        "state": study.state,
+        "reason": study.reason,
+        "driver": str(study.holder) if study.holder else None,
+        "objectives": [objective.to_dict() for objective in study.objectives],
+        "planned": study.planned,
+        "best": study.best.id if study.best else None,
+        "spent": asdict(study.spent),
+        "trials": [asdict(trial) for trial in study.trials],
+        "finalists": [asdict(finalist) for finalist in study.finalists],
+        "folder": study.place.folder or None,
     }
     return json.dumps(without_credentials(content), indent=1, ensure_ascii=False)
 
@@ -199,23 +200,21 @@ def _local(moment: str) -> str:
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}" if moment else ""
 
 
-def _counted(overview: Overview) -> str:
-    planned = f" of {overview.planned:,}" if overview.planned else ""
-    words = WORDS if overview.alive else {**WORDS, "RUNNING": "unfinished"}
+def _counted(study: StudySnapshot) -> str:
+    planned = f" of {study.planned:,}" if study.planned else ""
     parts = ", ".join(
-        f"{overview.counts[state]:,} {word}"
-        for state, word in words.items()
-        if overview.counts.get(state)
+        f"{study.counts[state]:,} {_marked(state, alive=study.alive)[0]}"
+        for state in ORDER
+        if study.counts.get(state)
     )
-    more = f"; {overview.taken_over:,} more of other studies" if overview.taken_over else ""
-    return f"{sum(overview.counts.values()):,}{planned}" + (f": {parts}" if parts else "") + more
+    more = f"; {study.taken_over:,} more of other studies" if study.taken_over else ""
+    return f"{study.started:,}{planned}" + (f": {parts}" if parts else "") + more
 
 
-def _best(overview: Overview) -> str:
-    if overview.best is None:
-        return ""
-    number, score = overview.best
-    return f"{measured(overview.objective.metric, score)}, trial {number}"
+def _score(study: StudySnapshot) -> str:
+    """The best objective so far."""
+    metric = study.objective.metric
+    return measured(metric, study.best.metrics[metric]) if study.best else ""
 
 
 def _spent(spent: Spent, options: dict[str, Any]) -> str:

@@ -25,16 +25,16 @@ SECONDS = 2.0
 def watch(view: StudyView, console: Console, rows: int) -> None:
     """Draws until nobody drives the study, or its user has seen enough."""
     if not console.is_terminal:
-        while view.overview(sums=False).alive:
+        while (seen := view.snapshot()).alive:
             time.sleep(SECONDS)
-        console.print(study_screen(view, console.width, rows))
+        console.print(study_screen(seen, console.width, rows))
         return
     with keys() as pressed, Live(console=console, auto_refresh=False) as live:
         alive, left = True, False
         while alive and not left:
-            alive = view.overview(sums=False).alive
-            fits = max(3, min(rows, console.height - 18))
-            screen = study_screen(view, console.width, fits)
+            seen = view.snapshot()
+            alive, fits = seen.alive, max(3, min(rows, console.height - 18))
+            screen = study_screen(seen, console.width, fits)
             if alive:
                 screen.renderables.append(Text("q leaves; the study goes on", "dim"))
             live.update(screen, refresh=True)

@@ -11,34 +11,30 @@ import fsspec
 
 from sentune.io.atomic import write_document
 from sentune.readouts.sweep import sweeps_among
-from sentune.records import StudyListener, StudySummary, TrialRecord
+from sentune.records import StudySummary, TrialRecord
 from sentune.report import build, write
 from sentune.report.drawing import write_png
 from sentune.report.figures import write_figures
 from sentune.report.sweep_figures import curves_in, precision_recall, write_sweeps
 from sentune.report.view import View
 from sentune.study.interactive_page import INTERACTIVE, interactive_page, plain_study
-from sentune.tracking.environment import spool_in
+from sentune.tracking.environment import local_folder
 
 
 def exhibits_folder(storage: str, study: str) -> Path:
     """``exhibits/`` in a local study's folder; for a URI one in the home folder.
 
-    It stays: the tracker may send its copy long after the job has ended.
+    It stays: MLflow may get its copy at a later start.
     """
-    if "://" not in storage:
-        return Path(storage, study, "exhibits")
-    spool = spool_in(storage, study)
-    return spool.with_name(f"{spool.name}-exhibits")
+    return local_folder(storage, study) / "exhibits"
 
 
 def exhibit(
     summary: StudySummary,
     tables: Mapping[str, Any],
     folder: Path,
-    listeners: Sequence[StudyListener],
 ) -> None:
-    """Writes tables, figures and their interactive page, and tells the listeners.
+    """Writes tables, figures and their interactive page.
 
     Args:
         tables: file name -> content of the winner's larger results. Those that an earlier start
@@ -56,17 +52,14 @@ def exhibit(
     metrics = [metric for metric, _ in seen.objectives]
     page = interactive_page(plain_study(summary), summary.study, metrics)
     write_document(str(folder), INTERACTIVE, page)
-    for listener in listeners:
-        listener.artifact(folder, "exhibits")
 
 
 def write_page(
     summary: StudySummary,
     trials: Sequence[TrialRecord],
     storage: str,
-    listeners: Sequence[StudyListener],
 ) -> str:
-    """Writes the study's report as a page and as Markdown, and tells the listeners.
+    """Writes the study's report as a page and as Markdown.
 
     Args:
         summary: of the study, in whatever state it ended.
@@ -78,9 +71,6 @@ def write_page(
     """
     exhibits = exhibits_folder(storage, summary.study)
     pages = write(build(summary, trials, exhibits), exhibits.parent)
-    for page in pages:
-        for listener in listeners:
-            listener.artifact(page, "report")
     if "://" not in storage:
         return str(pages[0])
     files, root = fsspec.url_to_fs(f"{storage}/{summary.study}")

@@ -7,7 +7,8 @@ wrong option do not wait for it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -17,12 +18,12 @@ from sentune.job.options import StudyOptions, forked
 from sentune.terminal import screen
 
 if TYPE_CHECKING:
-    from sentune.job.display import Display
     from sentune.job.families import Family
     from sentune.job.study_session import Turn
-    from sentune.records import StudyListener, StudySummary
+    from sentune.records import StudySummary
     from sentune.study.config import StudyConfig
     from sentune.study.space.space import SearchSpace
+    from sentune.tracking import Tracker
 
 
 def run(
@@ -81,8 +82,8 @@ def _study(
 ) -> StudySummary:
     """The study, from its corpora to its summary."""
     from sentune.job.artifacts import exhibit, exhibits_folder, write_page
-    from sentune.job.display import Display
     from sentune.job.plan import checked_plan
+    from sentune.job.progress import Display
     from sentune.job.study_session import describe
     from sentune.job.study_summary import finish, planned, start_summary
     from sentune.study.planning.connect import connected
@@ -99,40 +100,37 @@ def _study(
         checked_plan(job, options, console)
         lock = turn.take()
         summary.lineage["generation"] = lock.generation
-        listeners = later.enter_context(listening(job.config, options, display))
-        study = Study(
-            job.config, job.space, job.spec_maker(), job.program(), listeners, job.world()
-        )
+        tracker = later.enter_context(tracking(job.config, options, console))
+        study = Study(job.config, job.space, job.spec_maker(), job.program(), world=job.world())
         study.held = lock
         describe(job.config, options, space, forked_from)
         summary.plan = planned(study.plan, job.config)
-        for listener in listeners:
-            listener.study_started(summary, study.plan.to_dict())
+        look = partial(study.view.snapshot, driven=True)
+        tracker.follow(look, summary)
+        display.begin(summary, study.plan.to_dict(), look)
+        study.watchers += (display.changed, tracker.changed)
         with display.shown():
             outcome = study.run()
         finish(summary, outcome)
         if outcome.state == "complete":
             tables = job.product(outcome).publish(summary)
             folder = exhibits_folder(job.config.storage, job.config.name)
-            exhibit(summary, tables, folder, listeners)
+            exhibit(summary, tables, folder)
         study.retention.apply(everything=True)
         write_summary(summary, job.config.folder)
-        write_page(summary, outcome.trials, job.config.storage, listeners)
-        for listener in listeners:
-            listener.study_ended(summary)
+        write_page(summary, outcome.trials, job.config.storage)
+        tracker.tell(summary)
     return summary
 
 
 @contextlib.contextmanager
-def listening(
-    config: StudyConfig, options: StudyOptions, display: Display
-) -> Iterator[Sequence[StudyListener]]:
-    """Who is told of the study: the display, and MLflow until all is sent."""
-    from sentune.tracking import MlflowListener
+def tracking(config: StudyConfig, options: StudyOptions, console: Console) -> Iterator[Tracker]:
+    """MLflow, until it holds all of the study."""
+    from sentune.tracking import Tracker
 
-    tracker = MlflowListener.in_storage(config.name, config.storage, tracking_uri=options.tracking)
+    tracker = Tracker.in_storage(config.name, config.storage, tracking_uri=options.tracking)
     try:
-        yield (display, tracker)
+        yield tracker
     finally:
         if not tracker.close():
-            display.console.print("MLflow has not got everything yet; resuming the study sends it")
+            console.print("MLflow has not got everything yet; resuming the study sends it")

@@ -13,8 +13,8 @@ from sentune.errors import StudyConflict
 from sentune.io.atomic import read_document, write_document
 from sentune.records import StudySummary
 from sentune.study.runner.retention import ranked
-from sentune.study.runner.trial_source import run_name
 from sentune.study.space.objectives import Objective
+from sentune.study.store.trial_codec import run_name
 
 FILE = "test_reads.json"
 

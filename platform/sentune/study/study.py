@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import optuna
 
 from sentune.code import code_fingerprint
+from sentune.io.atomic import StorageError, read_document, write_document
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
-from sentune.records import Spent, StudyListener
+from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
 from sentune.study.fork import fork_from
 from sentune.study.planning.capacity import available
@@ -27,17 +31,25 @@ from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
 from sentune.study.runner.trial_runner import Conductor
-from sentune.study.runner.trial_source import Candidate, SearchSource, Source, settle_orphans
+from sentune.study.runner.trial_source import (
+    Candidate,
+    SearchSource,
+    Source,
+    identity,
+    settle_orphans,
+)
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.audience import Audience
 from sentune.study.store.driver_lock import DriverLock
-from sentune.study.store.events import TrialEvents
 from sentune.study.store.fingerprint import world_of
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
-from sentune.study.store.study_index import find_study
+from sentune.study.store.study_index import StudyPlace, find_study
+from sentune.study.store.study_view import IDENTITY, TABLES, StudyView
+from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
+from sentune.training.checkpoint_storage import storage_of
+from sentune.training.checkpoints import sweeps_in
 from sentune.training.trial import Program, TrialSpec
 
 logger = logging.getLogger(__name__)
@@ -47,6 +59,10 @@ __all__ = ["MakeSpec", "Study", "StudyConfig", "StudyOutcome", "run_study"]
 MakeSpec = Callable[[dict[str, Any], str, int, tuple[int, ...]], TrialSpec]
 """(settings, name of the run, seed, milestones) -> the training run. Where it leaves ``directory``
 empty, the study gives it one."""
+
+
+Watcher = Callable[[], None]
+"""Called after something of a run is stored."""
 
 
 def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
@@ -59,17 +75,14 @@ def run_study(
     space: SearchSpace,
     make_spec: MakeSpec,
     program: Program,
-    listeners: Sequence[StudyListener] = (),
+    watchers: Sequence[Watcher] = (),
     world: Mapping[str, Any] | None = None,
 ) -> StudyOutcome:
     """Searches, trains the best again from fresh seeds, and says which one won.
 
-    Ray must be up. Trials and finalists are told to the listeners, also those that an earlier
-    start has finished; the study's own start and end are the caller's to tell.
-
-    See ``Study`` for the arguments and what it raises.
+    Ray must be up. See ``Study`` for the arguments and what it raises.
     """
-    return Study(config, space, make_spec, program, listeners, world).run()
+    return Study(config, space, make_spec, program, watchers, world).run()
 
 
 class Study:
@@ -80,11 +93,13 @@ class Study:
         space: what is searched, already narrowed.
         make_spec: makes the training run of a configuration.
         program: trains; picklable.
-        listeners: told of every trial and finalist.
+        watchers: called after something of a run is stored; they look at a snapshot.
         world: fingerprints of corpora, encoder, method and code, JSON types.
 
     Attributes:
         plan: what it will ask for.
+        view: takes snapshots of the study.
+        watchers: as given; a driver adds its own before it runs.
         held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Raises:
@@ -98,7 +113,7 @@ class Study:
         space: SearchSpace,
         make_spec: MakeSpec,
         program: Program,
-        listeners: Sequence[StudyListener] = (),
+        watchers: Sequence[Watcher] = (),
         world: Mapping[str, Any] | None = None,
     ) -> None:
         capacity = available()
@@ -113,7 +128,8 @@ class Study:
         self.sharing = Sharing(claim, capacity, ClusterStore(CLAIMS))
         self.prewarm = Prewarm(self.plan, capacity)
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
-        self.audience = Audience(listeners)
+        self.watchers = [*watchers]
+        self._failed: list[Watcher] = []
         self.launch = Launch(
             program=program,
             launcher=config.launched_by,
@@ -124,13 +140,29 @@ class Study:
             code=code_fingerprint(),
             storage=config.folder,
         )
-        self.storage = open_storage(storage_url(config.folder, config.optuna_url), driver=True)
+        url = storage_url(config.folder, config.optuna_url)
+        self.storage = open_storage(url, driver=True)
         self.world = world_of(config, self.space, world or {})
         self.objectives = objectives_of(config, self.space)
         self.scheduler = config.scheduling(space.mode)
         self.held: Held | None = None
         self.ledger = self._ledger()
         self.retention = Retention(config, self.ledger)
+        self._identify()
+        place = StudyPlace(name=config.name, folder=config.folder, url=url)
+        self.view = StudyView(place, self.storage)
+
+    def _identify(self) -> None:
+        """Gives the study its identity on an MLflow server, once.
+
+        Studies of earlier versions have it in a file of their folder.
+        """
+        study = self.storage.get_study_id_from_name(self.config.name)
+        if IDENTITY not in self.storage.get_study_user_attrs(study):
+            folder = self.config.folder
+            known = read_document(f"{folder}/tracking", "identity")
+            known = known or read_document(folder, "identity")
+            self.storage.set_study_user_attr(study, IDENTITY, known or uuid.uuid4().hex)
 
     def _ledger(self) -> TrialStore:
         return TrialStore(
@@ -175,15 +207,14 @@ class Study:
             study=self._open(f"{self.config.name}/finalists"),
             ledger=self.ledger,
             config=self.config,
-            audience=self.audience,
-            tidy=self.retention.apply,
         )
+        self._keep_tables(finals.runs())
         self.retention.finals = finals
         used = sum(run.gpu_seconds for run in finals.ledger.records()) / 3600
         of_finals = limits.for_finals(used)
-        whole = self._run(finals.ledger, finals.source, finals, of_finals)
+        whole = self._run(finals.ledger, finals.source, of_finals)
         if whole and (again := finals.lost()) is not None:
-            whole = self._run(finals.ledger, again, finals, of_finals)
+            whole = self._run(finals.ledger, again, of_finals)
         return outcome_of(self.ledger, of_finals, finals if whole else None)
 
     def _runs_left(self) -> int:
@@ -228,9 +259,56 @@ class Study:
         source = self._source()
         if isinstance(source, Population):
             self.retention.needed = source.needed
-        events = TrialEvents(self.ledger, self.audience, self.config, self.retention.apply)
-        events.replay()
-        return self._run(self.ledger, source, events, limits)
+        self._keep_tables({f"{trial.id:04d}": trial for trial in self.ledger.records()})
+        self.retention.apply()
+        self._changed()
+        return self._run(self.ledger, source, limits)
+
+    def _stored(self, ledger: TrialStore, number: int) -> None:
+        """The start, a milestone or the end of a run is stored."""
+        run = ledger.get(number)
+        if run.state.is_finished():
+            record = ledger.record(number)
+            name = f"{number:04d}" if ledger is self.ledger else run_name(*identity(run))
+            if ledger is not self.ledger and record.state is not TrialState.COMPLETE:
+                logger.warning("%s failed: %s", name, record.reason)
+            self._keep_tables({name: record})
+            self.retention.apply()
+        self._changed()
+
+    def _changed(self) -> None:
+        """Calls the watchers. One that fails is said once; the study goes on."""
+        for watcher in self.watchers:
+            try:
+                watcher()
+            except Exception:
+                if watcher not in self._failed:
+                    logger.exception("%r failed; the study goes on", watcher)
+                self._failed.append(watcher)
+
+    def _keep_tables(self, runs: Mapping[str, TrialRecord]) -> None:
+        """Writes ``readouts.json`` of the runs that have ended, before their checkpoints go.
+
+        Args:
+            runs: name -> run; most have no sweeps, or have left nothing, or have it already.
+        """
+        kept = self.view.with_tables()
+        due = [
+            name
+            for name, run in runs.items()
+            if run.readouts and run.state is not TrialState.RUNNING and name not in kept
+        ]
+        if len(due) > 1:
+            there = set(storage_of(self.config.runs_folder).entries())
+            due = [name for name in due if name in there]
+        for name in due:
+            folder = self.config.directory(name)
+            try:
+                if tables := sweeps_in(folder):
+                    write_document(folder, TABLES, json.dumps(tables))
+                    kept.add(name)
+            except StorageError as error:  # MLflow and the report do without these pictures
+                logger.warning("%s: its readout tables could not be kept: %s", name, error)
 
     def _source(self) -> SearchSource | Population:
         space, config = self.space.with_points(self.config.points), self.config
@@ -246,14 +324,12 @@ class Study:
             first=not config.sampler.startswith("grid"),
         )
 
-    def _run(
-        self, ledger: TrialStore, source: Source, events: TrialEvents | Finals, limits: Limits
-    ) -> bool:
+    def _run(self, ledger: TrialStore, source: Source, limits: Limits) -> bool:
         conductor = Conductor(
             ledger=ledger,
             source=source,
             spec_of=self._spec_of,
-            events=events,
+            stored=partial(self._stored, ledger),
             retire_after=self.config.retire_after,
             verdicts=self.launch.verdicts,
             control=self.launch.control,

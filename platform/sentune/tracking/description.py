@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sentune.formatting import measured
+from sentune.formatting import spread as spread_of
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary
 
 
@@ -79,13 +81,14 @@ def winner_of(summary: StudySummary) -> FinalistRecord | None:
 
 def _row(summary: StudySummary, name: str, spread: Spread) -> str:
     test, baseline = summary.test.get(name), summary.baselines.get(name)
-    dev = f"{_percent(spread.mean)} ± {_percent(spread.sd)}"
-    return f"| {name} | {dev} | {_percent(test)} | {_percent(baseline)} |"
+    cells = (spread_of(name, spread), _measured(name, test), _measured(name, baseline))
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.1f} %"
+def _measured(name: str, value: float | None) -> str:
+    """In its unit; empty where there is none."""
+    return "" if value is None else measured(name, value)

@@ -38,12 +38,12 @@ def calm() -> None:
     """
     for name, value in _CALM.items():
         os.environ.setdefault(name, value)
-    # it writes a traceback whenever another process holds the database; the spool tries again
+    # it writes a traceback whenever another process holds the database; the next pass tries again
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 def hasty() -> None:
-    """MLflow's client gives up after seconds instead of minutes: the spool does the trying again.
+    """MLflow's client gives up after seconds instead of minutes: the next pass tries again.
 
     Set once, from the thread that starts the study, and left: changing the environment while
     other threads read it can crash a process.
@@ -73,14 +73,14 @@ def is_remote(storage: str) -> bool:
     return "://" in storage.removeprefix("file://")
 
 
-def spool_in(storage: str, study: str) -> Path:
-    """A local folder of the study's own, for what is on its way to MLflow.
+def local_folder(storage: str, study: str) -> Path:
+    """The study's folder on this machine, with what its job leaves for readers.
 
     For a storage that is remote it lies in the home folder; studies of one name in two storages
     have one each.
     """
     if not is_remote(storage):
-        return _local(storage) / study / "tracking"
+        return _local(storage) / study
     which = hashlib.blake2b(storage.rstrip("/").encode(), digest_size=6).hexdigest()
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "sentune" / f"{study}-{which}"

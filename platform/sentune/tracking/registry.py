@@ -12,7 +12,8 @@ from urllib.parse import unquote, urlparse
 
 from sentune.errors import InvalidValue
 from sentune.tracking.artifacts import digest, upload
-from sentune.tracking.environment import calm, default_tracking_uri
+from sentune.tracking.client import mlflow_client
+from sentune.tracking.environment import default_tracking_uri
 from sentune.tracking.runs import Run
 
 ALIAS = "champion"
@@ -130,14 +131,6 @@ def _version_of(client: Any, name: str, content: str) -> str | None:
         client.create_registered_model(name)
     versions = client.search_model_versions(f"name = '{name}'")
     return next((v.version for v in versions if v.tags.get(_CONTENT) == content), None)
-
-
-def mlflow_client(tracking_uri: str) -> Any:
-    """An ``MlflowClient`` for tracking and registry, in a process where MLflow keeps quiet."""
-    calm()
-    import mlflow
-
-    return mlflow.MlflowClient(tracking_uri, registry_uri=tracking_uri)
 
 
 def _local(source: str) -> Path | None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import getpass
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sentune.tracking.entries import RunKey
+from sentune.tracking.client import Point, RunKey, mlflow_client
+
+EXPERIMENT = "sentune"
+"""MLflow's experiment where none is named; one for all studies lets methods be compared."""
+_TRAINING = "workflowType=machine_learning"  # a fresh browser opens the pages for chat otherwise
 
 
 @dataclass
@@ -57,12 +62,16 @@ class StudyRuns:
             self._runs[key] = self._make(key, time)
         return self._runs[key]
 
-    def new_points(self, run: Run, name: str, steps: set[int]) -> set[int]:
-        """Those of ``steps`` at which the metric has no value on the server yet."""
+    def missing(self, run: Run, points: Iterable[Point]) -> list[Point]:
+        """Those of the points at whose name and step the server has no value yet."""
+        return [point for point in points if point.step not in self._steps(run, point.name)]
+
+    def _steps(self, run: Run, name: str) -> set[int]:
+        """Steps of a metric on the server; asked once, and only where it had points before."""
         if name not in run.points:
             known = self._client.get_metric_history(run.id, name) if name in run.metrics else []
             run.points[name] = {point.step for point in known}
-        return steps - run.points[name]
+        return run.points[name]
 
     def _make(self, key: RunKey, time: int) -> Run:
         name = key.name(self._study)
@@ -101,6 +110,14 @@ class StudyRuns:
             token = page.token
             if not token:
                 return found
+
+
+def runs_page(tracking_uri: str, experiment: str = EXPERIMENT) -> str:
+    """Path of the table of studies on a server over this store, from the root of its address."""
+    found = mlflow_client(tracking_uri).get_experiment_by_name(experiment)
+    if found is None:
+        return f"/#/experiments?{_TRAINING}"
+    return f"/#/experiments/{found.experiment_id}/runs?{_TRAINING}"
 
 
 def _user() -> dict[str, str]:

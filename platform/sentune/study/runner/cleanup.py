@@ -14,10 +14,9 @@ from sentune.io.object_store import files_at, names_in
 from sentune.records import TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import Retention, Stays, published
-from sentune.study.runner.trial_source import run_name
 from sentune.study.space.objectives import Objective
 from sentune.study.store.driver_process import runs
-from sentune.study.store.study_view import StudyView
+from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.training.checkpoint_storage import DAMAGED, PARTIAL, storage_of
 from sentune.training.checkpoints import CHECKPOINT, CheckpointStore, examples_of, name_of
 
@@ -103,7 +102,8 @@ def _rule(view: StudyView) -> Mapping[str, Stays]:
         max_examples=options.get("max_examples", 1),
         keep=options.get("keep", 3),
     )
-    search = _Search(view)
+    seen = view.snapshot()
+    search = _Search(seen)
 
     def needed() -> set[str]:
         if complete or options.get("scheduler", "none") in ENDED_BY_RUNGS:
@@ -111,8 +111,8 @@ def _rule(view: StudyView) -> Mapping[str, Stays]:
         return {f"{trial.id:04d}" for trial in search.records()}
 
     retention = Retention(config, search, needed)
-    if view.has_finals:
-        retention.finals = _Finals(view, published(config.folder) if complete else None)
+    if seen.has_finals:
+        retention.finals = _Finals(seen, published(config.folder) if complete else None)
     return retention.rule()
 
 
@@ -120,25 +120,25 @@ def _rule(view: StudyView) -> Mapping[str, Stays]:
 class _Search:
     """The search as retention sees it."""
 
-    view: StudyView
+    seen: StudySnapshot
 
     @property
     def objectives(self) -> Sequence[Objective]:
-        return self.view.objectives
+        return self.seen.objectives
 
     def records(self) -> list[TrialRecord]:
-        return self.view.trials()
+        return self.seen.trials
 
 
 @dataclass(frozen=True)
 class _Finals:
     """The finals as retention sees them; the winner is known once its model is published."""
 
-    view: StudyView
+    seen: StudySnapshot
     winner: str | None
 
     def runs(self) -> dict[str, TrialRecord]:
-        return {run_name(trial, seed): run for (trial, seed), run in self.view.final_runs().items()}
+        return {run.name: run.record for run in self.seen.finals}
 
     def winning_run(self) -> str | None:
         return self.winner

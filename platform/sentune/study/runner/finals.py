@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,16 +17,14 @@ import optuna
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.launchers.trial_report import Report
-from sentune.records import FinalistRecord, Spread, TrialRecord, TrialState
+from sentune.records import FinalistRecord, Spread, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import ranked
 from sentune.study.runner.seed_comparison import Comparison, compare
-from sentune.study.runner.trial_source import FinalsSource, identity, run_name, settle_orphans
-from sentune.study.store.audience import Audience
-from sentune.study.store.trial_codec import SEED, TRIAL
+from sentune.study.runner.trial_source import FinalsSource, identity, settle_orphans
+from sentune.study.store.trial_codec import SEED, TRIAL, run_name
 from sentune.study.store.trial_store import TrialStore
-from sentune.training.checkpoints import CheckpointStore, sweeps_in
+from sentune.training.checkpoints import CheckpointStore
 
 logger = logging.getLogger(__name__)
 
@@ -36,14 +33,12 @@ _OPEN: list[CheckpointStore] = []
 
 
 class Finals:
-    """The finals of a study: which runs there are, who is told, who wins.
+    """The finals of a study: which runs there are, and which trial wins.
 
     Args:
         study: Optuna study of the finals.
         ledger: of the search.
         config: number of finalists and seeds.
-        audience: told of every run.
-        tidy: called after each end: drops checkpoints that nobody needs any more.
     """
 
     def __init__(
@@ -52,17 +47,14 @@ class Finals:
         study: optuna.Study,
         ledger: TrialStore,
         config: StudyConfig,
-        audience: Audience,
-        tidy: Callable[[], None] = lambda: None,
     ) -> None:
-        self.search, self.config, self.audience, self._tidy = ledger, config, audience, tidy
+        self.search, self.config = ledger, config
         self.ledger = replace(
             ledger, study=study, scheduler=None, constraints=(), budget=config.max_examples
         )
         settle_orphans(self.ledger)
         self._dismiss()
         self.source = FinalsSource(self.ledger, self._wanted())
-        self._replay()
 
     def best_trials(self) -> list[TrialRecord]:
         """Complete trials that hold every constraint, best first, the earlier among equals.
@@ -194,42 +186,6 @@ class Finals:
             return best[0], self.config.seed
         (trial,) = [trial for trial in best if trial.id == records[0].trial]
         return trial, self._best_seed(self._runs(trial.id))
-
-    def _replay(self) -> None:
-        for trial in self.ledger.trials():
-            if trial.state != Stored.RUNNING:
-                self.started(trial.number)
-                for examples, metrics in self.ledger.record(trial).curve.items():
-                    self._progressed(trial, examples, metrics)
-                self._ended(trial.number)
-
-    def started(self, number: int) -> None:
-        """A run starts or goes on."""
-        self.audience.finalist_started(*identity(self.ledger.get(number)))
-
-    def progressed(self, number: int, report: Report) -> None:
-        """A run has reached a milestone."""
-        self._progressed(self.ledger.get(number), report.examples, report.metrics)
-
-    def _progressed(self, run: FrozenTrial, examples: int, metrics: dict[str, float]) -> None:
-        self.audience.finalist_progressed(*identity(run), examples, metrics)
-
-    def ended(self, number: int) -> None:
-        """A run is over; without metrics if it failed."""
-        self._ended(number)
-        self._tidy()
-
-    def _ended(self, number: int) -> None:
-        trial, seed = identity(self.ledger.get(number))
-        record = self.ledger.record(number)
-        if record.state is not TrialState.COMPLETE:
-            logger.warning("finalist %d with seed %d failed: %s", trial, seed, record.reason)
-            self.audience.finalist_ended(trial, seed, {}, {}, record.reason)
-            return
-        self.audience.finalist_ended(trial, seed, record.metrics, record.readouts)
-        tables = sweeps_in(self.config.directory(run_name(trial, seed)))
-        if tables:
-            self.audience.run_tables(trial, seed, tables)
 
 
 def spread(values: list[float]) -> Spread:

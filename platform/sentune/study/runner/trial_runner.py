@@ -37,19 +37,6 @@ class Crash:
     preempted: bool = False
 
 
-class Events(Protocol):
-    """Told by the conductor, by Optuna number."""
-
-    def started(self, number: int) -> None:
-        """A run starts or goes on."""
-
-    def progressed(self, number: int, report: Report) -> None:
-        """A run has reached a milestone, which is stored."""
-
-    def ended(self, number: int) -> None:
-        """A run is over, which is stored."""
-
-
 class Control(Protocol):
     """Where running trials ask what they are to do."""
 
@@ -90,7 +77,7 @@ class Conductor:
         ledger: where everything is kept.
         source: of runs.
         spec_of: the training run of a candidate.
-        events: who is told.
+        stored: called with a run's Optuna number when its start, a milestone or its end is stored.
         retire_after: runs after which a worker process is replaced.
         verdicts: None where Tune stops a trial; else trials leave by themselves when told.
         control: asked to send runs home when the study halts; None where nobody can.
@@ -108,7 +95,7 @@ class Conductor:
         ledger: TrialStore,
         source: Source,
         spec_of: Callable[[Candidate], TrialSpec],
-        events: Events,
+        stored: Callable[[int], None],
         retire_after: int,
         verdicts: Verdicts | None = None,
         control: Control | None = None,
@@ -116,7 +103,7 @@ class Conductor:
         max_failures: int = 0,
         place: Place | None = None,
     ) -> None:
-        self.ledger, self.source, self.spec_of, self.events = ledger, source, spec_of, events
+        self.ledger, self.source, self.spec_of, self.stored = ledger, source, spec_of, stored
         self.retire_after, self.verdicts, self.control = retire_after, verdicts, control
         self.limits = limits or Limits()
         self.max_failures, self.place = max_failures, place
@@ -146,7 +133,7 @@ class Conductor:
         self.live[tune_id] = candidate
         known = self.ledger.get(candidate.number).user_attrs
         self._forgiven[tune_id] = known.get(RESTARTS, 0)
-        self.events.started(candidate.number)
+        self.stored(candidate.number)
         return {
             "trial": candidate.name,
             "generation": self._generation,
@@ -199,7 +186,7 @@ class Conductor:
             if report.poisoned:
                 self._retire()
             return self._answer(candidate, report, goes_on=False)
-        self.events.progressed(candidate.number, report)
+        self.stored(candidate.number)
         if 0 < candidate.stop_at <= report.examples:
             self.last[candidate.number] = replace(report, final=True)
             return self._answer(candidate, report, goes_on=False)
@@ -263,7 +250,7 @@ class Conductor:
             return
         else:
             self._lost(number, crash)
-        self.events.ended(number)
+        self.stored(number)
         self.limits.ended(self.ledger.record(number))
 
     def _fail(self, number: int, said: Report) -> None:

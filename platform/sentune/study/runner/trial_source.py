@@ -30,6 +30,7 @@ from sentune.study.store.trial_codec import (
     answers,
     key,
     repeats,
+    run_name,
 )
 from sentune.study.store.trial_store import TrialStore
 
@@ -295,11 +296,6 @@ class FinalsSource:
 def _worth_another(run: FrozenTrial) -> bool:
     """A run that failed for a reason outside of it, a worker that was lost for one."""
     return run.state == Stored.FAIL and not repeats(run)
-
-
-def run_name(trial: int, seed: int) -> str:
-    """``finalist-0007-seed-3``."""
-    return f"finalist-{trial:04d}-seed-{seed}"
 
 
 def identity(run: FrozenTrial) -> tuple[int, int]:

@@ -33,7 +33,7 @@ from sentune.study.runner.trial_runner import Conductor, Crash, crash_of
 class _LeftOut:
     """Tune pickles searcher and scheduler into a snapshot, which is never restored here.
 
-    Nothing of them goes into it: the listeners behind a conductor hold threads and terminals.
+    Nothing of them goes into it: what watches a study holds threads and terminals.
     """
 
     def __getstate__(self) -> dict[str, Any]:

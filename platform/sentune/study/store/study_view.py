@@ -1,17 +1,26 @@
-"""How a study stands: driven by whom, how far, how good; read from its store alone."""
+"""A study as it stands, read from its storage and its folder: the one read model of a study.
+
+The live display, ``sentune study``, the report and MLflow all show a ``StudySnapshot``.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
+import threading
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.trial import FrozenTrial
-from optuna.trial import TrialState as Stored
 
-from sentune.records import FinalistRecord, Spent, Spread, TrialRecord, TrialState
+from sentune.io.atomic import read_document
+from sentune.io.object_store import files_at, is_local
+from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.driver_lock import Holder, Standing, standing
 from sentune.study.store.driver_process import ProcessState
@@ -19,65 +28,202 @@ from sentune.study.store.storage import WORLD, open_storage
 from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.trial_codec import (
     SEED,
+    TIME,
     TRIAL,
-    WARM_FROM,
     known,
+    milestones,
     record_of,
-    state_of,
+    run_name,
 )
 
 GOES_ON = "its own command or `sentune study resume` goes on"
+TABLES = "readouts.json"
+"""File in a run's folder with the tables of its sweeps, at its best milestone."""
+
+TEST_READS = "test_reads.json"
+IDENTITY = "mlflow_identity"
+"""Attribute of the Optuna study that tells studies of one name apart on an MLflow server."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overview:
-    """A study at a glance.
+class StoredRun:
+    """A training run as it is stored: of the search, or of the finals.
 
     Attributes:
+        trial: number of the trial of the search.
+        seed: of a run of the finals; None in the search.
+        record: its settings, curve, cost and state.
+        began, ended: UTC milliseconds; ``ended`` is None while it runs.
+        times: milestone in examples -> UTC milliseconds.
+    """
+
+    trial: int
+    seed: int | None = None
+    record: TrialRecord
+    began: int = 0
+    ended: int | None = None
+    times: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return run_name(self.trial, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySnapshot:
+    """A study at one moment; it does not change.
+
+    Attributes:
+        place: name and folder, with the content of ``study.json``.
         state: ``running``; ``suspended`` where its driver is stopped; ``silent`` where a driver on
             another machine has not been heard of for too long;
             ``complete``, ``stopped``, ``interrupted`` or ``failed`` as its last start ended;
             ``new`` before its first trial.
-        reason: why; empty where there is nothing to say.
-        holder: who drives it.
-        counts: Optuna's state (``COMPLETE``) -> trials that it ran itself.
-        taken_over: trials that other studies ran.
-        planned: trials that were asked for; None where only the database is known.
-        best: number and objective of the best complete trial.
+        reason: of the state; empty where there is none.
+        holder: its driver, if it has one.
+        hours: of wall time in which a driver ran it.
+        objectives: by which trials are compared; the first one is ``objective``.
+        varied: names of the settings that are searched.
+        runs: of the search by number, those taken over from other studies included.
+        finals: runs of the finals; of several with one trial and seed the last.
+        has_finals: whether the finals have begun.
+        written: content of the last ``summary.json``; empty before the first end.
+        test_reads: content of ``test_reads.json``.
+        tables: names of the runs with a ``readouts.json`` in their folder.
+        artifacts: (file or folder that a job has left for its readers, MLflow's folder for it).
+        identity: see ``IDENTITY``.
+        summary: what the driver itself says of the study; None for all other processes.
     """
 
-    name: str
-    state: str
-    reason: str
-    holder: Holder | None
-    objective: Objective
-    counts: dict[str, int]
-    taken_over: int
-    planned: int | None
-    best: tuple[int, float] | None
-    spent: Spent
+    place: StudyPlace
+    state: str = "running"
+    reason: str = ""
+    holder: Holder | None = None
+    hours: float = 0.0
+    objectives: tuple[Objective, ...]
+    varied: tuple[str, ...] = ()
+    runs: tuple[StoredRun, ...] = ()
+    finals: tuple[StoredRun, ...] = ()
+    has_finals: bool = False
+    written: dict[str, Any] = field(default_factory=dict)
+    test_reads: list[dict[str, Any]] = field(default_factory=list)
+    tables: frozenset[str] = frozenset()
+    artifacts: tuple[tuple[Path, str], ...] = ()
+    identity: str = ""
+    summary: StudySummary | None = None
 
     @property
-    def ended(self) -> int:
-        """Trials that have ended."""
-        return sum(self.counts.values()) - self.counts.get("RUNNING", 0)
+    def name(self) -> str:
+        """Name of the study."""
+        return self.place.name
 
     @property
     def alive(self) -> bool:
-        """Whether somebody drives it."""
+        """Whether a process drives it."""
         return self.state == "running"
+
+    @property
+    def objective(self) -> Objective:
+        """The first one, by which trials are compared."""
+        return self.objectives[0]
+
+    @property
+    def planned(self) -> int | None:
+        """Trials that were asked for; None where only the database is known."""
+        return self.place.description.get("options", {}).get("trials")
+
+    @cached_property
+    def trials(self) -> list[TrialRecord]:
+        """The trials of the search by number."""
+        return [run.record for run in self.runs]
+
+    @cached_property
+    def counts(self) -> dict[TrialState, int]:
+        """State -> number of the trials that the study ran itself."""
+        return Counter(trial.state for trial in self.trials if not trial.source)
+
+    @property
+    def started(self) -> int:
+        """Number of the trials that the study ran itself."""
+        return sum(self.counts.values())
+
+    @property
+    def taken_over(self) -> int:
+        """Number of the trials that other studies ran."""
+        return len(self.trials) - self.started
+
+    @property
+    def ended(self) -> int:
+        """Number of its own trials that have ended."""
+        return self.started - self.counts.get(TrialState.RUNNING, 0)
+
+    @cached_property
+    def ranked(self) -> list[TrialRecord]:
+        """Complete trials, best first, the earlier among equals."""
+        metric = self.objective.metric
+        complete = [
+            t for t in self.trials if t.state is TrialState.COMPLETE and metric in t.metrics
+        ]
+        return sorted(complete, key=lambda t: (-self.objective.of(t.metrics), t.id))
+
+    @property
+    def best(self) -> TrialRecord | None:
+        """The complete trial with the best objective."""
+        return self.ranked[0] if self.ranked else None
+
+    @cached_property
+    def spent(self) -> Spent:
+        """What it has used up; trials of other studies were paid for there."""
+        own = [trial for trial in self.trials if not trial.source]
+        every = [*own, *(run.record for run in self.finals)]
+        return Spent(
+            trials=len(own),
+            examples=sum(run.examples - run.begun_at for run in every),
+            hours=self.hours,
+            gpu_hours=sum(run.gpu_seconds for run in every) / 3600,
+        )
+
+    @cached_property
+    def finalists(self) -> list[FinalistRecord]:
+        """Finalists with the runs that are complete so far, best mean first."""
+        found: dict[int, dict[int, TrialRecord]] = defaultdict(dict)
+        for run in self.finals:
+            if run.seed is not None and run.record.state is TrialState.COMPLETE:
+                found[run.trial][run.seed] = run.record
+        finalists = [_finalist(trial, dict(sorted(of.items()))) for trial, of in found.items()]
+        metric, sign = self.objective.metric, self.objective.sign
+        return sorted(finalists, key=lambda one: (-sign * one.metrics[metric].mean, one.trial))
+
+    def shown(self, at_most: int) -> list[TrialRecord]:
+        """The trials by number; of more than ``at_most`` those at work, the best, the latest."""
+        if len(self.trials) <= at_most:
+            return self.trials
+        running = [t.id for t in self.trials if t.state is TrialState.RUNNING]
+        best = [t.id for t in self.ranked[: at_most // 3]]
+        latest = [t.id for t in reversed(self.trials) if not t.source][:at_most]
+        chosen = set(list(dict.fromkeys([*running, *best, *latest]))[:at_most])
+        return [trial for trial in self.trials if trial.id in chosen]
+
+
+def snapshot(
+    place: StudyPlace, storage: optuna.storages.BaseStorage | None = None
+) -> StudySnapshot:
+    """Return a study as it stands; see ``StudyView`` to look again and again."""
+    return StudyView(place, storage).snapshot()
 
 
 class StudyView:
-    """A study that is looked at, again and again if need be; nothing is written.
+    """Takes snapshots of one study; a run that has ended is read once. It writes nothing.
+
+    It may be shared between threads.
 
     Args:
         place: of the study.
-        storage: its database where that is open already.
+        storage: its storage where that is open already.
 
     Attributes:
-        objectives: that it selects by.
-        varied: settings that it searches.
+        place, storage: as given.
     """
 
     def __init__(
@@ -85,114 +231,74 @@ class StudyView:
     ) -> None:
         self.place = place
         self.storage = storage or (open_storage(place.url) if place.url else None)
-        world = self._world()
-        space = world.get("space", {})
-        further = [Objective(**said) for said in world.get("objectives", [])]
-        self.objectives = (
-            Objective(space.get("objective", ""), space.get("mode", "max")),
-            *further,
-        )
-        self.varied = tuple(space.get("settings", {}))
+        self._tables: set[str] | None = None
+        self._ended: dict[str, dict[int, StoredRun | None]] = defaultdict(dict)
+        self._lock = threading.RLock()
 
-    def overview(self, *, sums: bool = True) -> Overview:
-        """The study as it stands now.
+    def snapshot(self, *, driven: bool = False) -> StudySnapshot:
+        """Return the study as it stands now.
 
         Args:
-            sums: whether examples and GPU hours are added up, which a list can do without.
+            driven: by this process, which needs neither the lock nor the folder to know that:
+                state, hours and documents are left out.
         """
-        held, place, stored = self._standing(), self.place, self._read("")
-        own = [trial for trial in stored if WARM_FROM not in trial.user_attrs]
-        counts = dict(Counter(map(_state_name, own)))
-        best = self._best(stored)[:1]
-        state, reason = _state(held, place.summary(), sum(counts.values()))
-        return Overview(
-            name=place.name,
-            state=state,
-            reason=place.trouble or reason,
-            holder=held.holder,
-            objective=self.objective,
-            counts=counts,
-            taken_over=len(stored) - len(own),
-            planned=place.description.get("options", {}).get("trials"),
-            best=(best[0].number, best[0].values[0]) if best else None,
-            spent=self._spent(held.hours) if sums else Spent(hours=held.hours),
-        )
+        with self._lock:
+            number = self._study_id("")
+            said = (
+                self.storage.get_study_user_attrs(number)
+                if self.storage and number is not None
+                else {}
+            )
+            world = said.get(WORLD) or {"space": self.place.description.get("space", {})}
+            space = world.get("space", {})
+            first = Objective(space.get("objective", ""), space.get("mode", "max"))
+            runs, finals = self._runs("", first), self._runs(FINALS, first)
+            of_folder = {} if driven else self._of_folder(len(runs))
+            return StudySnapshot(
+                place=self.place,
+                objectives=(first, *(Objective(**other) for other in world.get("objectives", []))),
+                varied=tuple(space.get("settings", {})),
+                runs=runs,
+                finals=tuple({(run.trial, run.seed): run for run in finals}.values()),
+                has_finals=self._study_id(FINALS) is not None,
+                tables=frozenset(self.with_tables()),
+                identity=said.get(IDENTITY, ""),
+                **of_folder,
+            )
 
-    def trials(self, at_most: int | None = None) -> list[TrialRecord]:
-        """The trials by number; where that is too many, those that run, the best and the latest."""
-        stored = self._read("")
-        if at_most is not None and len(stored) > at_most:
-            own = [trial for trial in stored if WARM_FROM not in trial.user_attrs]
-            running = [trial for trial in own if not trial.state.is_finished()]
-            chosen = [*running, *self._best(stored)[: at_most // 3], *own[::-1]]
-            numbers = list(dict.fromkeys(trial.number for trial in chosen))[:at_most]
-            stored = [trial for trial in stored if trial.number in set(numbers)]
-        return [record_of(trial, self.objective) for trial in stored]
+    def with_tables(self) -> set[str]:
+        """Names of the runs with a ``readouts.json``, listed once; their writer adds to them."""
+        with self._lock:
+            if self._tables is None:
+                self._tables = _with_tables(self.place.folder)
+            return self._tables
 
-    def _best(self, stored: list[FrozenTrial]) -> list[FrozenTrial]:
-        """Complete trials by the first objective, best first."""
-        sign = self.objective.sign
-        complete = [trial for trial in stored if trial.state is Stored.COMPLETE]
-        return sorted(complete, key=lambda trial: (-sign * trial.values[0], trial.number))
-
-    def finalists(self) -> list[FinalistRecord]:
-        """Finalists with the runs that have ended so far, best mean first."""
-        runs: dict[int, dict[int, TrialRecord]] = defaultdict(dict)
-        for (trial, seed), run in self.final_runs().items():
-            if run.state is TrialState.COMPLETE:
-                runs[trial][seed] = run
-        found = [_finalist(trial, dict(sorted(of.items()))) for trial, of in runs.items()]
-        metric, sign = self.objective.metric, self.objective.sign
-        return sorted(found, key=lambda one: (-sign * one.metrics[metric].mean, one.trial))
-
-    @property
-    def has_finals(self) -> bool:
-        """Whether the finals have begun."""
-        return self._study_id(FINALS) is not None
-
-    def final_runs(self) -> dict[tuple[int, int], TrialRecord]:
-        """(trial, seed) -> run of the finals, as it stands; of several the last."""
-        stored = self._read(FINALS)
+    def _of_folder(self, trials: int) -> dict[str, Any]:
+        held = standing(self.place.url, self.place.name) if self.place.url else Standing()
+        written = self.place.summary()
+        state, reason = _state(held, written, trials)
         return {
-            (run.user_attrs[TRIAL], run.user_attrs[SEED]): record_of(run, self.objective)
-            for run in stored
+            "state": state,
+            "reason": self.place.trouble or reason,
+            "holder": held.holder,
+            "hours": held.hours,
+            "written": written,
+            "test_reads": _test_reads(self.place.folder),
+            "artifacts": artifacts_in(self.place.folder),
         }
 
-    def _spent(self, hours: float) -> Spent:
-        search, finals = (
-            [record_of(trial, self.objective) for trial in self._read(ending)]
-            for ending in ("", FINALS)
-        )
-        own = [record for record in search if not record.source]
-        return Spent(
-            trials=len(own),
-            examples=sum(record.examples for record in own + finals),
-            hours=hours,
-            gpu_hours=sum(record.gpu_seconds for record in own + finals) / 3600,
-        )
-
-    def _standing(self) -> Standing:
-        return standing(self.place.url, self.place.name) if self.place.url else Standing()
-
-    @property
-    def objective(self) -> Objective:
-        """The first one, by which trials are compared."""
-        return self.objectives[0]
-
-    def _world(self) -> dict[str, Any]:
-        """What its trials share, or, before the first of them, what its description says."""
-        number = self._study_id("")
-        attributes = (
-            self.storage.get_study_user_attrs(number) if self.storage and number is not None else {}
-        )
-        said: dict[str, Any] = attributes.get(WORLD, {})
-        return said or {"space": self.place.description.get("space", {})}
-
-    def _read(self, ending: str) -> list[FrozenTrial]:
+    def _runs(self, ending: str, objective: Objective) -> tuple[StoredRun, ...]:
         number = self._study_id(ending)
         if self.storage is None or number is None:
-            return []
-        return list(filter(known, self.storage.get_all_trials(number, deepcopy=False)))
+            return ()
+        known, found = self._ended[ending], []
+        for trial in self.storage.get_all_trials(number, deepcopy=False):
+            run = known[trial.number] if trial.number in known else _stored(trial, objective)
+            if trial.state.is_finished():
+                known[trial.number] = run
+            if run is not None:
+                found.append(run)
+        return tuple(found)
 
     def _study_id(self, ending: str) -> int | None:
         """Optuna's number; None where the study has no trial yet."""
@@ -202,6 +308,30 @@ class StudyView:
             return self.storage.get_study_id_from_name(self.place.name + ending)
         except KeyError:
             return None
+
+
+def artifacts_in(folder: str) -> tuple[tuple[Path, str], ...]:
+    """The files and folders that a job has left in a local folder, each with MLflow's folder."""
+    left = (("exhibits", "exhibits"), ("report.html", "report"), ("report.md", "report"))
+    if not folder or "://" in folder:
+        return ()
+    return tuple((Path(folder, n), into) for n, into in left if Path(folder, n).exists())
+
+
+def _with_tables(folder: str) -> set[str]:
+    """Names of the runs below a study's folder that have a ``readouts.json``."""
+    if not folder:
+        return set()
+    files, root = files_at(folder)
+    if is_local(files):
+        return {path.parent.name for path in Path(root).glob(f"trials/*/{TABLES}")}
+    return {str(path).split("/")[-2] for path in files.glob(f"{root}/trials/*/{TABLES}")}
+
+
+def _test_reads(folder: str) -> list[dict[str, Any]]:
+    text = read_document(folder, TEST_READS) if folder else None
+    found: list[dict[str, Any]] = json.loads(text) if text is not None else []
+    return found
 
 
 def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, str]:
@@ -215,11 +345,6 @@ def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, s
     return said, summary.get("reason", "")
 
 
-def _state_name(trial: FrozenTrial) -> str:
-    """Optuna's name, or ours of a trial that found no memory."""
-    return "INFEASIBLE" if state_of(trial) is TrialState.INFEASIBLE else trial.state.name
-
-
 def _driven(holder: Holder) -> tuple[str, str]:
     if holder.gone:
         return "interrupted", f"its driver died ({holder.driver}); {GOES_ON}"
@@ -228,6 +353,31 @@ def _driven(holder: Holder) -> tuple[str, str]:
     if holder.state is ProcessState.SUSPENDED:
         return "suspended", f"wake its driver or kill it ({holder.driver})"
     return "running", {"": "", "stop": "asked to stop"}.get(holder.signal, "asked to stop now")
+
+
+def _stored(trial: optuna.trial.FrozenTrial, objective: Objective) -> StoredRun | None:
+    """The run; None where it waits, or is a copy of another trial of its study."""
+    said = trial.user_attrs
+    if not known(trial):
+        return None
+    began, ended = _milliseconds(trial.datetime_start), _milliseconds(trial.datetime_complete)
+    first = began or ended or 0
+    return StoredRun(
+        trial=said.get(TRIAL, trial.number),
+        seed=said[SEED] if TRIAL in said else None,
+        record=record_of(trial, objective),
+        began=first,
+        ended=(ended or first) if trial.state.is_finished() else None,
+        times={
+            at: round(1000 * point[TIME]) if TIME in point else ended or first
+            for at, point in milestones(trial).items()
+        },
+    )
+
+
+def _milliseconds(moment: datetime | None) -> int | None:
+    """UTC milliseconds of Optuna's moments, which are in local time."""
+    return round(1000 * moment.timestamp()) if moment is not None else None
 
 
 def _finalist(trial: int, runs: dict[int, TrialRecord]) -> FinalistRecord:
@@ -247,6 +397,6 @@ def _finalist(trial: int, runs: dict[int, TrialRecord]) -> FinalistRecord:
     )
 
 
-def _spread(values: list[float]) -> Spread:
+def _spread(values: Sequence[float]) -> Spread:
     sd = statistics.stdev(values) if len(values) > 1 else 0.0
-    return Spread(mean=statistics.fmean(values), sd=sd, values=values)
+    return Spread(mean=statistics.fmean(values), sd=sd, values=list(values))

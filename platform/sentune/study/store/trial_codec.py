@@ -26,6 +26,9 @@ END = "end"
 """How a trial ends, written before Optuna's state: ``state``, ``values``, ``constraints`` and what
 the record says (``reason``, ``repeats``, ``traceback``). Older studies have those by themselves."""
 
+TIME = "time"
+"""In a milestone: when it was reached, UTC epoch seconds; older studies have none."""
+
 TRIAL = "trial"
 """Of a run of the finals: number of the trial of the search that it repeats."""
 
@@ -39,6 +42,11 @@ STATES = {
     Stored.PRUNED: TrialState.PRUNED,
     Stored.FAIL: TrialState.FAILED,
 }
+
+
+def run_name(trial: int, seed: int | None = None) -> str:
+    """Name of a run's folder: ``0007``, and in the finals ``finalist-0007-seed-3``."""
+    return f"{trial:04d}" if seed is None else f"finalist-{trial:04d}-seed-{seed}"
 
 
 def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of
 
 from sentune.errors import InvalidValue
-from sentune.study.store import driver_lock
+from sentune.study.store import driver_lock, study_view
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.driver_process import Driver
 from sentune.study.store.lock_backends import LOCK_FILE, FileLock
@@ -40,13 +40,15 @@ def driven_by(storage: Path, **changes: str) -> Iterator[None]:
     lock.unlock()
 
 
-def test_an_overview_counts_what_the_study_ran_itself(tmp_path: Path):
+def test_a_snapshot_counts_what_the_study_ran_itself(tmp_path: Path):
     make_study(tmp_path, finals=FINALS, told=TOLD)
-    found = view(tmp_path).overview()
-    assert found.counts == {"COMPLETE": 2, "PRUNED": 1, "FAIL": 1, "RUNNING": 1}
+    found = view(tmp_path).snapshot()
+    assert found.counts == {"complete": 2, "pruned": 1, "failed": 1, "running": 1}
     assert (found.ended, found.planned) == (4, 30)
     assert found.taken_over == 1
-    assert found.best == (5, pytest.approx(1.0)), "also where another study ran it"
+    assert found.best is not None
+    assert found.best.id == 5, "also where another study ran it"
+    assert found.best.metrics[OBJECTIVE] == pytest.approx(1.0)
     own = [t for t in TRIALS if not {"twin", "warm_from"} & set(t.user_attrs)]
     examples = sum(max(t.intermediate_values) for t in own) + 900 * len(FINALS)
     assert found.spent.examples == examples
@@ -60,22 +62,22 @@ def test_a_trial_that_found_no_memory_was_not_stopped_early(tmp_path: Path):
     without.system_attrs = {f"constraints:{MEMORY}": 1.0}
     make_study(tmp_path, trials=(trial_of(0.5), early, without), told=TOLD)
     seen = view(tmp_path)
-    assert seen.overview().counts == {"COMPLETE": 1, "PRUNED": 1, "INFEASIBLE": 1}
-    assert [t.state.value for t in seen.trials()] == ["complete", "pruned", "infeasible"]
+    assert seen.snapshot().counts == {"complete": 1, "pruned": 1, "infeasible": 1}
+    assert [t.state.value for t in seen.snapshot().trials] == ["complete", "pruned", "infeasible"]
 
 
 def test_the_totals_are_those_of_the_records(tmp_path: Path):
     make_study(tmp_path)
     seen = view(tmp_path)
-    records = seen.trials()
+    records = seen.snapshot().trials
     assert [r.id for r in records] == [0, 1, 2, 4, 5, 6]
     assert [r.source for r in records if r.source] == ["older/8"]
     records = [r for r in records if not r.source]
-    spent = seen.overview().spent
+    spent = seen.snapshot().spent
     assert spent.examples == sum(r.examples for r in records)
     assert spent.gpu_hours == pytest.approx(sum(r.gpu_seconds for r in records) / 3600)
     assert records[0] == record_of(optuna.load_study(
-        study_name="toy", storage=seen.storage).trials[0], seen.objective)  # fmt: skip
+        study_name="toy", storage=seen.storage).trials[0], seen.snapshot().objective)  # fmt: skip
 
 
 def test_of_many_trials_those_that_run_the_best_and_the_latest_are_shown(tmp_path: Path):
@@ -83,16 +85,16 @@ def test_of_many_trials_those_that_run_the_best_and_the_latest_are_shown(tmp_pat
     running = trial_of(0.8, state=TrialState.RUNNING)
     best = trial_of(0.3)
     make_study(tmp_path, trials=(running, best, *many))
-    shown = [record.id for record in view(tmp_path).trials(at_most=12)]
+    shown = [record.id for record in view(tmp_path).snapshot().shown(12)]
     assert len(shown) == 12
     assert shown[:2] == [0, 1]
     assert shown[-7:] == list(range(17, 24))
-    assert len(view(tmp_path).trials()) == 24
+    assert len(view(tmp_path).snapshot().trials) == 24
 
 
 def test_finalists_so_far(tmp_path: Path):
     make_study(tmp_path, finals=FINALS)
-    first, second = view(tmp_path).finalists()
+    first, second = view(tmp_path).snapshot().finalists
     assert (first.trial, first.seeds) == (2, [1, 2])
     assert first.metrics[OBJECTIVE].mean == pytest.approx(0.97)
     assert first.metrics[OBJECTIVE].sd == pytest.approx(0.04 / 2**0.5)
@@ -103,26 +105,26 @@ def test_finalists_so_far(tmp_path: Path):
 def test_who_holds_the_lock_says_how_a_study_stands(tmp_path: Path):
     make_study(tmp_path, summary={"state": "stopped", "reason": "2 hours"})
     seen = view(tmp_path)
-    assert (seen.overview().state, seen.overview().reason) == ("stopped", "2 hours")
+    assert (seen.snapshot().state, seen.snapshot().reason) == ("stopped", "2 hours")
     with DriverLock(seen.place.url, "toy", beat=3600):
-        overview = seen.overview()
-        assert overview.alive
-        assert overview.holder is not None
-        assert overview.holder.driver == Driver.current()
-    assert seen.overview().state == "stopped"
+        found = seen.snapshot()
+        assert found.alive
+        assert found.holder is not None
+        assert found.holder.driver == Driver.current()
+    assert seen.snapshot().state == "stopped"
 
     with driven_by(tmp_path, started="1"):
-        assert seen.overview().state == "interrupted"
-        assert "its driver died" in seen.overview().reason
+        assert seen.snapshot().state == "interrupted"
+        assert "its driver died" in seen.snapshot().reason
 
 
 def test_a_driver_elsewhere_that_is_not_heard_of_is_silent(tmp_path: Path, monkeypatch: Any):
     make_study(tmp_path)
     with driven_by(tmp_path, host="elsewhere"):
-        assert view(tmp_path).overview().state == "running"
+        assert view(tmp_path).snapshot().state == "running"
         monkeypatch.setattr(driver_lock, "EXPIRY", -1.0)
-        assert view(tmp_path).overview().state == "silent"
-    assert view(tmp_path).overview().state == "interrupted", "its machine has let the lock go"
+        assert view(tmp_path).snapshot().state == "silent"
+    assert view(tmp_path).snapshot().state == "interrupted", "its machine has let the lock go"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_a_driver_elsewhere_that_is_not_heard_of_is_silent(tmp_path: Path, monke
 )
 def test_states_without_a_driver(tmp_path: Path, summary: Any, trials: Any, state: str):
     make_study(tmp_path, trials=trials, summary=summary)
-    assert view(tmp_path).overview().state == state
+    assert view(tmp_path).snapshot().state == state
 
 
 def test_studies_are_found_in_folders_and_in_databases(tmp_path: Path):
@@ -153,12 +155,14 @@ def test_studies_are_found_in_folders_and_in_databases(tmp_path: Path):
     assert list(places) == ["damaged", "own", "shared"]
     assert places["shared"].url == shared
     assert "study.json is damaged" in places["damaged"].trouble
-    assert StudyView(places["damaged"]).overview().state == "new"
-    assert StudyView(places["shared"]).overview().ended == 4
+    assert StudyView(places["damaged"]).snapshot().state == "new"
+    assert StudyView(places["shared"]).snapshot().ended == 4
 
     (alone,) = every_study(shared)
     assert (alone.name, alone.folder) == ("shared", ""), "its finals are no study"
-    assert StudyView(alone).overview().best == (5, pytest.approx(1.0))
+    best = StudyView(alone).snapshot().best
+    assert best is not None
+    assert best.id == 5
 
 
 def test_a_study_or_storage_that_there_is_not(tmp_path: Path):
@@ -170,3 +174,58 @@ def test_a_study_or_storage_that_there_is_not(tmp_path: Path):
     with pytest.raises(InvalidValue, match="no such file"):
         every_study(f"sqlite:///{tmp_path}/nothing.db")
     assert not (tmp_path / "nothing.db").exists()
+
+
+def test_a_run_that_has_ended_is_read_once(tmp_path: Path, monkeypatch: Any):
+    """Why looking at 10,000 trials again costs what has changed, counted in trials."""
+    make_study(tmp_path, trials=(*(trial_of(i / 40) for i in range(40)),
+                                 trial_of(0.5, state=TrialState.RUNNING)))  # fmt: skip
+    seen, read, inner = view(tmp_path), [], study_view.record_of
+
+    def counting(trial: Any, objective: Any) -> Any:
+        read.append(trial.number)
+        return inner(trial, objective)
+
+    monkeypatch.setattr(study_view, "record_of", counting)
+    first = seen.snapshot()
+    assert len(read) == 41
+    again = seen.snapshot(driven=True)
+    assert read[41:] == [40]
+    assert [run is other for run, other in zip(first.runs, again.runs, strict=True)] == (
+        [True] * 40 + [False]
+    )
+
+
+def test_a_run_that_goes_on_is_read_again(tmp_path: Path):
+    make_study(tmp_path)
+    seen = view(tmp_path)
+    before = seen.snapshot()
+    storage = seen.storage
+    assert storage is not None
+    number = storage.get_trial_id_from_study_id_trial_number(1, 6)
+    said = {"metrics": {OBJECTIVE: 0.7}, "readouts": {}, "seconds": 3.0, "time": 1_000.5}
+    storage.set_trial_user_attr(number, "milestone:000000000300", said)
+    storage.set_trial_state_values(number, TrialState.FAIL)
+    (was,), (now,) = ([r for r in s.runs if r.trial == 6] for s in (before, seen.snapshot()))
+    assert (was.record.state, was.ended, max(was.times)) == ("running", None, 100)
+    assert (now.record.state, now.record.examples) == ("failed", 300)
+    assert now.times[300] == 1_000_500, "UTC milliseconds, as the milestone says"
+    assert now.ended is not None
+    assert now.times[100] == now.ended, "an older milestone has no time of its own"
+
+
+def test_what_lies_in_the_folder_is_part_of_a_snapshot(tmp_path: Path):
+    folder = make_study(tmp_path, finals=FINALS)
+    for run in ("0002", "finalist-0002-seed-1"):
+        (folder / "trials" / run).mkdir(parents=True)
+        (folder / "trials" / run / "readouts.json").write_text("{}")
+    (folder / "trials" / "0000").mkdir()
+    (folder / "test_reads.json").write_text('[{"run": "0002"}]')
+    (folder / "exhibits").mkdir()
+    (folder / "report.html").write_text("page")
+    found = view(tmp_path).snapshot()
+    assert {run.name for run in (*found.runs, *found.finals) if run.name in found.tables} == {
+        "0002", "finalist-0002-seed-1"}  # fmt: skip
+    assert found.test_reads == [{"run": "0002"}]
+    assert [(path.name, into) for path, into in found.artifacts] == [
+        ("exhibits", "exhibits"), ("report.html", "report")]  # fmt: skip

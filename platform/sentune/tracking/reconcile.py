@@ -1,0 +1,497 @@
+"""Keeps MLflow as a study's storage and folder are: what differs is sent, from one thread.
+
+Nothing waits in a queue. An outage, a kill and a new server are the same case: the next pass (of
+this process, or of the study's next start) finds what differs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentune.credentials import without_credentials
+from sentune.io.atomic import read_document
+from sentune.io.object_store import on_this_machine
+from sentune.records import StudySummary
+from sentune.report.sweep_figures import write_sweeps
+from sentune.tracking.artifacts import has, note, upload
+from sentune.tracking.client import Point, Refused, RunKey, digest_of, mlflow_client
+from sentune.tracking.client import model_name as legal_model_name
+from sentune.tracking.database import ensure_database
+from sentune.tracking.description import winner_of
+from sentune.tracking.environment import (
+    artifact_root_in,
+    calm,
+    hasty,
+    local_folder,
+    tracking_uri_in,
+)
+from sentune.tracking.registry import publish
+from sentune.tracking.run_content import (
+    RUNNING,
+    RunContent,
+    documents,
+    model_tags,
+    run_content,
+    study_content,
+)
+from sentune.tracking.runs import EXPERIMENT, Run, StudyRuns
+
+if TYPE_CHECKING:
+    from sentune.study.store.study_view import StoredRun, StudySnapshot
+
+log = logging.getLogger(__name__)
+
+GATHER = 1.0
+"""Seconds between two passes of a study: what is stored meanwhile goes in one call a run."""
+LONGEST_WAIT = 30.0
+"""Seconds between two tries, at most."""
+DIGEST = "sentune.digest"
+"""Tag of a run with the digest of all that it was sent."""
+ONE_CALL = 100
+"""Params, tags and metrics that go in one call in any case."""
+NEVER = {"INVALID_PARAMETER_VALUE"}
+"""MLflow's error codes for what will be no better next time."""
+DOUBTFUL, TRIES = {"BAD_REQUEST"}, 5
+"""MLflow gives this code to every error of its database but a lock, so also to what two writers
+that met left behind; what gets it alone, five times, will never be accepted."""
+
+Item = tuple[str, Any]
+"""``("param", (name, value))``, ``("tag", (name, value))`` or ``("point", Point)``."""
+
+
+class Refusals:
+    """What the server refuses for good, by hash: said once, and not tried again.
+
+    Args:
+        destination: what a message calls the server; credentials are taken out.
+    """
+
+    def __init__(self, destination: str) -> None:
+        self._destination = without_credentials(destination)
+        self._hashes: set[str] = set()
+        self._doubts: Counter[str] = Counter()
+
+    def __contains__(self, content: Any) -> bool:
+        return bool(self._hashes) and digest_of(content) in self._hashes
+
+    def add(self, content: Any, error: Exception) -> None:
+        """Remembers it, and says so."""
+        self._hashes.add(digest_of(content))
+        log.warning(
+            "%s refuses part of the study, which is left out: %s (%s)",
+            self._destination,
+            without_credentials(str(error)),
+            without_credentials(str(content))[:200],
+        )
+
+    def final(self, content: Any, error: Exception) -> bool:
+        """Whether an error will be the same next time."""
+        code = getattr(error, "error_code", "")
+        if code in DOUBTFUL:
+            self._doubts[digest_of(content)] += 1
+            return self._doubts[digest_of(content)] >= TRIES
+        return isinstance(error, Refused) or code in NEVER
+
+    def past(self, content: Any, action: Callable[[], object]) -> None:
+        """Runs an action unless its content was refused before; a refusal of it ends here."""
+        if content in self:
+            return
+        try:
+            action()
+        except Exception as error:
+            if not self.final(content, error):
+                raise
+            self.add(content, error)
+
+
+class Server:
+    """One connection to MLflow: the study's runs as the server has them.
+
+    Args:
+        client: an ``MlflowClient``.
+        runs: of the study.
+        refusals: what is not tried again; it outlives the connection.
+    """
+
+    def __init__(self, client: Any, runs: StudyRuns, refusals: Refusals) -> None:
+        self._client, self._runs, self._refusals = client, runs, refusals
+        self._brought: dict[RunKey, tuple[StoredRun, bool]] = {}
+        self._done: set[str] = set()
+
+    def once(self, content: Any, action: Callable[[], object]) -> None:
+        """Runs an action for a content that this connection has not had."""
+        if (known := digest_of(content)) not in self._done:
+            self._refusals.past(content, action)
+            self._done.add(known)
+
+    def bring_run(self, run: StoredRun, folder: str, *, tables: bool) -> None:
+        """A run of the search or the finals; one that has not changed since costs a look-up."""
+        key = RunKey(run.trial, run.seed)
+        known, had_tables = self._brought.get(key, (None, False))
+        if known is not run or had_tables is not tables:
+            self.bring(run_content(run, tables=tables), folder)
+            self._brought[key] = (run, tables)
+
+    def bring(self, content: RunContent, folder: str) -> None:
+        """Sends what the server does not hold of a run; all of it in one call, its end after it."""
+        self._refusals.past(
+            (str(content.key), content.digest), lambda: self._bring(content, folder)
+        )
+
+    def _bring(self, content: RunContent, folder: str) -> None:
+        run = self._runs.get(content.key, content.began or _now())
+        if run.tags.get(DIGEST) == content.digest and run.status == content.status:
+            return
+        if content.tables:
+            self._tables(run, folder, content.tables)
+        items: list[Item] = [
+            *(("param", pair) for pair in content.params.items() if pair[0] not in run.params),
+            *(("tag", pair) for pair in content.tags.items() if run.tags.get(pair[0]) != pair[1]),
+            *(("point", point) for point in self._runs.missing(run, content.points)),
+        ]
+        if len(items) >= ONE_CALL:  # MLflow's client makes several calls of it
+            self._log(run, items)
+            items = []
+        self._log(run, [*items, ("tag", (DIGEST, content.digest))])
+        if content.key.trial is None and content.status != RUNNING:
+            self._runs.drop_doubles()
+        if run.status != content.status:
+            if content.status == RUNNING:
+                self._client.update_run(run.id, status=RUNNING)
+            else:
+                self._client.set_terminated(run.id, content.status, content.ended or _now())
+            run.status = content.status
+
+    def _log(self, run: Run, items: Sequence[Item]) -> None:
+        """In one call; where it is refused, halves find out which of them it was."""
+        items = [item for item in items if (run.id, item) not in self._refusals]
+        if not items:
+            return
+        try:
+            self._batch(run, items)
+        except Exception as error:
+            several = len(items) > 1 and getattr(error, "error_code", "") in NEVER | DOUBTFUL
+            if not several and not self._refusals.final((run.id, items[0]), error):
+                raise
+            if self._client.get_run(run.id).info.lifecycle_stage != "active":
+                raise ConnectionError(f"run {run.id} was deleted; it is made again") from error
+            if several:
+                self._log(run, items[: len(items) // 2])
+                self._log(run, items[len(items) // 2 :])
+            else:
+                self._refusals.add((run.id, items[0]), error)
+
+    def _batch(self, run: Run, items: Sequence[Item]) -> None:
+        from mlflow.entities import Metric, Param, RunTag
+
+        now = _now()
+        points: list[Point] = [said for kind, said in items if kind == "point"]
+        params = dict(said for kind, said in items if kind == "param")
+        tags = dict(said for kind, said in items if kind == "tag")
+        self._client.log_batch(
+            run.id,
+            metrics=[Metric(p.name, p.value, p.time or now, p.step) for p in points],
+            params=[Param(name, value) for name, value in params.items()],
+            tags=[RunTag(name, value) for name, value in tags.items()],
+        )
+        run.params |= params.keys()
+        run.tags |= tags
+        for point in points:
+            run.points[point.name].add(point.step)
+
+    def _tables(self, run: Run, folder: str, name: str) -> None:
+        """The tables of a run's sweeps, with their pictures."""
+        from sentune.study.store.study_view import TABLES
+
+        text = read_document(f"{folder}/trials/{name}", TABLES)
+        if text is None or has(run, "readouts", digest_of(text)):
+            return
+        with tempfile.TemporaryDirectory(prefix="sentune-readouts-") as scratch:
+            write_sweeps(json.loads(text), Path(scratch))
+            upload(self._client, run, Path(scratch), "readouts", digest_of(text))
+
+    def document(self, file: str, text: str) -> None:
+        """A small document of the study's run."""
+        run = self._runs.get(RunKey(), _now())
+        if not has(run, file, digest_of(text)):
+            self._client.log_text(run.id, text, file)
+            note(self._client, run, file, digest_of(text))
+
+    def datasets(self, corpora: Mapping[str, Mapping[str, Any]]) -> None:
+        """The corpora by role, with their fingerprints."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        run, said = self._runs.get(RunKey(), _now()), without_credentials(dict(corpora))
+        if has(run, "datasets", digest_of(said)):
+            return
+        inputs = [
+            DatasetInput(
+                Dataset(
+                    name=str(corpus.get("spec", role))[:500],
+                    digest=str(corpus.get("fingerprint", ""))[:36],
+                    source_type="sentune",
+                    source=json.dumps({"spec": corpus.get("spec")})[:65535],
+                    profile=json.dumps(corpus.get("counts") or {"rows": corpus.get("rows")}),
+                ),
+                [InputTag("mlflow.data.context", role)],
+            )
+            for role, corpus in said.items()
+        ]
+        self._client.log_inputs(run.id, inputs)
+        note(self._client, run, "datasets", digest_of(said))
+
+    def artifact(self, path: Path, folder: str) -> None:
+        """A file or folder of the study's run."""
+        upload(self._client, self._runs.get(RunKey(), _now()), path, folder)
+
+    def model(self, place: str, name: str, description: str, tags: Mapping[str, str]) -> None:
+        """A model folder or URI, registered as the champion of a name."""
+        with ExitStack() as copy:
+            try:
+                folder = copy.enter_context(on_this_machine(place))
+            except FileNotFoundError as error:
+                raise Refused(f"{place} is gone") from error
+            run = self._runs.get(RunKey(), _now())
+            publish(self._client, run, folder, name, description=description, tags=tags)
+
+
+def reconcile(study: StudySnapshot, server: Server, registered: str) -> None:
+    """Brings MLflow's runs of a study to what a snapshot says.
+
+    Args:
+        study: with what its driver says of it (``summary``).
+        server: a connection; after an error it is no use any more.
+        registered: name of the registered model.
+    """
+    summary, folder = study.summary, study.place.folder
+    of_study = study_content(study, summary, registered) if summary is not None else None
+    if summary is not None and of_study is not None and of_study.status == RUNNING:
+        server.bring(of_study, folder)
+    for run in (*study.runs, *study.finals):
+        server.bring_run(run, folder, tables=run.name in study.tables)
+    if summary is None or of_study is None:
+        return
+    server.once(("datasets", summary.corpora), lambda: server.datasets(summary.corpora))
+    for file, text in documents(study, summary).items():
+        server.once((file, text), partial(server.document, file, text))
+    if of_study.status == RUNNING:
+        return
+    for path, into in study.artifacts:
+        server.once((str(path), of_study.digest), partial(server.artifact, path, into))
+    if summary.model is not None and winner_of(summary) is not None:
+        described, tags = of_study.tags["mlflow.note.content"], model_tags(summary)
+        action = partial(server.model, summary.model, registered, described, tags)
+        server.once((summary.model, of_study.digest), action)
+    server.bring(of_study, folder)
+
+
+class Tracker:
+    """Reconciles MLflow with one study, from a thread of its own, at most once a second.
+
+    Calls return at once, whether the server answers or not. Call ``close`` at the end: it makes
+    the last pass.
+
+    Args:
+        study: name of the study.
+        tracking_uri: MLflow's server or database.
+        artifact_root: where a new experiment keeps its artifacts; None leaves it to the server.
+        work: local folder with what the job leaves for its readers; None: the study's own.
+        experiment: MLflow's experiment.
+        model_name: name of the registered model; default is the study's.
+        first_wait: seconds until a failed pass is tried again; doubles from try to try.
+    """
+
+    def __init__(
+        self,
+        study: str,
+        tracking_uri: str,
+        *,
+        artifact_root: str | None = None,
+        work: Path | None = None,
+        experiment: str = EXPERIMENT,
+        model_name: str | None = None,
+        first_wait: float = 0.5,
+    ) -> None:
+        calm()
+        hasty()
+        self.study, self.tracking_uri = study, tracking_uri
+        self.model_name = legal_model_name(model_name or study)
+        self._artifact_root, self._work, self._experiment = artifact_root, work, experiment
+        self._first_wait = first_wait
+        self._refusals = Refusals(tracking_uri)
+        self._look: Callable[[], StudySnapshot] | None = None
+        self._summary: StudySummary | None = None
+        self._server: Server | None = None
+        self._changed = threading.Condition()
+        self._asked = self._done = 0
+        self._hurry = self._left = False
+        self._trouble = ""
+        self._reported = False
+        self._thread = threading.Thread(target=self._run, name="sentune-tracking", daemon=True)
+
+    @classmethod
+    def in_storage(
+        cls, study: str, storage: str, *, tracking_uri: str | None = None, **options: Any
+    ) -> Tracker:
+        """The tracker of a study in a storage, with the storage's own database by default.
+
+        Args:
+            study: name of the study.
+            storage: folder of all studies; a URI needs ``tracking_uri``.
+            tracking_uri: MLflow's server or database.
+            options: as the class takes them.
+
+        Raises:
+            InvalidValue: the storage is no local folder and no ``tracking_uri`` was given.
+        """
+        uri = tracking_uri or tracking_uri_in(storage)
+        if not uri.startswith(("http://", "https://", "databricks")):
+            options.setdefault("artifact_root", artifact_root_in(storage))
+        return cls(study, uri, work=local_folder(storage, study), **options)
+
+    def follow(self, look: Callable[[], StudySnapshot], summary: StudySummary) -> None:
+        """Begins.
+
+        Args:
+            look: takes a snapshot of the study; called from another thread.
+            summary: what its driver says of it; ``tell`` gives a newer one.
+        """
+        self._look = look
+        self.tell(summary)
+        self._thread.start()
+
+    def changed(self) -> None:
+        """Something of the study is stored: a pass is due."""
+        with self._changed:
+            self._asked += 1
+            self._changed.notify_all()
+
+    def tell(self, summary: StudySummary) -> None:
+        """The driver has a new summary."""
+        self._summary = replace(summary, corpora=dict(summary.corpora))
+        self.changed()
+
+    def flush(self, timeout: float) -> bool:
+        """Waits for a pass after this call, at most ``timeout`` seconds; tries at once.
+
+        Returns:
+            Whether MLflow holds all of the study.
+        """
+        with self._changed:
+            self._asked += 1
+            asked, self._hurry = self._asked, True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: self._done >= asked, timeout)
+
+    def close(self, timeout: float = 60.0) -> bool:
+        """Makes the last pass, at most ``timeout`` seconds long, and ends the thread.
+
+        Returns:
+            Whether MLflow holds all of the study; what it does not is sent by the next start.
+        """
+        if self._look is None:
+            return True
+        done = self.flush(timeout)
+        with self._changed:
+            self._left = True
+            self._changed.notify_all()
+        if done:
+            self._thread.join(timeout)
+        else:
+            log.warning(
+                "not everything reached %s (%s); the study's next start (the same command) sends "
+                "what is missing",
+                without_credentials(self.tracking_uri),
+                self._trouble or f"{timeout:g} s were not enough",
+            )
+        return done
+
+    def _run(self) -> None:
+        wait = self._first_wait
+        while (asked := self._next()) is not None:
+            done = self._pass()
+            with self._changed:
+                self._hurry = self._hurry and self._asked > asked
+                if done:
+                    self._done, wait = asked, self._first_wait
+                    self._changed.notify_all()
+                    continue
+                self._changed.wait_for(lambda: self._hurry or self._left, wait)
+                wait = self._first_wait if self._hurry else min(2 * wait, LONGEST_WAIT)
+
+    def _next(self) -> int | None:
+        """Waits until a pass is due; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._asked > self._done or self._left)
+            if not self._trouble:  # a pass that failed has waited
+                self._changed.wait_for(lambda: self._hurry or self._left, GATHER)
+            return None if self._left else self._asked
+
+    def _pass(self) -> bool:
+        """One pass; False where it failed, which is said once."""
+        try:
+            self._reconcile()
+        except Exception as error:  # noqa: BLE001  # MLflow may fail in any way, a study must not
+            self._server = None
+            self._trouble = _reason(error)
+            self._report_outage()
+            return False
+        if self._trouble:
+            log.info("%s answers again", without_credentials(self.tracking_uri))
+            self._trouble, self._reported = "", False
+        return True
+
+    def _reconcile(self) -> None:
+        assert self._look is not None
+        study = replace(self._look(), summary=self._summary)
+        if self._server is None:
+            ensure_database(self.tracking_uri)
+            client = mlflow_client(self.tracking_uri)
+            runs = StudyRuns(
+                client,
+                experiment=self._experiment,
+                artifact_root=self._artifact_root,
+                study=self.study,
+                identity=study.identity,
+            )
+            self._server = Server(client, runs, self._refusals)
+        if self._work is not None:
+            from sentune.study.store.study_view import artifacts_in
+
+            study = replace(study, artifacts=artifacts_in(str(self._work)))
+        reconcile(study, self._server, self.model_name)
+
+    def _report_outage(self) -> None:
+        if not self._reported:
+            self._reported = True
+            log.warning(
+                "%s cannot be reached (%s); training goes on, and MLflow gets what it lacks when "
+                "it answers",
+                without_credentials(self.tracking_uri),
+                self._trouble,
+            )
+
+
+def _now() -> int:
+    return round(1000 * time.time())
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, shortly: under an HTTP client's long tale lies an operating system's."""
+    root = error
+    while root.__cause__ or root.__context__:
+        root = root.__cause__ or root.__context__  # type: ignore[assignment]
+    told = root if isinstance(root, OSError) else error
+    text: str = without_credentials(f"{type(told).__name__}: {told}")
+    return text if len(text) <= 500 else f"{text[:500]} ..."
