@@ -95,15 +95,15 @@ def run(storage: Path, *arguments: str) -> str:
 
 
 def test_a_study_of_the_old_layout_is_looked_at(old: Path) -> None:
-    view = StudyView(find_study(str(old), "old"))
-    overview = view.overview()
-    assert overview.counts == {"COMPLETE": 1, "PRUNED": 1, "FAIL": 1, "RUNNING": 1}
-    assert overview.best == (0, pytest.approx(0.8))
-    assert overview.spent.gpu_hours == pytest.approx((90 + 10 + 30 + 10 + 90) * 2 / 3600)
-    records = view.trials()
+    seen = StudyView(find_study(str(old), "old")).snapshot()
+    assert seen.counts == {"complete": 1, "pruned": 1, "failed": 1, "running": 1}
+    assert seen.best is not None
+    assert (seen.best.id, seen.best.metrics[OBJECTIVE]) == (0, pytest.approx(0.8))
+    assert seen.spent.gpu_hours == pytest.approx((90 + 10 + 30 + 10 + 90) * 2 / 3600)
+    records = seen.trials
     assert [record.reason for record in records] == ["", "too little", "not finite", ""]
     assert list(records[0].curve) == [100, 300, 900]
-    assert view.finalists()[0].metrics[OBJECTIVE].mean == pytest.approx(0.8)
+    assert seen.finalists[0].metrics[OBJECTIVE].mean == pytest.approx(0.8)
     assert "too little" in run(old, "show", "old")
 
 
@@ -113,7 +113,7 @@ def test_a_study_of_the_old_layout_is_forked(old: Path, tmp_path: Path) -> None:
     found = fork_from(find_study(str(old), "old"), study, json.loads(json.dumps(world())), SPACE)
     assert found.taken == 2
     store = TrialStore(study=study, storage=storage, objectives=StudyView(
-        find_study(str(old), "old")).objectives, budget=900)  # fmt: skip
+        find_study(str(old), "old")).snapshot().objectives, budget=900)  # fmt: skip
     assert [record.source for record in store.records()] == ["old/0", "old/1"]
     assert [record.gpu_seconds for record in store.records()] == [0, 0], "paid for by the old one"
 

@@ -18,6 +18,7 @@ from sentune.study.store import driver_lock, study_view
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.driver_process import Driver
 from sentune.study.store.lock_backends import LOCK_FILE, FileLock
+from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import every_study, find_study
 from sentune.study.store.study_view import StudyView
 from sentune.study.store.trial_codec import MEMORY, record_of
@@ -200,9 +201,9 @@ def test_a_run_that_goes_on_is_read_again(tmp_path: Path):
     make_study(tmp_path)
     seen = view(tmp_path)
     before = seen.snapshot()
-    storage = seen.storage
-    assert storage is not None
-    number = storage.get_trial_id_from_study_id_trial_number(1, 6)
+    storage = open_storage(str(tmp_path / "toy" / "optuna.journal"), driver=True)
+    study = storage.get_study_id_from_name(seen.place.name)
+    number = storage.get_trial_id_from_study_id_trial_number(study, 6)
     said = {"metrics": {OBJECTIVE: 0.7}, "readouts": {}, "seconds": 3.0, "time": 1_000.5}
     storage.set_trial_user_attr(number, "milestone:000000000300", said)
     storage.set_trial_state_values(number, TrialState.FAIL)

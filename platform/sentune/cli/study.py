@@ -201,9 +201,14 @@ def export(
     ] = False,
 ) -> None:
     """Write every trial with its settings, metrics, readouts and cost to a file."""
+    from sentune.cli.study_export import copy_study, is_optuna
     from sentune.cli.study_export import export as exported
 
-    written = exported(view_of(name, storage, optuna), out, curves=curves)
+    view = view_of(name, storage, optuna)
+    if is_optuna(out):
+        written = copy_study(view, out)
+    else:
+        written = exported(view.snapshot().trials, out, curves=curves)
     _say(_console(), f"{out}: {written:,} trials")
 
 

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +17,46 @@ from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import FINALS, is_database
 from sentune.study.store.study_view import StudyView
 
-FORMATS = (".csv", ".json", ".parquet", ".journal")
+JOURNAL = ".journal"
+FORMATS = (".csv", ".json", ".parquet", JOURNAL)
 
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 """What a spreadsheet may take for a formula: its signs, also their wide forms and behind blanks."""
 
 
-def export(view: StudyView, out: str, *, curves: bool) -> int:
-    """Writes the trials.
+def export(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> int:
+    """Write trials into a file, a row each, and return the number of rows.
 
     Args:
-        view: of the study.
-        out: its ending names the format; or the URL of a database.
+        trials: of one study.
+        out: its ending names the format.
         curves: with a column ``curve``, JSON: examples -> metrics there.
 
-    Returns:
-        Rows written.
-
     Raises:
-        InvalidValue: another ending, a folder that there is not, or a study that there is.
+        InvalidValue: another ending, or a folder that does not exist.
     """
-    if is_database(out):
-        return _copy(view, out)
-    path = Path(out)
-    if path.suffix not in FORMATS:
+    path = _checked(out)
+    if path.suffix not in _WRITERS:
         raise InvalidValue("--out", out, f"end it in {', '.join(FORMATS)}, or give a database URL")
-    if not path.absolute().parent.is_dir():
-        raise InvalidValue("--out", out, "make its folder first")
-    if path.suffix == ".journal":
-        return _copy(view, out)
-    rows = [row_of(trial, curve=curves) for trial in view.snapshot().trials]
+    rows = [row_of(trial, curve=curves) for trial in trials]
     partial = path.with_name(f".{path.name}.partial")
     _WRITERS[path.suffix](rows, partial)
     partial.replace(path)
     return len(rows)
 
 
-def _copy(view: StudyView, out: str) -> int:
-    """Copies the study and its finals into a new journal, or into a database.
+def is_optuna(out: str) -> bool:
+    """Return whether a place holds studies of Optuna: a journal or a database."""
+    return is_database(out) or Path(out).suffix == JOURNAL
+
+
+def copy_study(view: StudyView, out: str) -> int:
+    """Copy a study and its finals into a new journal or a database; return the number of trials.
 
     A journal takes its name when it is whole. Optuna's own library and pages read both.
+
+    Raises:
+        InvalidValue: the study has no trials, or the place has a study of its name already.
     """
     name = view.place.name
     if view.storage is None:
@@ -66,7 +67,7 @@ def _copy(view: StudyView, out: str) -> int:
         if {*names} & {study.study_name for study in target.get_all_studies()}:
             raise InvalidValue("--out", out, f"it has a study {name!r} already")
         return copy_studies(view.storage, target, names)
-    path = Path(out)
+    path = _checked(out)
     if path.exists():
         raise InvalidValue("--out", out, "it exists; name a new file")
     partial = path.with_name(f".{path.name}.partial")
@@ -76,6 +77,13 @@ def _copy(view: StudyView, out: str) -> int:
         number = copy_studies(view.storage, journal, names)
     partial.rename(path)
     return number
+
+
+def _checked(out: str) -> Path:
+    path = Path(out)
+    if not path.absolute().parent.is_dir():
+        raise InvalidValue("--out", out, "make its folder first")
+    return path
 
 
 def row_of(trial: TrialRecord, *, curve: bool) -> dict[str, Any]:
