@@ -95,10 +95,10 @@ def run(search: Search, seed: int, *, trials: int = 15, **shape: float) -> Outco
     scheduler = make_scheduler(
         search.scheduler, first_rung=BUDGET // 9, eta=3, max_examples=BUDGET, mode="max", keep=1
     )
-    ledger = open_simulated(SPACE, scheduler)
+    store = open_simulated(SPACE, scheduler)
     return simulate(
-        ledger,
-        SearchSource(ledger, SPACE, trials=trials, seed=seed, sampler=search.sampler, first=False),
+        store,
+        SearchSource(store, SPACE, trials=trials, seed=seed, sampler=search.sampler, first=False),
         PowerLaw(final=final, budget=BUDGET, seed=seed, **shape),
         told=search.told,
     )

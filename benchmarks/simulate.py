@@ -1,4 +1,4 @@
-"""Replays learning curves through the real ledger, source, sampler and scheduler, in seconds.
+"""Replays learning curves through the real store, source, sampler and scheduler, in seconds.
 
 Nothing is trained: a run's milestones are read off its curve, and simulated workers take as long as
 they are told to. What is measured is how many examples a search spends until it has found what.
@@ -32,7 +32,7 @@ class Told(Enum):
 
     Attributes:
         OURS: stopped ones are PRUNED with their curve, complete ones have their best milestone's
-            value: what the ledger tells.
+            value: what the store tells.
         LAST: stopped ones are PRUNED with their curve, complete ones have their last value.
         BEST: all are COMPLETE with their best milestone's value.
         RAYS: all are COMPLETE with their last value, as Ray 2.60's OptunaSearch tells them, where
@@ -70,13 +70,13 @@ class Outcome:
     """What a simulated search did.
 
     Attributes:
-        ledger: with its trials.
+        store: with its trials.
         examples: spent by all trials.
         time: at which the last one ended.
         incumbents: each trial that became the best complete one, in order.
     """
 
-    ledger: TrialStore
+    store: TrialStore
     examples: int
     time: float
     incumbents: tuple[Incumbent, ...]
@@ -96,15 +96,14 @@ def open_simulated(
     scheduler: Scheduler,
     storage: BaseStorage | None = None,
 ) -> TrialStore:
-    """The ledger of a search, in memory unless a storage is given."""
+    """The store of a search, in memory unless a storage is given."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = storage or optuna.storages.InMemoryStorage()
     study = open_study(
         storage,
         "simulated",
         modes=[space.mode],
-        sampler=None,
-        world={"space": space.identity()},
+        fingerprint={"space": space.identity()},
     )
     objective = Objective(space.objective, space.mode)
     return TrialStore(
@@ -117,7 +116,7 @@ def open_simulated(
 
 
 def simulate(
-    ledger: TrialStore,
+    store: TrialStore,
     source: SearchSource,
     curves: Curves,
     *,
@@ -129,7 +128,7 @@ def simulate(
     """Runs a search on learning curves.
 
     Args:
-        ledger: from ``open_simulated``.
+        store: from ``open_simulated``.
         source: of its runs.
         curves: what runs measure.
         workers: runs at a time.
@@ -142,7 +141,7 @@ def simulate(
     """
     if workers < 1:
         raise InvalidValue("workers", workers, "give 1 or more")
-    replay = _Replay(ledger, curves, speed, told)
+    replay = _Replay(store, curves, speed, told)
     while True:
         while len(replay.live) < workers and (until is None or replay.spent < until):
             candidate = source.next(len(replay.live))
@@ -158,7 +157,7 @@ def simulate(
 class _Replay:
     """Simulated workers: a queue of the milestones that they are about to reach."""
 
-    ledger: TrialStore
+    store: TrialStore
     curves: Curves
     speed: Callable[[Mapping[str, Any]], float]
     told: Told
@@ -182,8 +181,8 @@ class _Replay:
 
     @property
     def _milestones(self) -> tuple[int, ...]:
-        assert self.ledger.scheduler is not None
-        return self.ledger.scheduler.milestones
+        assert self.store.scheduler is not None
+        return self.store.scheduler.milestones
 
     def step(self) -> None:
         """The next milestone that any worker reaches."""
@@ -191,10 +190,10 @@ class _Replay:
         self.spent += self._examples(place)
         examples = self._milestones[place]
         value = self.curves.value(candidate.settings, examples)
-        final = examples == self.ledger.budget
-        metrics = {self.ledger.objective: value}
+        final = examples == self.store.budget
+        metrics = {self.store.objective: value}
         report = Report(examples=examples, final=final, metrics=metrics, seconds=self.now)
-        verdict = self.ledger.milestone(candidate.number, report)
+        verdict = self.store.milestone(candidate.number, report)
         if not (final or verdict.stop):
             self._go_on(candidate, place + 1)
         else:
@@ -204,19 +203,19 @@ class _Replay:
 
     def _end(self, number: int, last: float, verdict: Verdict) -> None:
         if self.told is Told.RAYS or (self.told is Told.LAST and not verdict.stop):
-            self.ledger.study.tell(number, last)
+            self.store.study.tell(number, last)
         elif self.told is Told.BEST:
-            best = self.ledger.record(number).metrics[self.ledger.objective]
-            self.ledger.study.tell(number, best)
+            best = self.store.record(number).metrics[self.store.objective]
+            self.store.study.tell(number, best)
         elif verdict.stop:
-            self.ledger.prune(number, verdict.reason)
+            self.store.prune(number, verdict.reason)
         else:
-            self.ledger.complete(number)
+            self.store.complete(number)
 
     def _compare(self, candidate: Candidate) -> None:
-        record = self.ledger.record(candidate.number)
-        value = record.metrics[self.ledger.objective]
-        sign = self.ledger.first.sign
+        record = self.store.record(candidate.number)
+        value = record.metrics[self.store.objective]
+        sign = self.store.first.sign
         if self.incumbents and sign * value <= sign * self.incumbents[-1].value:
             return
         found = Incumbent(
@@ -230,7 +229,7 @@ class _Replay:
 
     def outcome(self) -> Outcome:
         return Outcome(
-            ledger=self.ledger,
+            store=self.store,
             examples=self.spent,
             time=self.now,
             incumbents=tuple(self.incumbents),

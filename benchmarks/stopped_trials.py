@@ -149,10 +149,10 @@ def search(shape: Mapping[str, Shape], way: Way, seed: int, runs: int) -> Outcom
     sampler: Sampler = make_sampler("tpe", WIDE, trials=TRIALS, seed=seed)
     if way.own_sampler:
         sampler = AsItComes(seed)
-    ledger = open_simulated(WIDE, scheduler)
+    store = open_simulated(WIDE, scheduler)
     return simulate(
-        ledger,
-        SearchSource(ledger, WIDE, trials=20 * runs, seed=seed, sampler=sampler, first=False),
+        store,
+        SearchSource(store, WIDE, trials=20 * runs, seed=seed, sampler=sampler, first=False),
         PowerLaw(final=wide_final, budget=BUDGET, seed=seed, **shape),
         told=way.told,
         until=runs * BUDGET,
@@ -183,7 +183,7 @@ def winner(outcome: Outcome, way: Way) -> Mapping[str, Any]:
     def last(record: TrialRecord) -> float:
         return record.curve[record.examples][WIDE.objective]
 
-    return max(outcome.ledger.records(), key=last).settings
+    return max(outcome.store.records(), key=last).settings
 
 
 def seen(name: str, way: Way, seed: int, runs: int) -> Seen:
@@ -194,7 +194,7 @@ def seen(name: str, way: Way, seed: int, runs: int) -> Seen:
         return 100 * (best_quality(name) - quality(SHAPES[name], settings))
 
     held = [outcome.best_after(runs * BUDGET * third // 3) for third in (1, 2, 3)]
-    records = outcome.ledger.records()
+    records = outcome.store.records()
     near = outcome.spent_until(lambda settings: loss(settings) <= 100 * NEAR)
     return Seen(
         losses=tuple(loss(found.settings) if found else math.inf for found in held),

@@ -33,7 +33,7 @@ SPACE = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.
 
 
 def stored(number: int, x: float, milestones: tuple[int, ...]) -> FrozenTrial:
-    """A complete trial as the ledger writes it."""
+    """A complete trial as the store writes it."""
     said = {
         f"milestone:{at:012d}": {"metrics": {OBJECTIVE: x}, "readouts": {}, "seconds": at / 100}
         for at in milestones
@@ -96,7 +96,7 @@ def main() -> None:
         made = Study(config(folder), SPACE, make_spec, empty, (), {})
         milestones = made.config.milestones("max")
         draws = np.random.default_rng(0).uniform(size=TRIALS)
-        made.ledger.study.add_trials(
+        made.store.study.add_trials(
             [stored(number, float(x), milestones) for number, x in enumerate(draws)]
         )
         made.launch.close()

@@ -1,7 +1,7 @@
 """A driver's load in a study of 10,000 trials on 1,000 nodes: plan, processor and memory.
 
 Simulated: the clock, the nodes, and Ray Tune, in whose place a queue of events calls the driver
-just as Tune does. Real: plan, sampler (TPE), rungs (ASHA), ledger and its SQLite database, claims
+just as Tune does. Real: plan, sampler (TPE), rungs (ASHA), store and its SQLite database, claims
 of eight studies on the cluster, terminal lines and MLflow. A trial trains at 300
 examples a second, starts in 10 s and validates at three rungs, so a whole one takes 15 minutes.
 
@@ -34,7 +34,7 @@ from sentune.study.planning.capacity import Capacity, machines
 from sentune.study.planning.capacity_forecast import forecast
 from sentune.study.planning.plan import make_plan
 from sentune.study.runner.sharing import Claim, Sharing
-from sentune.study.runner.trial_runner import Conductor
+from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import SearchSource
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
@@ -99,16 +99,16 @@ def score(settings: dict[str, Any], examples: int) -> float:
     return height * (1 - 0.5 * 0.1 ** (examples / BUDGET)) + random.gauss(0, 0.005)
 
 
-def play(conductor: Conductor, concurrent: int, clock: Clock) -> None:
+def play(runner: TrialRunner, concurrent: int, clock: Clock) -> None:
     """Runs the study as Tune would, an event at a time, each with a look at the limits."""
     rungs = BUDGET // 9, BUDGET // 3, BUDGET
     reached: dict[str, int] = {}
     given = 0
     while True:
         started = time.thread_time()
-        conductor.watch()
-        while len(conductor.live) < concurrent:
-            if conductor.give(f"t{given}") is None:
+        runner.watch()
+        while len(runner.live) < concurrent:
+            if runner.give(f"t{given}") is None:
                 break
             first = clock.now + START + rungs[0] / SPEED * random.uniform(0.8, 1.2)
             heapq.heappush(clock.queue, (first, given, f"t{given}"))
@@ -120,7 +120,7 @@ def play(conductor: Conductor, concurrent: int, clock: Clock) -> None:
         clock.now, number, trial = heapq.heappop(clock.queue)
         place = reached[trial]
         examples = rungs[place]
-        settings = dict(conductor.live[trial].settings)
+        settings = dict(runner.live[trial].settings)
         report = Report(
             examples=examples,
             metrics={OBJECTIVE: score(settings, examples), "train/loss": 1 / examples},
@@ -129,13 +129,13 @@ def play(conductor: Conductor, concurrent: int, clock: Clock) -> None:
             seconds=examples / SPEED,
             gpus=1.0,
         )
-        goes_on = conductor.hear(trial, {**report.to_result(), "time_total_s": clock.now})
+        goes_on = runner.hear(trial, {**report.to_result(), "time_total_s": clock.now})
         if goes_on and examples < BUDGET:
             reached[trial] += 1
             more = (rungs[place + 1] - examples) / SPEED * random.uniform(0.8, 1.2)
             heapq.heappush(clock.queue, (clock.now + more, number, trial))
         else:
-            conductor.end(trial)
+            runner.end(trial)
         clock.events += 1
         clock.working += time.thread_time() - started
         if clock.events % TOLD_EVERY == 0:
@@ -179,10 +179,10 @@ def main() -> None:
         forecast(plan, config, cluster(), None, {})
         planning = time.perf_counter() - started
         storage = open_storage(f"{folder}/optuna.journal", driver=True)
-        ledger = TrialStore(
+        store = TrialStore(
             storage=storage,
             study=open_study(
-                storage, "large", modes=["max"], sampler=None, world={},
+                storage, "large", modes=["max"], fingerprint={},
             ),
             objectives=(Objective(OBJECTIVE, "max"),),
             budget=BUDGET,
@@ -190,7 +190,7 @@ def main() -> None:
         )  # fmt: skip
         tracker = Tracker.in_storage("large", folder)
         place = StudyPlace(name="large", folder=folder, url="")
-        view = StudyView(place, ledger.study._storage)
+        view = StudyView(place, store.study._storage)
         look = partial(view.snapshot, driven=True)
         with Path(folder, "log").open("w") as log:
             display = Display(Console(file=log, width=120), varied=tuple(SPACE.settings))
@@ -206,20 +206,20 @@ def main() -> None:
                 display.changed()
                 tracker.changed()
 
-            conductor = Conductor(
-                ledger=ledger,
-                source=SearchSource(ledger, SPACE, trials=TRIALS, seed=0),
+            runner = TrialRunner(
+                store=store,
+                source=SearchSource(store, SPACE, trials=TRIALS, seed=0),
                 spec_of=spec_of,
                 stored=stored,
                 retire_after=config.retire_after,
             )
             clock, before = Clock(), time.process_time()
-            play(conductor, plan.concurrent, clock)
+            play(runner, plan.concurrent, clock)
             whole = time.process_time() - before
             wait = time.perf_counter()
             sent = tracker.close(timeout=3600)
             wait = time.perf_counter() - wait
-        counts = len(ledger.trials())
+        counts = len(store.trials())
         looks = neighbourhood(plan.concurrent, capacity, Wall()) * clock.now
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     per_event = 1e3 * clock.working / clock.events

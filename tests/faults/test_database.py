@@ -34,22 +34,22 @@ PATIENCE = 300.0
 """Seconds that anything here may take; nothing is judged by them."""
 
 
-def ledger_in(place: Place) -> TrialStore:
+def store_in(place: Place) -> TrialStore:
     storage = open_storage(place.trials_of("toy"), driver=True)
-    study = open_study(storage, "toy", modes=["max"], sampler=None, world={"code": "1"})
+    study = open_study(storage, "toy", modes=["max"], fingerprint={"code": "1"})
     return TrialStore(
         study=study, storage=storage, objectives=(Objective("toy/score", "max"),), budget=200
     )
 
 
-def one_trial(ledger: TrialStore, between: Callable[[], object] = lambda: None) -> None:
+def one_trial(store: TrialStore, between: Callable[[], object] = lambda: None) -> None:
     """A trial from its draw to its end."""
     point = {"x": 0.5}
-    number = ledger.create(point, {"x": FloatDistribution(0, 1)}, settings=point, seed=0)
+    number = store.create(point, {"x": FloatDistribution(0, 1)}, settings=point, seed=0)
     for examples in (100, 200):
         between()
-        ledger.milestone(number, Report(examples=examples, metrics={"toy/score": 0.5}))
-    ledger.complete(number)
+        store.milestone(number, Report(examples=examples, metrics={"toy/score": 0.5}))
+    store.complete(number)
 
 
 def stored(place: Place) -> list[tuple[str, list[int]]]:
@@ -74,22 +74,22 @@ def until_logged(log: pytest.LogCaptureFixture, words: str) -> None:
 def test_a_restarted_database_is_waited_for_and_nothing_is_lost_or_doubled(
     place_on_servers: Place, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    postgres, ledger = place_on_servers.servers.postgres, ledger_in(place_on_servers)
-    one_trial(ledger)
+    postgres, store = place_on_servers.servers.postgres, store_in(place_on_servers)
+    one_trial(store)
     getattr(postgres, way)()
     with ThreadPoolExecutor(1) as pool:
-        going = pool.submit(one_trial, ledger)
+        going = pool.submit(one_trial, store)
         until_logged(caplog, "trying again")
         postgres.start()
         going.result(PATIENCE)
-    one_trial(ledger)
+    one_trial(store)
     assert stored(place_on_servers) == [WHOLE] * 3
 
 
 def test_one_that_goes_between_two_milestones_is_waited_for(
     place_on_servers: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    postgres, ledger = place_on_servers.servers.postgres, ledger_in(place_on_servers)
+    postgres, store = place_on_servers.servers.postgres, store_in(place_on_servers)
     gone: list[threading.Thread] = []
 
     def restarts() -> None:
@@ -102,7 +102,7 @@ def test_one_that_goes_between_two_milestones_is_waited_for(
         until_logged(caplog, "trying again")
         postgres.start()
 
-    one_trial(ledger, restarts)
+    one_trial(store, restarts)
     gone[0].join()
     assert stored(place_on_servers) == [WHOLE]
 
@@ -112,20 +112,20 @@ def test_one_that_stays_away_ends_the_study_with_its_name_and_the_next_start_goe
 ) -> None:
     postgres = place_on_servers.servers.postgres
     place_on_servers = replace(place_on_servers, optuna=postgres.telling(place_on_servers.optuna))
-    ledger = ledger_in(place_on_servers)
-    one_trial(ledger)
+    store = store_in(place_on_servers)
+    one_trial(store)
     monkeypatch.setattr(outage, "PATIENCE", 0.3)
     postgres.stop()
     try:
         with pytest.raises(DatabaseGone) as caught:
-            one_trial(ledger)
+            one_trial(store)
     finally:
         postgres.start()
     said = str(caught.value)
     assert f"127.0.0.1:{postgres.port}/" in said
     assert "run the same command again" in said
     assert postgres.password not in said
-    again = ledger_in(place_on_servers)
+    again = store_in(place_on_servers)
     one_trial(again)
     assert stored(place_on_servers) == [WHOLE] * 2
 
@@ -201,7 +201,7 @@ def test_studies_that_start_together_in_empty_databases_make_their_tables_once(
     code = (
         "import sys; from sentune.study.store.storage import open_storage, open_study\n"
         "s = open_storage(sys.argv[1])\n"
-        "open_study(s, sys.argv[2], modes=['max'], sampler=None, world={})\n"
+        "open_study(s, sys.argv[2], modes=['max'], fingerprint={})\n"
         "from sentune.tracking.database import ensure_database\n"
         "ensure_database(sys.argv[3])\n"
     )

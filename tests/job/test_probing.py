@@ -15,7 +15,7 @@ from sentune.job.families.base import first_configuration
 from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.job.plan import show_plan
 from sentune.study.config import StudyConfig
-from sentune.study.planning.estimate import Probe
+from sentune.study.planning.plan import Probe
 from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(

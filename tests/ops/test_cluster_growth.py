@@ -13,8 +13,7 @@ from sentune.cluster.packing import Work, nodes_for
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, Node, machines
 from sentune.study.planning.capacity_forecast import CapacityForecast, forecast, forecasts
-from sentune.study.planning.estimate import Probe, estimate
-from sentune.study.planning.plan import Plan, make_plan
+from sentune.study.planning.plan import Plan, Probe, estimate, make_plan
 from sentune.study.space.space import SearchSpace, Uniform
 
 FILE = Path(__file__).resolve().parents[2] / "cluster.yaml"

@@ -11,7 +11,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState, create_trial
 
 from sentune.study.space.space import Choice, SearchSpace, Uniform
-from sentune.study.store.storage import WORLD, open_storage
+from sentune.study.store.storage import FINGERPRINT, open_storage
 
 OBJECTIVE = "toy/score"
 SPACE = SearchSpace(
@@ -23,7 +23,7 @@ SPACE = SearchSpace(
 AXES = {"rate": FloatDistribution(0.0, 1.0), "pooling": CategoricalDistribution(["mean", "cls"])}
 
 
-def world(**changes: Any) -> dict[str, Any]:
+def fingerprint(**changes: Any) -> dict[str, Any]:
     """What the trials of a study share."""
     return {
         "corpus": {"fingerprint": "1234"},
@@ -102,7 +102,7 @@ def make_study(
         told: ``study.json``.
         summary: ``summary.json``.
         url: of its database, where that is not in its folder.
-        changes: of its world.
+        changes: of its fingerprint.
     """
     folder = storage / name
     folder.mkdir(parents=True)
@@ -116,7 +116,7 @@ def make_study(
 def _fill(url: str, name: str, trials: Any, finals: Any, changes: dict[str, Any]) -> None:
     opened = open_storage(url, driver=True)
     study = optuna.create_study(storage=opened, study_name=name, direction="maximize")
-    study.set_user_attr(WORLD, json.loads(json.dumps(world(**changes))))
+    study.set_user_attr(FINGERPRINT, json.loads(json.dumps(fingerprint(**changes))))
     study.add_trials(trials)
     if finals:
         of_finals = optuna.create_study(

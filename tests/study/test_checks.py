@@ -25,8 +25,7 @@ from sentune.study.planning.checks import (
     check_writable,
     silent_server,
 )
-from sentune.study.planning.estimate import size_of
-from sentune.study.planning.plan import Plan, make_plan
+from sentune.study.planning.plan import Plan, make_plan, size_of
 from sentune.study.runner.retention import bytes_bound
 from tests.servers import free_port
 from tests.study.test_plan import SPACE

@@ -14,8 +14,8 @@ from toys import Drawn
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.study.samplers.registry import make_sampler
 from sentune.study.samplers.study_adapter import as_finished, shown
-from sentune.study.space.constraints import parse
 from sentune.study.space.domains import Uniform
+from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import MEMORY
 
@@ -35,16 +35,16 @@ SPACE = SearchSpace(
     ],
 )
 def test_a_constraint_says_by_how_much_it_is_broken(text, shown, metric, value, by):
-    constraint = parse(text)
+    constraint = Constraint.parse(text)
     assert str(constraint) == shown
     assert constraint.metric == metric
     assert constraint.violation({metric: value}) == pytest.approx(by)
-    assert parse(str(constraint)) == constraint
+    assert Constraint.parse(str(constraint)) == constraint
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
 def test_at_most_and_at_least_are_each_others_opposite(value: float, bound: float):
-    most, least = (parse(f"a/b{sign}{bound!r}") for sign in ("<=", ">="))
+    most, least = (Constraint.parse(f"a/b{sign}{bound!r}") for sign in ("<=", ">="))
     metrics = {"a/b": value}
     assert most.violation(metrics) == -least.violation(metrics)
     assert (most.violation(metrics) <= 0) is (value <= most.bound)
@@ -56,14 +56,16 @@ def test_at_most_and_at_least_are_each_others_opposite(value: float, bound: floa
 )
 def test_other_forms_are_refused(text: str):
     with pytest.raises(InvalidValue, match="--constraint"):
-        parse(text)
+        Constraint.parse(text)
 
 
 def test_a_metric_that_no_trial_measures_is_named_with_what_they_measure():
     with pytest.raises(InvalidValue, match=r"trian/seconds<=600.*sts/spearman, train/seconds"):
-        parse("trian/seconds<=600").violation({"train/seconds": 1.0, "sts/spearman": 0.5})
+        Constraint.parse("trian/seconds<=600").violation(
+            {"train/seconds": 1.0, "sts/spearman": 0.5}
+        )
     with pytest.raises(TrialFailed, match="a/b is nan"):
-        parse("a/b<=1").violation({"a/b": math.nan})
+        Constraint.parse("a/b<=1").violation({"a/b": math.nan})
 
 
 def drawn_without_memory(name: str, *, objectives: int, told: bool, trials: int) -> int:

@@ -36,14 +36,14 @@ class Scene:
     def __init__(self, folder: Path, objectives: Sequence[Objective] = (SCORE,)) -> None:
         self.folder, self.objectives = folder, objectives
         self.storage = open_storage(f"{folder / 'optuna.journal'}", driver=True)
-        self.search = self._ledger("s")
+        self.search = self._open_store("s")
         self.config = StudyConfig(
             name="s", storage=str(folder), max_examples=900, finalists=2, seeds=2
         )
 
-    def _ledger(self, name: str) -> TrialStore:
+    def _open_store(self, name: str) -> TrialStore:
         modes = [objective.mode for objective in self.objectives]
-        study = open_study(self.storage, name, modes=modes, sampler=None, world={})
+        study = open_study(self.storage, name, modes=modes, fingerprint={})
         return TrialStore(study=study, storage=self.storage, objectives=self.objectives, budget=900)
 
     def trial(self, x: int, value: float, broken: float = -1.0, **more: float) -> int:
@@ -62,22 +62,22 @@ class Scene:
 
     def finals(self, **changes: int) -> Finals:
         config = replace(self.config, **changes)
-        study = self._ledger("s/finalists").study
-        return Finals(study=study, ledger=self.search, config=config)
+        study = self._open_store("s/finalists").study
+        return Finals(study=study, store=self.search, config=config)
 
     def play(self, finals: Finals, source: Source | None = None, runs: int = 99) -> None:
         source = source or finals.source
         while runs and (candidate := source.next(0)) is not None:
             runs -= 1
-            finals.ledger.charge(candidate.number, "start", seconds=7.0, gpus=2.0)
+            finals.store.charge(candidate.number, "start", seconds=7.0, gpus=2.0)
             spec = make_spec(self.folder / "s", candidate)
             for report in guarded(toy, spec, Group.single("cpu"), code_fingerprint()):
                 if report.failure:
-                    finals.ledger.fail(candidate.number, report.failure, repeats=report.repeats)
+                    finals.store.fail(candidate.number, report.failure, repeats=report.repeats)
                     break
-                finals.ledger.milestone(candidate.number, report)
+                finals.store.milestone(candidate.number, report)
             else:
-                finals.ledger.complete(candidate.number)
+                finals.store.complete(candidate.number)
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_killed_run_of_a_trial_that_was_pushed_out_does_not_stay_running(scene
     assert candidate is not None
     scene.trial(3, 0.9)
     second = scene.finals(finalists=1)
-    (old,) = [r for r in second.ledger.records() if r.id == candidate.number]
+    (old,) = [r for r in second.store.records() if r.id == candidate.number]
     assert (old.state, old.reason) == (TrialState.FAILED, "no longer among the finalists")
     scene.play(second)
     assert [record.trial for record in second.records()] == [1]

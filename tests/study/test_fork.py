@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import TrialState
-from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of, world
+from study_folders import OBJECTIVE, SPACE, TRIALS, fingerprint, make_study, trial_of
 from toys import Given
 
 from sentune.errors import InvalidValue
@@ -33,8 +33,8 @@ def forked(space: SearchSpace, trials: Any = TRIALS, study: Any = None, **now: A
     numbered = list(trials)
     for number, trial in enumerate(numbered):
         trial.number = number
-    plain = json.loads(json.dumps(world(**{"space": space.identity(), **now})))
-    was = json.loads(json.dumps(world()))
+    plain = json.loads(json.dumps(fingerprint(**{"space": space.identity(), **now})))
+    was = json.loads(json.dumps(fingerprint()))
     return study, fork(numbered, was, study, plain, space, old="old")
 
 
@@ -138,7 +138,7 @@ def test_a_fork_that_was_killed_takes_each_trial_once():
 def test_the_old_study_is_read_where_it_is_kept(tmp_path: Path):
     make_study(tmp_path, "old")
     study = new_study()
-    now = json.loads(json.dumps(world()))
+    now = json.loads(json.dumps(fingerprint()))
     assert fork_from(find_study(str(tmp_path), "old"), study, now, SPACE).taken == 3
     assert {t.user_attrs[WARM_FROM] for t in study.get_trials()} == {"old"}
     assert [t.user_attrs[WARM_NUMBER] for t in study.get_trials()] == [0, 1, 2]
@@ -156,11 +156,11 @@ def test_a_point_that_was_taken_over_is_not_run_again():
     study = optuna.create_study(storage=storage, direction="maximize")
     _, said = forked(space, study=study)
     assert said.taken == 2
-    ledger = TrialStore(
+    store = TrialStore(
         study=study, storage=storage, objectives=(Objective(OBJECTIVE, "max"),), budget=900
     )
     given = Given(*({"rate": rate, "pooling": "mean"} for rate in (0.5, 0.1, 0.31)))
-    source = SearchSource(ledger, space, trials=4, seed=0, sampler=given, first=False)
+    source = SearchSource(store, space, trials=4, seed=0, sampler=given, first=False)
     first = source.next(0)
     assert first is not None
     assert first.settings["rate"] == 0.31, "with another pooling it was taken over, not with this"

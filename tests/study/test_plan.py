@@ -12,10 +12,8 @@ import pytest
 from sentune.errors import InvalidValue, PlanError
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, Node, available, grown
-from sentune.study.planning.estimate import Probe
-from sentune.study.planning.plan import make_plan
-from sentune.study.space.constraints import Constraint
-from sentune.study.space.objectives import Objective
+from sentune.study.planning.plan import Probe, make_plan
+from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(

@@ -20,8 +20,8 @@ from sentune.study.runner.population import (
     GENERATION,
     MEMBER,
     PARENT,
-    Plan,
     Population,
+    PopulationPlan,
     explored,
 )
 from sentune.study.runner.trial_source import Candidate
@@ -38,7 +38,7 @@ SPACE = SearchSpace(
     fixed={"weight": 2.0},
     published={"rate": 1e-3, "width": 32},
 )
-PLAN = Plan(members=6, generations=5)
+PLAN = PopulationPlan(members=6, generations=5)
 
 Checkpoints = dict[tuple[str, int], float]
 
@@ -57,8 +57,8 @@ def train(candidate: Candidate, checkpoints: Checkpoints) -> float:
 
 
 def open_population(storage: InMemoryStorage | None = None) -> Population:
-    ledger = open_simulated(SPACE, NoRungs(max_examples=900), storage=storage)
-    return Population(ledger, SPACE, PLAN, seed=7)
+    store = open_simulated(SPACE, NoRungs(max_examples=900), storage=storage)
+    return Population(store, SPACE, PLAN, seed=7)
 
 
 def revive(storage: InMemoryStorage) -> None:
@@ -83,19 +83,19 @@ def play(
             assert population.finished
             return
         candidate = live.pop(int(rng.integers(len(live))))
-        end(population.ledger, candidate, train(candidate, checkpoints))
+        end(population.store, candidate, train(candidate, checkpoints))
 
 
-def end(ledger: TrialStore, candidate: Candidate, score: float) -> None:
+def end(store: TrialStore, candidate: Candidate, score: float) -> None:
     metrics = {OBJECTIVE: score}
     report = Report(examples=candidate.stop_at, metrics=metrics, final=True)
-    ledger.milestone(candidate.number, report)
-    ledger.complete(candidate.number)
+    store.milestone(candidate.number, report)
+    store.complete(candidate.number)
 
 
-def table(ledger: TrialStore) -> dict[tuple[int, int], tuple[object, ...]]:
+def table(store: TrialStore) -> dict[tuple[int, int], tuple[object, ...]]:
     """(Generation, member) -> settings, value, and the place whose checkpoint was taken up."""
-    segments = ledger.trials()
+    segments = store.trials()
     places = {t.number: (t.user_attrs[GENERATION], t.user_attrs[MEMBER]) for t in segments}
     return {
         places[t.number]: (t.params, t.value, places.get(t.user_attrs.get(PARENT)))
@@ -108,7 +108,7 @@ def whole() -> dict[tuple[int, int], tuple[object, ...]]:
     """The table of a population that nothing disturbed."""
     population = open_population()
     play(population, {})
-    return table(population.ledger)
+    return table(population.store)
 
 
 def test_every_member_trains_through_all_generations(whole):
@@ -156,9 +156,9 @@ def test_kills_between_any_two_writes_change_nothing(whole, writes: int):
         except Killed:
             continue
     assert starts > 1
-    assert table(population.ledger) == whole
+    assert table(population.store) == whole
     counted = Counter((t.user_attrs[GENERATION], t.user_attrs[MEMBER])
-                      for t in population.ledger.trials())  # fmt: skip
+                      for t in population.store.trials())  # fmt: skip
     assert set(counted.values()) == {1}
 
 
@@ -166,7 +166,7 @@ def test_kills_between_any_two_writes_change_nothing(whole, writes: int):
 def test_the_order_in_which_members_end_changes_nothing(whole, order: int):
     population = open_population()
     play(population, {}, at_once=4, order=order)
-    assert table(population.ledger) == whole
+    assert table(population.store) == whole
 
 
 def test_checkpoints_are_kept_until_nobody_can_take_them_up():
@@ -175,7 +175,7 @@ def test_checkpoints_are_kept_until_nobody_can_take_them_up():
     checkpoints: Checkpoints = {}
     while (given := population.next(0)) is not None:
         kept.append(len(population.needed()))
-        end(population.ledger, given, train(given, checkpoints))
+        end(population.store, given, train(given, checkpoints))
     assert max(kept) <= 2 * PLAN.members
     assert population.needed() == set()
 
@@ -185,15 +185,15 @@ def test_members_that_fail_are_replaced_and_a_population_without_any_ends():
     for member in range(6):
         given = population.next(0)
         if member in (0, 1, 4):
-            population.ledger.fail(given.number, "its loss is nan")
+            population.store.fail(given.number, "its loss is nan")
         else:
-            end(population.ledger, given, float(member))
+            end(population.store, given, float(member))
     names = {2: "0002", 3: "0003", 5: "0005"}
     for member in range(6):
         given = population.next(0)
         took = {names[5], names[3]} if member in (0, 1, 4) else {names[member]}
         assert given.start_from in took
-        population.ledger.fail(given.number, "its loss is nan")
+        population.store.fail(given.number, "its loss is nan")
     assert population.next(0) is None
     assert population.finished
 
@@ -204,20 +204,20 @@ def test_a_closed_population_starts_nothing_more():
     population.close()
     assert population.next(1) is None
     assert not population.finished
-    end(population.ledger, given, 0.0)
+    end(population.store, given, 0.0)
     assert population.next(0) is None
     assert population.finished
 
 
 def test_what_cannot_be_done_is_refused():
-    ledger = open_population().ledger
+    store = open_population().store
     with pytest.raises(InvalidValue, match="mid-training are rate, weight"):
-        Population(ledger, SPACE.narrow({"rate": "1e-3"}), PLAN, seed=0)
+        Population(store, SPACE.narrow({"rate": "1e-3"}), PLAN, seed=0)
     with pytest.raises(InvalidValue, match="--generations"):
-        Population(ledger, SPACE, Plan(members=2, generations=901), seed=0)
+        Population(store, SPACE, PopulationPlan(members=2, generations=901), seed=0)
     for wrong in ({"members": 1}, {"generations": 0}, {"share": 0.6}):
         with pytest.raises(InvalidValue):
-            Plan(**{"members": 4, "generations": 2, **wrong})
+            PopulationPlan(**{"members": 4, "generations": 2, **wrong})
 
 
 WIDE = SearchSpace(

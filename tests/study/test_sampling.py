@@ -13,15 +13,16 @@ from typing import Any
 import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from toys import SPACE, Drawn, open_ledger, play, table
+from toys import SPACE, Drawn, open_store, play, table
 
 from sentune.errors import InvalidValue
-from sentune.study.samplers import SAMPLERS, study_adapter
+from sentune.study import SAMPLERS
+from sentune.study.samplers import study_adapter
 from sentune.study.samplers.per_trial import derived_seed
 from sentune.study.samplers.registry import make_sampler
 from sentune.study.samplers.study_adapter import distribution, newest_and_best, shown
-from sentune.study.space.constraints import Constraint
 from sentune.study.space.domains import Choice, Integer, Uniform
+from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import key
 
@@ -31,9 +32,9 @@ def test_a_restarted_driver_draws_the_points_that_it_would_have_drawn(tmp_path: 
     for folder, restarts in (("whole", (8,)), ("restarted", (1, 2, 6, 8))):
         (tmp_path / folder).mkdir()
         for trials in restarts:
-            ledger = open_ledger(tmp_path / folder)
-            play(ledger, tmp_path / folder, trials=trials, sampler=name)
-    whole, restarted = (table(open_ledger(tmp_path / f)) for f in ("whole", "restarted"))
+            store = open_store(tmp_path / folder)
+            play(store, tmp_path / folder, trials=trials, sampler=name)
+    whole, restarted = (table(open_store(tmp_path / f)) for f in ("whole", "restarted"))
     assert whole == restarted
     assert len({str(row[3]) for row in whole}) == 8
 

@@ -1,4 +1,4 @@
-"""Searches replayed on learning curves, through the real ledger."""
+"""Searches replayed on learning curves, through the real store."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ OURS, RANDOM = SEARCHES[0], SEARCHES[4]
 
 def replay(curves, *, scheduler: str = "asha", trials: int = 15, **options) -> Outcome:
     rungs = make_scheduler(scheduler, first_rung=100, eta=3, max_examples=900, mode="max", keep=1)
-    ledger = open_simulated(SPACE, rungs)
-    source = SearchSource(ledger, SPACE, trials=trials, seed=5, sampler="random", first=False)
-    return simulate(ledger, source, curves, **options)
+    store = open_simulated(SPACE, rungs)
+    source = SearchSource(store, SPACE, trials=trials, seed=5, sampler="random", first=False)
+    return simulate(store, source, curves, **options)
 
 
 def table(outcome: Outcome) -> list[tuple[object, ...]]:
-    return [(r.id, r.state, r.settings, r.curve) for r in outcome.ledger.records()]
+    return [(r.id, r.state, r.settings, r.curve) for r in outcome.store.records()]
 
 
 SYNTHETIC = PowerLaw(final=final, budget=900, seed=5)
@@ -50,7 +50,7 @@ SYNTHETIC = PowerLaw(final=final, budget=900, seed=5)
 @pytest.mark.parametrize("workers", [1, 4])
 def test_examples_are_those_of_the_curves_and_every_trial_ends(workers: int):
     outcome = replay(SYNTHETIC, workers=workers)
-    records = outcome.ledger.records()
+    records = outcome.store.records()
     assert len(records) == 15
     assert {r.state for r in records} == {TrialState.COMPLETE, TrialState.PRUNED}
     assert outcome.examples == sum(r.examples for r in records)
@@ -115,7 +115,7 @@ def test_recorded_curves_are_replayed_as_they_are_and_nothing_is_invented():
         replay(recorded)
     with pytest.raises(InvalidValue, match="recorded are 100, 300, 900"):
         recorded.value(held.settings, 500)
-    ends = Recorded.of(first.ledger.records(), SPACE.objective)
+    ends = Recorded.of(first.store.records(), SPACE.objective)
     assert table(replay(ends, scheduler="none")) == table(first)
     with pytest.raises(InvalidValue, match="workers"):
         replay(SYNTHETIC, workers=0)
@@ -131,7 +131,7 @@ def stored(outcome: Outcome) -> list[tuple[Stored, float | None, list[float]]]:
             t.value if t.state == Stored.COMPLETE else None,
             [*t.intermediate_values.values()],
         )
-        for t in outcome.ledger.trials()
+        for t in outcome.store.trials()
     ]
 
 

@@ -16,7 +16,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
-from study_folders import AXES, OBJECTIVE, SPACE, world
+from study_folders import AXES, OBJECTIVE, SPACE, fingerprint
 from typer.testing import CliRunner
 
 from sentune.cli import app
@@ -64,7 +64,7 @@ def old(tmp_path: Path) -> Path:
     study = optuna.create_study(
         storage=RDBStorage(f"sqlite:///{folder / OLD}"), study_name="old", direction="maximize"
     )
-    study.set_user_attr("world", json.loads(json.dumps(world())))
+    study.set_user_attr("world", json.loads(json.dumps(fingerprint())))
     study.add_trials(
         [
             old_trial(0.5, state=TrialState.COMPLETE, examples=900),
@@ -109,8 +109,10 @@ def test_a_study_of_the_old_layout_is_looked_at(old: Path) -> None:
 
 def test_a_study_of_the_old_layout_is_forked(old: Path, tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path / "new.journal"), driver=True)
-    study = open_study(storage, "new", modes=["max"], sampler=None, world=world())
-    found = fork_from(find_study(str(old), "old"), study, json.loads(json.dumps(world())), SPACE)
+    study = open_study(storage, "new", modes=["max"], fingerprint=fingerprint())
+    found = fork_from(
+        find_study(str(old), "old"), study, json.loads(json.dumps(fingerprint())), SPACE
+    )
     assert found.taken == 2
     store = TrialStore(study=study, storage=storage, objectives=StudyView(
         find_study(str(old), "old")).snapshot().objectives, budget=900)  # fmt: skip

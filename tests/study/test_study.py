@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import ray
 import toys
-from toys import HALVING, OBJECTIVE, SPACE, open_ledger, play
+from toys import HALVING, OBJECTIVE, SPACE, open_store, play
 
 from sentune.code import runtime_env
 from sentune.records import TrialState
@@ -163,13 +163,13 @@ def test_the_tables_of_every_run_stay_and_an_old_identity_is_taken_over(tmp_path
 
 @pytest.mark.usefixtures("cluster")
 def test_under_tune_a_study_has_the_table_that_it_has_without(tmp_path: Path):
-    """The same conductor, driven by a loop of twenty lines and by Tune."""
+    """The same runner, driven by a loop of twenty lines and by Tune."""
     (tmp_path / "plain").mkdir()
-    ledger = open_ledger(tmp_path / "plain")
-    play(ledger, tmp_path / "plain")
+    store = open_store(tmp_path / "plain")
+    play(store, tmp_path / "plain")
     expected = [
         (r.id, r.state, r.reason, r.settings, r.readouts, r.metrics, r.examples, r.curve)
-        for r in ledger.records()
+        for r in store.records()
     ]
     assert {row[1] for row in expected} >= {TrialState.COMPLETE, TrialState.PRUNED}
     assert rows(study(tmp_path, trials=12)) == expected

@@ -44,7 +44,7 @@ def test_points_to_try_come_first_and_once_however_often_a_study_is_started(stor
         run = source.next(0)
         assert run is not None
         given.append((run.number, run.settings["rate"]))
-        source.ledger.fail(run.number, "lost")
+        source.store.fail(run.number, "lost")
     assert given[0] == (0, 1.0)
     assert given[2] == (2, 0.5)
     assert [number for number, _ in given] == [0, 1, 2, 3]
@@ -54,11 +54,11 @@ def test_points_to_try_come_first_and_once_however_often_a_study_is_started(stor
 def test_an_orphan_goes_on_under_its_number_with_what_it_ran(storage):
     first = SearchSource(opened(storage), SPACE, trials=3, seed=4)
     runs = [first.next(live) for live in range(2)]
-    first.ledger.restarted(1, "fewer at a time", micro_batch=2, counts=False)
+    first.store.restarted(1, "fewer at a time", micro_batch=2, counts=False)
     again = SearchSource(opened(storage), SPACE, trials=3, seed=4)
     assert again.next(0) == runs[0]
     assert again.next(1) == replace(runs[1], micro_batch=2)
-    assert first.ledger.get(1).user_attrs[MICRO_BATCH] == 2
+    assert first.store.get(1).user_attrs[MICRO_BATCH] == 2
     third = again.next(2)
     assert third is not None
     assert (third.number, third.settings["width"]) == (2, 8)
@@ -70,23 +70,23 @@ def trial(number: int) -> TrialRecord:
 
 
 def test_finals_run_each_seed_once_and_one_more_time_where_that_is_asked(storage):
-    ledger = opened(storage)
+    store = opened(storage)
     wanted = [(trial(n), seed) for n in (3, 1) for seed in (5, 6)]
-    source = FinalsSource(ledger, wanted)
+    source = FinalsSource(store, wanted)
     names = ["finalist-0003-seed-5", "finalist-0003-seed-6"]
     given = [source.next(live) for live in range(2)]
     assert [(run.name, run.settings, run.seed) for run in given if run] == [
         (names[0], {"rate": 0.3}, 5),
         (names[1], {"rate": 0.3}, 6),
     ]
-    ledger.study.tell(0, 0.1)
-    ledger.fail(1, "a lost worker")
+    store.study.tell(0, 0.1)
+    store.fail(1, "a lost worker")
     after = FinalsSource(opened(storage), wanted)
     left = [after.next(live) for live in range(4)]
     assert [run and run.name for run in left] == [
         names[1], "finalist-0001-seed-5", "finalist-0001-seed-6", None
     ]  # fmt: skip
-    ledger.fail(2, "its loss is nan", repeats=True)
+    store.fail(2, "its loss is nan", repeats=True)
     assert FinalsSource(opened(storage), wanted[1:2]).next(0) is None
     once_more = FinalsSource(opened(storage), wanted[:1], again=True)
     run = once_more.next(0)
@@ -98,5 +98,5 @@ def test_finals_run_each_seed_once_and_one_more_time_where_that_is_asked(storage
     assert not orphan.finished
     assert orphan.next(0) is None
     assert orphan.finished
-    states = [t.state for t in ledger.study.get_trials()]
+    states = [t.state for t in store.study.get_trials()]
     assert states.count(TrialState.RUNNING) == 3

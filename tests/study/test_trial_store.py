@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from toys import HALVING, OBJECTIVE, SPACE, Given, Killed, open_ledger, play, table
+from toys import HALVING, OBJECTIVE, SPACE, Given, Killed, open_store, play, table
 
 from sentune.errors import StudyConflict
 from sentune.launchers.trial_report import Report
@@ -20,9 +20,9 @@ from sentune.study.store.trial_codec import TWIN
 def whole(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[object, ...]]:
     """The table of a study that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole")
-    ledger = open_ledger(folder)
-    play(ledger, folder)
-    return table(ledger)
+    store = open_store(folder)
+    play(store, folder)
+    return table(store)
 
 
 def test_a_study_has_every_planned_trial_and_starts_with_the_published_point(whole):
@@ -47,19 +47,19 @@ def test_stopped_trials_are_pruned_and_keep_their_curve(whole):
 )
 def test_a_trial_that_cannot_go_on_fails_with_a_reason(tmp_path: Path, x: int, reason: str):
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={}, fixed={"x": x, "y": 0})
-    ledger = open_ledger(tmp_path, space=space)
-    play(ledger, tmp_path, space=space)
-    (record,) = ledger.records()
+    store = open_store(tmp_path, space=space)
+    play(store, tmp_path, space=space)
+    (record,) = store.records()
     assert (record.state, record.reason, record.metrics) == (TrialState.FAILED, reason, {})
 
 
 def test_a_reason_names_a_place_without_its_password(tmp_path: Path):
-    ledger = open_ledger(tmp_path)
-    number = ledger.create({}, {}, settings={"x": 1, "y": 0}, seed=0)
+    store = open_store(tmp_path)
+    number = store.create({}, {}, settings={"x": 1, "y": 0}, seed=0)
     told = "OSError: s3://ann:hush@bucket/corpus is not there"
-    record = ledger.fail(number, told, traceback=f"Traceback ...\n{told}")
+    record = store.fail(number, told, traceback=f"Traceback ...\n{told}")
     assert record.reason == "OSError: s3://bucket/corpus is not there"
-    assert "hush" not in str(ledger.get(number).user_attrs)
+    assert "hush" not in str(store.get(number).user_attrs)
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_kills_between_any_two_writes_change_nothing(
         starts += 1
         assert starts < 1000, "a study that never gets anywhere"
         try:
-            ledger = open_ledger(tmp_path, writes=writes, database=database)
-            play(ledger, tmp_path)
+            store = open_store(tmp_path, writes=writes, database=database)
+            play(store, tmp_path)
             break
         except Killed:
             continue
     assert starts > 1
-    assert table(ledger) == whole
-    stored = ledger.study.get_trials()
+    assert table(store) == whole
+    stored = store.study.get_trials()
     assert not [t for t in stored if not t.state.is_finished()]
 
 
@@ -92,14 +92,14 @@ def test_a_kill_after_any_single_write_changes_nothing(tmp_path: Path, database:
     def table_of(folder: Path, writes: int | None) -> tuple[bool, list[tuple[object, ...]]]:
         folder.mkdir(exist_ok=True)
         try:
-            ledger = open_ledger(folder, writes=writes, database=database)
-            play(ledger, folder, trials=2)
+            store = open_store(folder, writes=writes, database=database)
+            play(store, folder, trials=2)
         except Killed:
-            ledger = open_ledger(folder, database=database)
-            play(ledger, folder, trials=2)
-            assert all(t.state.is_finished() for t in ledger.all_trials())
-            return True, table(ledger)
-        return False, table(ledger)
+            store = open_store(folder, database=database)
+            play(store, folder, trials=2)
+            assert all(t.state.is_finished() for t in store.all_trials())
+            return True, table(store)
+        return False, table(store)
 
     _, undisturbed = table_of(tmp_path / "whole", None)
     writes, killed = 0, True
@@ -113,24 +113,24 @@ def test_a_kill_after_any_single_write_changes_nothing(tmp_path: Path, database:
 def test_no_configuration_is_run_twice(tmp_path: Path):
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(0, 1, 2, 3, 4)},
                         fixed={"y": 0})  # fmt: skip
-    ledger = open_ledger(tmp_path, space=space)
+    store = open_store(tmp_path, space=space)
     given = Given(*({"x": x} for x in (1, 1, 2, 1, 0, 3, 4)))
-    heard = play(ledger, tmp_path, space=space, trials=30, sampler=given)
+    heard = play(store, tmp_path, space=space, trials=30, sampler=given)
     started = Counter(number for number, _, examples in heard.said if not examples)
     assert len(started) == 5, "the space is used up after its five points"
     assert set(started.values()) == {1}
-    copies = [t for t in ledger.study.get_trials() if TWIN in t.user_attrs]
+    copies = [t for t in store.study.get_trials() if TWIN in t.user_attrs]
     assert len(copies) == 2, "asked for again, and answered from the store"
     for copy in copies:
-        twin = ledger.get(copy.user_attrs[TWIN])
+        twin = store.get(copy.user_attrs[TWIN])
         assert (copy.state, copy.params) == (twin.state, twin.params)
         assert copy.intermediate_values == twin.intermediate_values
 
 
 def test_settings_that_are_running_are_not_given_out_again(tmp_path: Path):
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(1, 2)})
-    ledger = open_ledger(tmp_path, space=space)
-    source = SearchSource(ledger, space, trials=8, seed=0, sampler="random")
+    store = open_store(tmp_path, space=space)
+    source = SearchSource(store, space, trials=8, seed=0, sampler="random")
     given = [source.next(live=live) for live in range(3)]
     assert given[2] is None
     assert given[0] is not None
@@ -142,28 +142,28 @@ def test_settings_that_are_running_are_not_given_out_again(tmp_path: Path):
 
 
 def test_more_trials_than_before_go_on_where_the_study_stopped(tmp_path: Path):
-    play(open_ledger(tmp_path), tmp_path, trials=4)
-    before = table(open_ledger(tmp_path))
-    play(open_ledger(tmp_path), tmp_path, trials=4)
-    assert table(open_ledger(tmp_path)) == before
-    play(open_ledger(tmp_path), tmp_path, trials=7)
-    after = table(open_ledger(tmp_path))
+    play(open_store(tmp_path), tmp_path, trials=4)
+    before = table(open_store(tmp_path))
+    play(open_store(tmp_path), tmp_path, trials=4)
+    assert table(open_store(tmp_path)) == before
+    play(open_store(tmp_path), tmp_path, trials=7)
+    after = table(open_store(tmp_path))
     assert len(after) == 7
     assert after[:4] == before
 
 
 def test_a_grid_is_run_in_its_order_and_once(tmp_path: Path):
     space = SPACE.narrow({"x": "1,5", "y": "2,0"})
-    ledger = open_ledger(tmp_path, space=space)
-    play(ledger, tmp_path, space=space, trials=99, sampler="grid", first=False)
-    points = [(r.settings["x"], r.settings["y"]) for r in ledger.records()]
+    store = open_store(tmp_path, space=space)
+    play(store, tmp_path, space=space, trials=99, sampler="grid", first=False)
+    points = [(r.settings["x"], r.settings["y"]) for r in store.records()]
     assert points == [(1, 2), (1, 0), (5, 2), (5, 0)]
 
 
 def test_another_world_is_refused_and_the_difference_spelled_out(tmp_path: Path):
-    open_ledger(tmp_path)
+    open_store(tmp_path)
     with pytest.raises(StudyConflict) as refused:
-        open_ledger(tmp_path, space=SPACE.narrow({"x": "2..5"}))
+        open_store(tmp_path, space=SPACE.narrow({"x": "2..5"}))
     said = str(refused.value)
     assert "'toy'" in said
     assert "space.settings.x.integer: was [0, 9], is now [2, 5]" in said
@@ -172,23 +172,23 @@ def test_another_world_is_refused_and_the_difference_spelled_out(tmp_path: Path)
 
 def test_a_verdict_that_was_given_stands(tmp_path: Path):
     """An orphan says its last result again, when later trials have changed what a rung asks."""
-    ledger = open_ledger(tmp_path)
-    source = SearchSource(ledger, SPACE, trials=3, seed=0, first=False)
+    store = open_store(tmp_path)
+    source = SearchSource(store, SPACE, trials=3, seed=0, first=False)
     runs = [source.next(live=0) for _ in range(3)]
 
     def says(run: object, score: float) -> bool:
         report = Report(examples=100, metrics={OBJECTIVE: score})
-        return ledger.milestone(run.number, report).stop  # type: ignore[attr-defined]
+        return store.milestone(run.number, report).stop  # type: ignore[attr-defined]
 
     assert not says(runs[2], 0.1)
     assert not says(runs[0], 0.5)
     assert says(runs[1], 0.4)
     assert not says(runs[2], 0.1), "asked again it would be the last of three"
-    assert ledger.get(runs[2].number).intermediate_values == {100: 0.1}
+    assert store.get(runs[2].number).intermediate_values == {100: 0.1}
 
 
 def test_records_come_from_the_store_alone(tmp_path: Path, whole):
-    play(open_ledger(tmp_path), tmp_path)
-    again = open_ledger(tmp_path)
+    play(open_store(tmp_path), tmp_path)
+    again = open_store(tmp_path)
     assert table(again) == whole
     assert [r.seconds for r in again.records()] == [r.examples / 100 for r in again.records()]

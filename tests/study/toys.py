@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 
 from sentune.code import code_fingerprint
 from sentune.launchers.run_trial import guarded
-from sentune.study.runner.trial_runner import Conductor
+from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource, settle_orphans
 from sentune.study.samplers.per_trial import Draw, Sampler
 from sentune.study.samplers.study_adapter import SAMPLER, distribution
@@ -153,24 +153,24 @@ class Killed(BaseException):
 
 @dataclass
 class Heard:
-    """Runs of which a conductor says that something is stored: number, state, examples."""
+    """Runs of which a runner says that something is stored: number, state, examples."""
 
-    ledger: TrialStore
+    store: TrialStore
     said: list[tuple[int, str, int]] = field(default_factory=list)
 
     def __call__(self, number: int) -> None:
-        record = self.ledger.record(number)
+        record = self.store.record(number)
         self.said.append((number, record.state.value, record.examples))
 
 
-def open_ledger(
+def open_store(
     folder: Path,
     *,
     space: SearchSpace = SPACE,
     writes: int | None = None,
     database: bool = False,
 ) -> TrialStore:
-    """The ledger in a folder.
+    """The store in a folder.
 
     Args:
         writes: of the store, after which the driver is killed; a journal counts batches.
@@ -184,8 +184,7 @@ def open_ledger(
         storage,
         "toy",
         modes=[space.mode],
-        sampler=None,
-        world={"space": space.identity()},
+        fingerprint={"space": space.identity()},
     )
     objective = Objective(OBJECTIVE, space.mode)
     return TrialStore(
@@ -214,7 +213,7 @@ def _kill_after(storage: Any, writes: int) -> None:
 
 
 def play(
-    ledger: TrialStore,
+    store: TrialStore,
     folder: Path,
     *,
     trials: int = 12,
@@ -223,29 +222,29 @@ def play(
     first: bool = True,
 ) -> Heard:
     """Runs a study as Tune does at concurrency 1, in this process."""
-    heard = Heard(ledger)
-    settle_orphans(ledger)
-    conductor = Conductor(
-        ledger=ledger,
-        source=SearchSource(ledger, space, trials=trials, seed=7, sampler=sampler, first=first),
+    heard = Heard(store)
+    settle_orphans(store)
+    runner = TrialRunner(
+        store=store,
+        source=SearchSource(store, space, trials=trials, seed=7, sampler=sampler, first=first),
         spec_of=lambda candidate: make_spec(folder, candidate, space),
         stored=heard,
         retire_after=5,
     )
     place = 0
-    while (config := conductor.give(str(place))) is not None:
+    while (config := runner.give(str(place))) is not None:
         for report in guarded(toy, config["spec"].value, Group.single("cpu"), code_fingerprint()):
-            if not conductor.hear(str(place), report.to_result()):
+            if not runner.hear(str(place), report.to_result()):
                 break
-        conductor.end(str(place))
+        runner.end(str(place))
         place += 1
-    assert conductor.finished
+    assert runner.finished
     return heard
 
 
-def table(ledger: TrialStore) -> list[tuple[Any, ...]]:
+def table(store: TrialStore) -> list[tuple[Any, ...]]:
     """All that must come out the same however often the driver was killed."""
     return [
         (r.id, r.state, r.reason, r.settings, r.readouts, r.metrics, r.examples, r.curve)
-        for r in ledger.records()
+        for r in store.records()
     ]

@@ -17,8 +17,7 @@ from sentune.job.plan import SECONDS
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
 from sentune.study.planning.capacity_forecast import forecast, forecasts
-from sentune.study.planning.estimate import Probe, estimate
-from sentune.study.planning.plan import make_plan
+from sentune.study.planning.plan import Probe, estimate, make_plan
 from sentune.study.space.space import SearchSpace
 
 

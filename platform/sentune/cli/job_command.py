@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from sentune.errors import SentuneError
 from sentune.job.exit_codes import INTERRUPTED, WRONG, Ended
 from sentune.job.options import StudyOptions, option_name, parse
-from sentune.study.names import LAUNCHERS
+from sentune.study import LAUNCHERS
 from sentune.terminal import Terminal
 
 if TYPE_CHECKING:

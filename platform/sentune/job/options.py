@@ -10,10 +10,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sentune.errors import InvalidValue
-from sentune.study.names import LauncherName, SchedulerName
-from sentune.study.samplers import SAMPLERS
-from sentune.study.space.constraints import parse as parse_constraint
-from sentune.study.space.objectives import Objective
+from sentune.study import SAMPLERS, LauncherName, SchedulerName
+from sentune.study.space.objectives import Constraint, Objective
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
@@ -54,7 +52,7 @@ def _objective(value: str) -> str:
 
 
 def _constraint(value: str) -> str:
-    parse_constraint(value)
+    Constraint.parse(value)
     return value
 
 

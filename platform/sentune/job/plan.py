@@ -18,8 +18,7 @@ from sentune.job.options import StudyOptions
 from sentune.study.planning.capacity import available
 from sentune.study.planning.checks import check_world
 from sentune.study.planning.connect import connected
-from sentune.study.planning.estimate import size_of
-from sentune.study.planning.plan import Plan, make_plan
+from sentune.study.planning.plan import Plan, make_plan, size_of
 
 SECONDS = 60.0
 """Longest probe. On the built-in corpus and encoder it takes 3 to 20, a BERT reaches it."""

@@ -101,7 +101,9 @@ def _study(
         lock = turn.take()
         summary.lineage["generation"] = lock.generation
         tracker = later.enter_context(tracking(job.config, options, console))
-        study = Study(job.config, job.space, job.spec_maker(), job.program(), world=job.world())
+        study = Study(
+            job.config, job.space, job.spec_maker(), job.program(), fingerprints=job.fingerprints()
+        )
         study.held = lock
         describe(job.config, options, space, forked_from)
         summary.plan = planned(study.plan, job.config)

@@ -14,9 +14,8 @@ from sentune.methods import find
 from sentune.readouts.grid import Readout
 from sentune.study.config import StudyConfig
 from sentune.study.runner.budget import Budget
-from sentune.study.space.constraints import parse as constraint
 from sentune.study.space.domains import Integer, Value
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
 from sentune.training.settings import TrainingSettings, split
 
@@ -86,7 +85,7 @@ def searching(options: StudyOptions, space: SearchSpace) -> dict[str, Any]:
             no_gain=options.stop_after_no_gain,
         ),
         "objectives": tuple(Objective.parse(text) for text in options.objective[1:]),
-        "constraints": tuple(map(constraint, options.constraint)),
+        "constraints": tuple(map(Constraint.parse, options.constraint)),
         "points": tuple(map(space.parse_point, options.try_first)),
         **{name: getattr(options, name) for name in SEARCHING},
     }

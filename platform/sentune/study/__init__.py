@@ -1,1 +1,14 @@
-"""A study: its search space, samplers, schedulers, store, runner and plan."""
+"""Studies: space, samplers, schedulers, trial store, runner and plan; the names they go by."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+SchedulerName = Literal["asha", "hyperband", "median", "none"]
+LauncherName = Literal["auto", "inline", "train"]
+
+SCHEDULERS: tuple[str, ...] = get_args(SchedulerName)
+LAUNCHERS: tuple[str, ...] = get_args(LauncherName)
+
+SAMPLERS = ("tpe", "random", "grid", "qmc", "gp", "cmaes", "nsga2")
+"""Names that ``--sampler`` takes; ``grid:NAME`` is a paper's own grid."""

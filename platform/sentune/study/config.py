@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
-from sentune.study.names import LAUNCHERS
+from sentune.study import LAUNCHERS
 from sentune.study.runner.budget import Budget
 from sentune.study.schedulers import (
     SCHEDULERS,
@@ -17,8 +17,7 @@ from sentune.study.schedulers import (
     default_first_rung,
     make_scheduler,
 )
-from sentune.study.space.constraints import Constraint
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Constraint, Objective
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,13 +20,13 @@ from sentune.errors import InvalidValue
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Dimension, Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.storage import WORLD, differences, open_storage
+from sentune.study.store.storage import FINGERPRINT, differences, open_storage
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.trial_codec import MILESTONE, SETTINGS, TWIN, WARM_FROM, WARM_NUMBER
 
 MAY_DIFFER = ("seed", "space.settings", "space.fixed", "space.conditions")
 STEPS = ("rungs", "milestones")
-"""Parts of a world on which only the curve of a trial depends, not its value."""
+"""Parts of a fingerprint on which only the curve of a trial depends, not its value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def fork_from(
         number = None
     if storage is None or number is None:
         raise InvalidValue("--fork", place.name, "that study has no trials yet; start it first")
-    was = storage.get_study_user_attrs(number).get(WORLD, {})
+    was = storage.get_study_user_attrs(number).get(FINGERPRINT, {})
     trials = storage.get_all_trials(number, deepcopy=False)
     return fork(trials, was, study, now, space, old=place.name)
 
@@ -75,9 +75,9 @@ def fork(
 
     Args:
         trials: of the old study, as stored.
-        was: its world.
+        was: its fingerprint.
         study: the new one.
-        now: its world, JSON types.
+        now: its fingerprint, JSON types.
         space: of the new one, narrowed.
         old: name of the old study.
     """

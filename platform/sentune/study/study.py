@@ -23,14 +23,13 @@ from sentune.study.planning.capacity import available
 from sentune.study.planning.plan import make_plan, searched
 from sentune.study.runner.budget import expected_finals
 from sentune.study.runner.finals import Finals
-from sentune.study.runner.limits import Held, Limits
+from sentune.study.runner.limits import HeldLock, Limits
 from sentune.study.runner.outcome import StudyOutcome, outcome_of
-from sentune.study.runner.population import Plan as PopulationPlan
-from sentune.study.runner.population import Population
+from sentune.study.runner.population import Population, PopulationPlan
 from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
-from sentune.study.runner.trial_runner import Conductor
+from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import (
     Candidate,
     SearchSource,
@@ -41,7 +40,6 @@ from sentune.study.runner.trial_source import (
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.driver_lock import DriverLock
-from sentune.study.store.fingerprint import world_of
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import StudyPlace, find_study
@@ -70,19 +68,45 @@ def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, .
     return (Objective(space.objective, space.mode), *config.objectives)
 
 
+def fingerprint_of(
+    config: StudyConfig, space: SearchSpace, fingerprints: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return everything that makes two trials comparable, as JSON types.
+
+    How many trials, which sampler and which resources do not belong to it: they may change from
+    one start to the next.
+
+    Args:
+        config: budget and seed count.
+        space: what is searched, and by which objective.
+        fingerprints: of corpora, encoder and code.
+    """
+    return {
+        **fingerprints,
+        "space": space.identity(),
+        "max_examples": config.max_examples,
+        "rungs": list(config.scheduling(space.mode).rungs),
+        "milestones": list(config.milestones(space.mode)),
+        "seed": config.seed,
+        "objectives": [objective.to_dict() for objective in config.objectives],
+        "population": [config.population, config.generations],
+        "constraints": sorted(map(str, config.constraints)),
+    }
+
+
 def run_study(
     config: StudyConfig,
     space: SearchSpace,
     make_spec: MakeSpec,
     program: Program,
     watchers: Sequence[Watcher] = (),
-    world: Mapping[str, Any] | None = None,
+    fingerprints: Mapping[str, Any] | None = None,
 ) -> StudyOutcome:
     """Searches, trains the best again from fresh seeds, and says which one won.
 
     Ray must be up. See ``Study`` for the arguments and what it raises.
     """
-    return Study(config, space, make_spec, program, watchers, world).run()
+    return Study(config, space, make_spec, program, watchers, fingerprints).run()
 
 
 class Study:
@@ -94,7 +118,7 @@ class Study:
         make_spec: makes the training run of a configuration.
         program: trains; picklable.
         watchers: called after something of a run is stored; they look at a snapshot.
-        world: fingerprints of corpora, encoder, method and code, JSON types.
+        fingerprints: of corpora, encoder, method and code, JSON types.
 
     Attributes:
         plan: what it will ask for.
@@ -103,7 +127,7 @@ class Study:
         held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Raises:
-        StudyConflict: a study of this name exists and belongs to another world.
+        StudyConflict: a study of this name exists and has another fingerprint.
         PlanError: the cluster cannot run it.
     """
 
@@ -114,7 +138,7 @@ class Study:
         make_spec: MakeSpec,
         program: Program,
         watchers: Sequence[Watcher] = (),
-        world: Mapping[str, Any] | None = None,
+        fingerprints: Mapping[str, Any] | None = None,
     ) -> None:
         capacity = available()
         self.plan = make_plan(config, space, capacity)
@@ -142,12 +166,18 @@ class Study:
         )
         url = storage_url(config.folder, config.optuna_url)
         self.storage = open_storage(url, driver=True)
-        self.world = world_of(config, self.space, world or {})
+        self.fingerprint = fingerprint_of(config, self.space, fingerprints or {})
         self.objectives = objectives_of(config, self.space)
-        self.scheduler = config.scheduling(space.mode)
-        self.held: Held | None = None
-        self.ledger = self._ledger()
-        self.retention = Retention(config, self.ledger)
+        self.held: HeldLock | None = None
+        self.store = TrialStore(
+            study=self._open(config.name),
+            storage=self.storage,
+            objectives=self.objectives,
+            budget=config.max_examples,
+            scheduler=config.scheduling(space.mode),
+            constraints=config.constraints,
+        )
+        self.retention = Retention(config, self.store)
         self._identify()
         place = StudyPlace(name=config.name, folder=config.folder, url=url)
         self.view = StudyView(place, self.storage)
@@ -164,23 +194,12 @@ class Study:
             known = known or read_document(folder, "identity")
             self.storage.set_study_user_attr(study, IDENTITY, known or uuid.uuid4().hex)
 
-    def _ledger(self) -> TrialStore:
-        return TrialStore(
-            study=self._open(self.config.name),
-            storage=self.storage,
-            objectives=self.objectives,
-            budget=self.config.max_examples,
-            scheduler=self.scheduler,
-            constraints=self.config.constraints,
-        )
-
     def _open(self, name: str) -> optuna.Study:
         return open_study(
             self.storage,
             name,
             modes=[objective.mode for objective in self.objectives],
-            sampler=None,
-            world=self.world,
+            fingerprint=self.fingerprint,
         )
 
     def run(self) -> StudyOutcome:
@@ -202,43 +221,43 @@ class Study:
         limits = self._limits()
         searched_whole = self._search(limits)
         if not searched_whole:
-            return outcome_of(self.ledger, limits)
+            return outcome_of(self.store, limits)
         finals = Finals(
             study=self._open(f"{self.config.name}/finalists"),
-            ledger=self.ledger,
+            store=self.store,
             config=self.config,
         )
         self._keep_tables(finals.runs())
         self.retention.finals = finals
-        used = sum(run.gpu_seconds for run in finals.ledger.records()) / 3600
+        used = sum(run.gpu_seconds for run in finals.store.records()) / 3600
         of_finals = limits.for_finals(used)
-        whole = self._run(finals.ledger, finals.source, of_finals)
+        whole = self._run(finals.store, finals.source, of_finals)
         if whole and (again := finals.lost()) is not None:
-            whole = self._run(finals.ledger, again, of_finals)
-        return outcome_of(self.ledger, of_finals, finals if whole else None)
+            whole = self._run(finals.store, again, of_finals)
+        return outcome_of(self.store, of_finals, finals if whole else None)
 
     def _runs_left(self) -> int:
         """Of the search; what a population has left is not known before it is at work."""
-        ended = sum(trial.state.is_finished() for trial in self.ledger.trials())
+        ended = sum(trial.state.is_finished() for trial in self.store.trials())
         return self.config.population or max(0, self.config.trials - ended)
 
     def _limits(self) -> Limits:
         """What every start has used up counts."""
-        records = self.ledger.records()
+        records = self.store.records()
 
         def reserve() -> Spent:
             finals = self.config.finalists * self.config.seeds
-            found = self.ledger.records()
+            found = self.store.records()
             return expected_finals(found, finals, self.config.max_examples, self.plan.concurrent)
 
         def gain() -> str:
-            return self.config.budget.no_gain_in(self.ledger.records(), *self.objectives)
+            return self.config.budget.no_gain_in(self.store.records(), *self.objectives)
 
         return Limits(
             budget=self.config.budget,
             held=self.held,
             spent=Spent(gpu_hours=sum(r.gpu_seconds for r in records) / 3600),
-            trials=lambda: len(self.ledger.trials()),
+            trials=lambda: len(self.store.trials()),
             reserve=reserve,
             no_gain=gain,
             failed_share=self.config.failed_share,
@@ -248,29 +267,29 @@ class Study:
         """Trials of other studies that still hold, each once; the sampler learns from them."""
         for name in self.config.warm_start:
             place = find_study(self.config.storage, name, self.config.optuna_url)
-            found = fork_from(place, self.ledger.study, self.world, self.space)
+            found = fork_from(place, self.store.study, self.fingerprint, self.space)
             logger.warning("%d trials taken over from study %s", found.taken, name)
             for sentence in found.left:
                 logger.warning("%s: %s", name, sentence)
 
     def _search(self, limits: Limits) -> bool:
         self._take_over()
-        settle_orphans(self.ledger)
+        settle_orphans(self.store)
         source = self._source()
         if isinstance(source, Population):
             self.retention.needed = source.needed
-        self._keep_tables({f"{trial.id:04d}": trial for trial in self.ledger.records()})
+        self._keep_tables({f"{trial.id:04d}": trial for trial in self.store.records()})
         self.retention.apply()
         self._changed()
-        return self._run(self.ledger, source, limits)
+        return self._run(self.store, source, limits)
 
-    def _stored(self, ledger: TrialStore, number: int) -> None:
+    def _stored(self, store: TrialStore, number: int) -> None:
         """The start, a milestone or the end of a run is stored."""
-        run = ledger.get(number)
+        run = store.get(number)
         if run.state.is_finished():
-            record = ledger.record(number)
-            name = f"{number:04d}" if ledger is self.ledger else run_name(*identity(run))
-            if ledger is not self.ledger and record.state is not TrialState.COMPLETE:
+            record = store.record(number)
+            name = f"{number:04d}" if store is self.store else run_name(*identity(run))
+            if store is not self.store and record.state is not TrialState.COMPLETE:
                 logger.warning("%s failed: %s", name, record.reason)
             self._keep_tables({name: record})
             self.retention.apply()
@@ -314,9 +333,9 @@ class Study:
         space, config = self.space.with_points(self.config.points), self.config
         if config.population:
             members = PopulationPlan(members=config.population, generations=config.generations)
-            return Population(self.ledger, space, members, seed=config.seed)
+            return Population(self.store, space, members, seed=config.seed)
         return SearchSource(
-            self.ledger,
+            self.store,
             space,
             trials=config.trials,
             seed=config.seed,
@@ -324,12 +343,12 @@ class Study:
             first=not config.sampler.startswith("grid"),
         )
 
-    def _run(self, ledger: TrialStore, source: Source, limits: Limits) -> bool:
-        conductor = Conductor(
-            ledger=ledger,
+    def _run(self, store: TrialStore, source: Source, limits: Limits) -> bool:
+        runner = TrialRunner(
+            store=store,
             source=source,
             spec_of=self._spec_of,
-            stored=partial(self._stored, ledger),
+            stored=partial(self._stored, store),
             retire_after=self.config.retire_after,
             verdicts=self.launch.verdicts,
             control=self.launch.control,
@@ -341,7 +360,7 @@ class Study:
 
         trainable = self.launch.trainable()
         self.prewarm.release()
-        return run_trials(trainable, conductor, concurrent=self.plan.concurrent)
+        return run_trials(trainable, runner, concurrent=self.plan.concurrent)
 
     def _spec_of(self, candidate: Candidate) -> TrialSpec:
         settings = dict(candidate.settings)

@@ -26,8 +26,7 @@ from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder, ship
 from sentune.methods import find
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
-from sentune.study.planning.estimate import Probe
-from sentune.study.planning.plan import searched
+from sentune.study.planning.plan import Probe, searched
 from sentune.study.planning.probe import checkpoint_size, probe_training
 from sentune.study.runner.retention import ranked
 from sentune.study.space.domains import Dimension, Value
@@ -92,7 +91,7 @@ class Family(ABC):
     def program(self) -> Program:
         """What a trial runs; its larger parts go to the object store once, here."""
 
-    def world(self) -> dict[str, Any]:
+    def fingerprints(self) -> dict[str, Any]:
         """Fingerprints of what results depend on beside space and settings."""
         corpora = {role: corpus["fingerprint"] for role, corpus in self.corpora().items()}
         return {"corpora": corpora, "code": result_fingerprint()}
@@ -244,9 +243,9 @@ class Trained(Family):
         """The training loop, with the folder that methods are built from."""
         return WithEncoder(train, self._shipped)
 
-    def world(self) -> dict[str, Any]:
+    def fingerprints(self) -> dict[str, Any]:
         """With the encoder."""
-        return {**super().world(), "encoder": self._shipped.digest}
+        return {**super().fingerprints(), "encoder": self._shipped.digest}
 
     def probe(self, seconds: float) -> Probe:
         """A few steps of training."""

@@ -27,8 +27,7 @@ from sentune.job.search_request import cache_folder, searching, with_readouts
 from sentune.methods import find_closed_form
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
-from sentune.study.planning.estimate import Probe
-from sentune.study.planning.plan import searched
+from sentune.study.planning.plan import Probe, searched
 from sentune.study.planning.probe import probe_fit
 from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
@@ -121,10 +120,10 @@ class WordVectors(Family):
         words = {source: shipped_words(table, cache) for source, table in self.words.items()}
         return FitAndSweep(words=words, workers=self.options.workers)
 
-    def world(self) -> dict[str, Any]:
+    def fingerprints(self) -> dict[str, Any]:
         """With the word tables."""
         words = {source: table.fingerprint for source, table in self.words.items()}
-        return {**super().world(), "words": words}
+        return {**super().fingerprints(), "words": words}
 
     def handles(self) -> Sequence[Opens]:
         """The sentences, shared where they fit, else as shards that a trial streams."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from sentune.cluster import Cluster
 from sentune.cluster.packing import Work, nodes_for, stand_ins
 from sentune.study.config import StudyConfig
-from sentune.study.planning.estimate import Probe, estimate
-from sentune.study.planning.plan import Plan
+from sentune.study.planning.plan import Plan, Probe, estimate
 
 
 @dataclass(frozen=True, kw_only=True)

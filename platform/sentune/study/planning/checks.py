@@ -22,8 +22,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import PlanError
 from sentune.io.atomic import StorageError, check_storage
 from sentune.study.config import StudyConfig
-from sentune.study.planning.estimate import disk_bound, size_of
-from sentune.study.planning.plan import Plan
+from sentune.study.planning.plan import Plan, disk_bound, size_of
 
 PATIENCE = 4.0
 """Seconds that the outside world has to answer."""

@@ -19,7 +19,7 @@ import torch
 
 from sentune.errors import TrialFailed
 from sentune.methods import find
-from sentune.study.planning.estimate import Probe
+from sentune.study.planning.plan import Probe
 from sentune.training.build import build_method
 from sentune.training.group import Group
 from sentune.training.loop import train

@@ -37,7 +37,7 @@ class Finals:
 
     Args:
         study: Optuna study of the finals.
-        ledger: of the search.
+        store: of the search.
         config: number of finalists and seeds.
     """
 
@@ -45,16 +45,16 @@ class Finals:
         self,
         *,
         study: optuna.Study,
-        ledger: TrialStore,
+        store: TrialStore,
         config: StudyConfig,
     ) -> None:
-        self.search, self.config = ledger, config
-        self.ledger = replace(
-            ledger, study=study, scheduler=None, constraints=(), budget=config.max_examples
+        self.search, self.config = store, config
+        self.store = replace(
+            store, study=study, scheduler=None, constraints=(), budget=config.max_examples
         )
-        settle_orphans(self.ledger)
+        settle_orphans(self.store)
         self._dismiss()
-        self.source = FinalsSource(self.ledger, self._wanted())
+        self.source = FinalsSource(self.store, self._wanted())
 
     def best_trials(self) -> list[TrialRecord]:
         """Complete trials that hold every constraint, best first, the earlier among equals.
@@ -76,9 +76,9 @@ class Finals:
     def _dismiss(self) -> None:
         """Runs that a killed driver left, of trials that further ones have pushed out since."""
         wanted = {(trial.id, seed) for trial, seed in self._wanted()}
-        for run in self.ledger.trials():
+        for run in self.store.trials():
             if run.state == Stored.RUNNING and identity(run) not in wanted:
-                self.ledger.fail(run.number, "no longer among the finalists")
+                self.store.fail(run.number, "no longer among the finalists")
 
     def records(self) -> list[FinalistRecord]:
         """Finalists that have a run to show, best mean first."""
@@ -110,14 +110,14 @@ class Finals:
 
     def _of(self, trial: int) -> list[TrialRecord]:
         """All runs of a finalist, those that failed too."""
-        stored = self.ledger.trials()
-        return [self.ledger.record(run) for run in stored if run.user_attrs.get(TRIAL) == trial]
+        stored = self.store.trials()
+        return [self.store.record(run) for run in stored if run.user_attrs.get(TRIAL) == trial]
 
     def _runs(self, trial: int) -> dict[int, TrialRecord]:
         """Seed -> complete run, of the seeds that are asked for now."""
         stored = {
-            t.user_attrs[SEED]: self.ledger.record(t)
-            for t in self.ledger.trials()
+            t.user_attrs[SEED]: self.store.record(t)
+            for t in self.store.trials()
             if t.user_attrs.get(TRIAL) == trial and t.state == Stored.COMPLETE
         }
         return {seed: stored[seed] for seed in self.seeds() if seed in stored}
@@ -128,7 +128,7 @@ class Finals:
 
     def runs(self) -> dict[str, TrialRecord]:
         """Name -> run, all that are stored, whoever was chosen since."""
-        return {run_name(*identity(t)): self.ledger.record(t) for t in self.ledger.trials()}
+        return {run_name(*identity(t)): self.store.record(t) for t in self.store.trials()}
 
     def winning_run(self) -> str | None:
         """Name of the run whose model is shipped, as things stand; None where no trial may win."""
@@ -143,7 +143,7 @@ class Finals:
 
     def _runs_of_seed(self, trial: int, seed: int) -> list[FrozenTrial]:
         """Complete runs of a trial with a seed."""
-        complete = [t for t in self.ledger.trials() if t.state == Stored.COMPLETE]
+        complete = [t for t in self.store.trials() if t.state == Stored.COMPLETE]
         return [run for run in complete if identity(run) == (trial, seed)]
 
     def best_checkpoint(self) -> str | None:
@@ -177,7 +177,7 @@ class Finals:
             run,
             f"with {trial.source}" if trial.source else "gone",
         )
-        return FinalsSource(self.ledger, [(trial, seed)], again=True)
+        return FinalsSource(self.store, [(trial, seed)], again=True)
 
     def _winner(self) -> tuple[TrialRecord, int]:
         """The trial whose run wins, and the seed of that; without finalists the search's seed."""

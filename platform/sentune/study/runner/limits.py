@@ -34,7 +34,7 @@ class Halt:
     reason: str
 
 
-class Held(Protocol):
+class HeldLock(Protocol):
     """The lock of a study's driver as the limits see it.
 
     Attributes:
@@ -92,7 +92,7 @@ class Limits:
         self,
         *,
         budget: Budget | None = None,
-        held: Held | None = None,
+        held: HeldLock | None = None,
         spent: Spent | None = None,
         trials: Callable[[], int] = int,
         reserve: Callable[[], Spent] = Spent,

@@ -52,19 +52,19 @@ class StudyOutcome:
     comparison: dict[str, Any] = field(default_factory=dict)
 
 
-def outcome_of(ledger: TrialStore, limits: Limits, finals: Finals | None = None) -> StudyOutcome:
+def outcome_of(store: TrialStore, limits: Limits, finals: Finals | None = None) -> StudyOutcome:
     """The outcome from the store.
 
     Args:
-        ledger: of the search.
+        store: of the search.
         limits: which may have ended the study.
         finals: None where they did not come to their end.
     """
-    trials = ledger.records()
+    trials = store.records()
     records = finals.records() if finals is not None else []
     state, reason = _state(trials, limits, finals, records)
     comparison = finals.comparison() if finals is not None else None
-    front = pareto_front(trials, ledger.objectives) if len(ledger.objectives) > 1 else []
+    front = pareto_front(trials, store.objectives) if len(store.objectives) > 1 else []
     return StudyOutcome(
         state=state,
         trials=trials,
@@ -72,7 +72,7 @@ def outcome_of(ledger: TrialStore, limits: Limits, finals: Finals | None = None)
         winner=0 if records else None,
         best_checkpoint=finals.best_checkpoint() if finals is not None else None,
         reason=reason,
-        spent=spent_of(trials, records, ledger.budget, limits.spent().hours),
+        spent=spent_of(trials, records, store.budget, limits.spent().hours),
         front=[trial.id for trial in front],
         verdict=comparison.verdict if comparison is not None else "",
         comparison=comparison.to_dict() if comparison is not None else {},

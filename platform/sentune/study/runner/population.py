@@ -38,7 +38,7 @@ MEMBER, GENERATION, PARENT = "member", "generation", "parent"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class PopulationPlan:
     """A population's size and how often it stops.
 
     Attributes:
@@ -73,7 +73,7 @@ class Population:
     """Gives the segments of a population; a ``Source``.
 
     Args:
-        ledger: whose scheduler stops nothing.
+        store: whose scheduler stops nothing.
         space: whose ``live`` settings may change between two segments.
         plan: of the population.
         seed: of the study.
@@ -83,15 +83,17 @@ class Population:
             examples.
     """
 
-    def __init__(self, ledger: TrialStore, space: SearchSpace, plan: Plan, *, seed: int) -> None:
+    def __init__(
+        self, store: TrialStore, space: SearchSpace, plan: PopulationPlan, *, seed: int
+    ) -> None:
         if not space.live & space.settings.keys():
             known = ", ".join(sorted(space.live)) or f"none of {space.method}"
             fix = f"settings that may change in mid-training are {known}; search one of them"
             raise InvalidValue("--population", plan.members, fix)
-        if plan.generations > ledger.budget:
-            fix = f"give at most {ledger.budget}, one for each example"
+        if plan.generations > store.budget:
+            fix = f"give at most {store.budget}, one for each example"
             raise InvalidValue("--generations", plan.generations, fix)
-        self.ledger, self.space, self.plan, self.seed = ledger, space, plan, seed
+        self.store, self.space, self.plan, self.seed = store, space, plan, seed
         self.finished = self._closed = False
         self._orphans = [t for t in self._segments() if not t.state.is_finished()]
 
@@ -106,7 +108,7 @@ class Population:
             candidate = self._candidate(orphan)
             if candidate.stop_at not in milestones(orphan):
                 return candidate
-            self.ledger.complete(orphan.number)  # its driver was killed just before it could
+            self.store.complete(orphan.number)  # its driver was killed just before it could
         place = None if self._closed else self._place()
         if place is not None:
             return self._candidate(self._start(*place))
@@ -133,7 +135,7 @@ class Population:
         return generation + 1 < self.plan.generations and len(later) < self.plan.members
 
     def _segments(self) -> list[FrozenTrial]:
-        return [t for t in self.ledger.trials() if MEMBER in t.user_attrs]
+        return [t for t in self.store.trials() if MEMBER in t.user_attrs]
 
     def _table(self) -> list[dict[int, FrozenTrial]]:
         """Of each generation that has started: member -> trial."""
@@ -154,7 +156,7 @@ class Population:
             if any(not trial.state.is_finished() for trial in members.values()):
                 return None
             generation, members = generation + 1, {}
-            if not _best(table[-1], self.ledger, generation, self.plan):
+            if not _best(table[-1], self.store, generation, self.plan):
                 return None  # every member has failed
         if generation == self.plan.generations:
             return None
@@ -172,15 +174,15 @@ class Population:
         else:
             parent, point = self._descent(member, table[generation - 1], generation, rng)
             notes[PARENT] = parent.number
-            notes[BEGUN_AT] = self.plan.stop(generation - 1, self.ledger.budget)
-        number = self.ledger.create(
+            notes[BEGUN_AT] = self.plan.stop(generation - 1, self.store.budget)
+        number = self.store.create(
             point,
             {name: distribution(self.space.settings[name]) for name in point},
             settings={**self.space.fixed, **point},
             seed=self.seed,
             attributes=notes,
         )
-        return self.ledger.get(number)
+        return self.store.get(number)
 
     def _first(self, member: int, rng: np.random.Generator) -> dict[str, Value]:
         """Known points first, then random ones."""
@@ -197,7 +199,7 @@ class Population:
         rng: np.random.Generator,
     ) -> tuple[FrozenTrial, dict[str, Value]]:
         """Whose checkpoint a member takes up, and with which settings."""
-        best = _best(before, self.ledger, generation, self.plan)
+        best = _best(before, self.store, generation, self.plan)
         worst = [m for m in before if m not in best] + best[::-1]
         lost = max(self.plan.replaced, len(before) - len(best))
         if member not in worst[:lost]:
@@ -208,7 +210,7 @@ class Population:
 
     def _candidate(self, trial: FrozenTrial) -> Candidate:
         notes = trial.user_attrs
-        generation, budget = notes[GENERATION], self.ledger.budget
+        generation, budget = notes[GENERATION], self.store.budget
         return Candidate(
             number=trial.number,
             name=name_of(trial.number),
@@ -227,12 +229,12 @@ def name_of(number: int) -> str:
 
 
 def _best(
-    members: Mapping[int, FrozenTrial], ledger: TrialStore, generation: int, plan: Plan
+    members: Mapping[int, FrozenTrial], store: TrialStore, generation: int, plan: PopulationPlan
 ) -> list[int]:
     """Members whose segment before a generation is complete, the best at its end first."""
-    end = plan.stop(generation - 1, ledger.budget)
+    end = plan.stop(generation - 1, store.budget)
     ends = {
-        member: ledger.first.of(milestones(trial)[end]["metrics"])
+        member: store.first.of(milestones(trial)[end]["metrics"])
         for member, trial in members.items()
         if trial.state == Stored.COMPLETE
     }

@@ -39,7 +39,7 @@ class Stays(StrEnum):
 
 
 class Search(Protocol):
-    """A ledger as retention sees it."""
+    """A store as retention sees it."""
 
     @property
     def objectives(self) -> Sequence[Objective]:

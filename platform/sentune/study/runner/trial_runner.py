@@ -1,4 +1,4 @@
-"""What happens to a study's runs, between Ray Tune and the ledger; nothing here starts anything."""
+"""What happens to a study's runs, between Ray Tune and the store; nothing here starts anything."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Place(Protocol):
     Attributes:
         most: runs at a time that this study could ever use.
         allowed: of these, for now.
-        live: runs that are at work, as the conductor says.
+        live: runs that are at work, as the runner says.
         wanted: runs that could be at work, likewise.
     """
 
@@ -70,11 +70,11 @@ class Verdicts(Protocol):
         """The trial's run has ended; its verdicts may go."""
 
 
-class Conductor:
+class TrialRunner:
     """What happens to a study's runs.
 
     Args:
-        ledger: where everything is kept.
+        store: where everything is kept.
         source: of runs.
         spec_of: the training run of a candidate.
         stored: called with a run's Optuna number when its start, a milestone or its end is stored.
@@ -92,7 +92,7 @@ class Conductor:
     def __init__(
         self,
         *,
-        ledger: TrialStore,
+        store: TrialStore,
         source: Source,
         spec_of: Callable[[Candidate], TrialSpec],
         stored: Callable[[int], None],
@@ -103,7 +103,7 @@ class Conductor:
         max_failures: int = 0,
         place: Place | None = None,
     ) -> None:
-        self.ledger, self.source, self.spec_of, self.stored = ledger, source, spec_of, stored
+        self.store, self.source, self.spec_of, self.stored = store, source, spec_of, stored
         self.retire_after, self.verdicts, self.control = retire_after, verdicts, control
         self.limits = limits or Limits()
         self.max_failures, self.place = max_failures, place
@@ -131,7 +131,7 @@ class Conductor:
             self._retire()
         self._given += 1
         self.live[tune_id] = candidate
-        known = self.ledger.get(candidate.number).user_attrs
+        known = self.store.get(candidate.number).user_attrs
         self._forgiven[tune_id] = known.get(RESTARTS, 0)
         self.stored(candidate.number)
         return {
@@ -180,8 +180,8 @@ class Conductor:
         if report is None:  # Tune's own closing entry
             return True
         candidate = self.live[tune_id]
-        with self.ledger.together():
-            report, verdict = self._store(tune_id, candidate, report, result)
+        with self.store.together():
+            report, verdict = self._record(tune_id, candidate, report, result)
         if verdict is None:
             if report.poisoned:
                 self._retire()
@@ -194,25 +194,25 @@ class Conductor:
             self.stopped[candidate.number] = verdict.reason
         return self._answer(candidate, report, goes_on=not verdict.stop)
 
-    def _store(
+    def _record(
         self, tune_id: str, candidate: Candidate, report: Report, result: dict[str, Any]
     ) -> tuple[Report, Verdict | None]:
         """The report as it counts, and the verdict; None where the run has failed or left."""
         number = candidate.number
         seconds = float(result.get("time_total_s", report.seconds))
         self.limits.charge(tune_id, seconds * report.gpus)
-        self.ledger.noted(number, report.notes)
+        self.store.noted(number, report.notes)
         if report.restarts:  # those that a group's own launcher has forgiven, of this start
-            self.ledger.forgiven(number, self._forgiven[tune_id] + report.restarts)
+            self.store.forgiven(number, self._forgiven[tune_id] + report.restarts)
         over = bool(report.failure) or report.left
-        if not over and (missing := self.ledger.missing(report)):
+        if not over and (missing := self.store.missing(report)):
             report, over = replace(report, failure=missing, repeats=True), True
         self.last[number] = report
         if over:
-            self.ledger.charge(number, tune_id, seconds, report.gpus)
+            self.store.charge(number, tune_id, seconds, report.gpus)
             return report, None
         cost = {tune_id: {"seconds": seconds, "gpus": report.gpus}}
-        return report, self.ledger.milestone(number, report, cost)
+        return report, self.store.milestone(number, report, cost)
 
     def _answer(self, candidate: Candidate, report: Report, *, goes_on: bool) -> bool:
         if self.verdicts is None:
@@ -240,9 +240,9 @@ class Conductor:
                 return
             self._fail(number, report)
         elif stopped:
-            self.ledger.prune(number, stopped)
+            self.store.prune(number, stopped)
         elif report is not None and report.final:
-            self.ledger.complete(number)
+            self.store.complete(number)
         elif report is not None and report.left:
             self._left(candidate, report)
             return
@@ -251,13 +251,13 @@ class Conductor:
         else:
             self._lost(number, crash)
         self.stored(number)
-        self.limits.ended(self.ledger.record(number))
+        self.limits.ended(self.store.record(number))
 
     def _fail(self, number: int, said: Report) -> None:
         if said.out_of_memory:
-            self.ledger.infeasible(number, said.failure)
+            self.store.infeasible(number, said.failure)
         else:
-            self.ledger.fail(number, said.failure, repeats=said.repeats, traceback=said.traceback)
+            self.store.fail(number, said.failure, repeats=said.repeats, traceback=said.traceback)
 
     def _fits_smaller(self, candidate: Candidate, said: Report) -> bool:
         """Whether a run that met an end of memory is given out again with less at a time."""
@@ -265,7 +265,7 @@ class Conductor:
             return False
         note = f"micro-batch {said.micro_batch} from here on: {said.failure}"
         number, size = candidate.number, said.micro_batch
-        self.ledger.restarted(number, note, micro_batch=size, counts=False)
+        self.store.restarted(number, note, micro_batch=size, counts=False)
         self._again.append(replace(candidate, micro_batch=size))
         return True
 
@@ -274,7 +274,7 @@ class Conductor:
         if report.preempted:
             at = f"{report.examples:,} examples"
             note = f"its machine was taken back; it went on elsewhere from {at}"
-            self.ledger.restarted(candidate.number, note, counts=False)
+            self.store.restarted(candidate.number, note, counts=False)
             self._again.append(candidate)
 
     def _goes_on(self, candidate: Candidate, crash: Crash) -> bool:
@@ -283,14 +283,14 @@ class Conductor:
         smaller = candidate.halved if crash.out_of_memory else None
         if smaller is not None:
             note = f"micro-batch {smaller.micro_batch} from here on: {crash.reason}"
-            self.ledger.restarted(number, note, micro_batch=smaller.micro_batch, counts=False)
+            self.store.restarted(number, note, micro_batch=smaller.micro_batch, counts=False)
             candidate = smaller
         elif crash.out_of_memory and candidate.micro_batch == 1:
             return False
         elif crash.preempted:
-            self.ledger.restarted(number, f"went on elsewhere: {crash.reason}", counts=False)
-        elif self.ledger.get(number).user_attrs.get(RESTARTS, 0) < self.max_failures:
-            self.ledger.restarted(number, f"started again: {crash.reason}", counts=True)
+            self.store.restarted(number, f"went on elsewhere: {crash.reason}", counts=False)
+        elif self.store.get(number).user_attrs.get(RESTARTS, 0) < self.max_failures:
+            self.store.restarted(number, f"started again: {crash.reason}", counts=True)
         else:
             return False
         logger.warning("run %s: %s; it goes on from its checkpoint", candidate.name, crash.reason)
@@ -299,11 +299,11 @@ class Conductor:
 
     def _lost(self, number: int, crash: Crash | None) -> None:
         if crash is None:
-            self.ledger.fail(number, "the trial ended before its budget was used up")
+            self.store.fail(number, "the trial ended before its budget was used up")
         elif crash.out_of_memory:
-            self.ledger.infeasible(number, crash.reason)
+            self.store.infeasible(number, crash.reason)
         else:
-            self.ledger.fail(number, crash.reason)
+            self.store.fail(number, crash.reason)
 
 
 def crash_of(error: BaseException | None) -> Crash:

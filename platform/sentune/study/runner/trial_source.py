@@ -93,7 +93,7 @@ class SearchSource:
     """Trials of a search, ``trials`` in all, counted over restarts; copies do not count.
 
     Args:
-        ledger: of the search.
+        store: of the search.
         space: what is searched, with the points to try first.
         trials: planned.
         seed: of the study.
@@ -103,7 +103,7 @@ class SearchSource:
 
     def __init__(
         self,
-        ledger: TrialStore,
+        store: TrialStore,
         space: SearchSpace,
         *,
         trials: int,
@@ -111,17 +111,17 @@ class SearchSource:
         sampler: Sampler | str = "tpe",
         first: bool = True,
     ) -> None:
-        self.ledger, self.space, self.planned, self.seed = ledger, space, trials, seed
+        self.store, self.space, self.planned, self.seed = store, space, trials, seed
         self.finished = self._exhausted = False
         if isinstance(sampler, str):
-            modes = [objective.mode for objective in ledger.objectives]
+            modes = [objective.mode for objective in store.objectives]
             sampler = make_sampler(
                 sampler,
                 space,
                 trials=trials,
                 seed=seed,
                 modes=modes,
-                constraints=ledger.constraints,
+                constraints=store.constraints,
             )
         self._sampler = sampler
         self._axes = {name: distribution(d) for name, d in space.settings.items()}
@@ -130,7 +130,7 @@ class SearchSource:
         self._ended: set[str] = set()
         self._unended: list[int] = []
         self._seen = 0
-        self._orphans = [t for t in ledger.trials() if t.state == Stored.RUNNING]
+        self._orphans = [t for t in store.trials() if t.state == Stored.RUNNING]
 
     def _held(self, point: Mapping[str, Value]) -> dict[str, Value]:
         """Return the point as the store will give it back: a range's 1 is 1.0."""
@@ -157,7 +157,7 @@ class SearchSource:
         return None
 
     def _used_up(self) -> bool:
-        trials = self.ledger.trials()
+        trials = self.store.trials()
         if len(trials) >= self.planned:
             return True
         if self.space.size is None:
@@ -179,12 +179,10 @@ class SearchSource:
         axes = {name: self._axes[name] for name in drawn}
         same = key(drawn)
         if (twin := self._answers.get(same) or running.get(same)) is not None:
-            self.ledger.create_answered(_copy(twin, drawn, axes))
+            self.store.create_answered(_copy(twin, drawn, axes))
             return None
         settings = {**self.space.fixed, **drawn}
-        number = self.ledger.create(
-            drawn, axes, settings=settings, seed=self.seed, attributes=notes
-        )
+        number = self.store.create(drawn, axes, settings=settings, seed=self.seed, attributes=notes)
         return _candidate(number, f"{number:04d}", {SETTINGS: settings, SEED: self.seed})
 
     def _first_point(self, stored: Sequence[FrozenTrial]) -> dict[str, Value] | None:
@@ -199,7 +197,7 @@ class SearchSource:
 
         Trials that were taken over from another study answer too.
         """
-        stored = self.ledger.all_trials()
+        stored = self.store.all_trials()
         unended = [*self._unended, *range(self._seen, len(stored))]
         self._seen = len(stored)
         self._unended = []
@@ -245,28 +243,28 @@ def _copy(
     )
 
 
-def settle_orphans(ledger: TrialStore) -> None:
+def settle_orphans(store: TrialStore) -> None:
     """Ends every orphan whose end is known: its driver was killed just before the tell."""
-    for orphan in ledger.trials():
+    for orphan in store.trials():
         if orphan.state == Stored.RUNNING:
-            ledger.settle(orphan.number)
+            store.settle(orphan.number)
 
 
 class FinalsSource:
     """Gives each (trial, seed) of the finals that the store does not have yet, orphans first.
 
     Args:
-        ledger: of the finals.
+        store: of the finals.
         wanted: trials and seeds.
         again: whether a run that has ended is run once more.
     """
 
     def __init__(
-        self, ledger: TrialStore, wanted: Sequence[tuple[TrialRecord, int]], *, again: bool = False
+        self, store: TrialStore, wanted: Sequence[tuple[TrialRecord, int]], *, again: bool = False
     ) -> None:
-        self.ledger, self.finished = ledger, False
+        self.store, self.finished = store, False
         asked = {(trial.id, seed) for trial, seed in wanted}
-        runs = [run for run in ledger.trials() if identity(run) in asked]
+        runs = [run for run in store.trials() if identity(run) in asked]
         self._orphans = [run for run in runs if run.state == Stored.RUNNING]
         ended = [run for run in runs if run.state.is_finished() and not again]
         stored = {identity(t) for t in self._orphans + ended if not _worth_another(t)}
@@ -282,7 +280,7 @@ class FinalsSource:
             return None
         trial, seed = self._left.pop(0)
         settings = dict(trial.settings)
-        number = self.ledger.create(
+        number = self.store.create(
             {}, {}, settings=settings, seed=seed, attributes={TRIAL: trial.id}
         )
         return _candidate(number, run_name(trial.id, seed), {SETTINGS: settings, SEED: seed})

@@ -27,7 +27,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
 from sentune.launchers.trial_report import Report
 from sentune.study.runner.limits import Halt, Why
-from sentune.study.runner.trial_runner import Conductor, Crash, crash_of
+from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
 
 
 class _LeftOut:
@@ -41,17 +41,17 @@ class _LeftOut:
 
 
 class StudySearcher(_LeftOut, Searcher):
-    """Gives Tune the runs of a conductor."""
+    """Gives Tune the runs of a runner."""
 
-    def __init__(self, conductor: Conductor, crashes: dict[str, Crash]) -> None:
+    def __init__(self, runner: TrialRunner, crashes: dict[str, Crash]) -> None:
         super().__init__()
-        self.conductor, self.crashes = conductor, crashes
+        self.runner, self.crashes = runner, crashes
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The next run."""
-        given = self.conductor.give(trial_id)
+        given = self.runner.give(trial_id)
         if given is None:
-            return Searcher.FINISHED if self.conductor.finished else None
+            return Searcher.FINISHED if self.runner.finished else None
         return given
 
     def on_trial_complete(
@@ -60,7 +60,7 @@ class StudySearcher(_LeftOut, Searcher):
         """A run is over."""
         del result
         crash = self.crashes.pop(trial_id, Crash()) if error else None
-        self.conductor.end(trial_id, crash)
+        self.runner.end(trial_id, crash)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the state is in Optuna's storage, and Tune's snapshots are never restored."""
@@ -72,13 +72,13 @@ class StudySearcher(_LeftOut, Searcher):
 class StudyScheduler(_LeftOut, FIFOScheduler):
     """Hears every result before Tune's searcher does."""
 
-    def __init__(self, conductor: Conductor, crashes: dict[str, Crash]) -> None:
+    def __init__(self, runner: TrialRunner, crashes: dict[str, Crash]) -> None:
         super().__init__()
-        self.conductor, self.crashes = conductor, crashes
+        self.runner, self.crashes = runner, crashes
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Stores the milestone and stops what its rung stops."""
-        goes_on = self.conductor.hear(trial.trial_id, result)
+        goes_on = self.runner.hear(trial.trial_id, result)
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
@@ -91,13 +91,13 @@ class StudyScheduler(_LeftOut, FIFOScheduler):
 class Watch(_LeftOut, Callback):
     """Looks at the clock and at what was asked of the driver, in every turn of Tune's loop."""
 
-    def __init__(self, conductor: Conductor) -> None:
+    def __init__(self, runner: TrialRunner) -> None:
         super().__init__()
-        self.conductor = conductor
+        self.runner = runner
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Ends the study where its time is up."""
-        self.conductor.watch()
+        self.runner.watch()
 
 
 ASK_AGAIN_SECONDS = 1.0
@@ -118,7 +118,7 @@ class StudySearch(SearchGenerator):
 
     def __init__(self, searcher: StudySearcher, *, concurrent: int) -> None:
         super().__init__(ConcurrencyLimiter(searcher, max_concurrent=concurrent))
-        self.conductor: Conductor = searcher.conductor
+        self.runner: TrialRunner = searcher.runner
         self._concurrent, self._ask_again = concurrent, 0.0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class StudySearch(SearchGenerator):
     def next_trial(self) -> Trial | None:
         """The next trial, if there is one now."""
         trial = super().next_trial()
-        if trial is None and len(self.conductor.live) < self._concurrent:
+        if trial is None and len(self.runner.live) < self._concurrent:
             self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
         return trial
 
@@ -141,7 +141,7 @@ class StudySearch(SearchGenerator):
 
     def is_finished(self) -> bool:
         """Whether there is nothing to run now beside what runs, or nothing at all any more."""
-        waits = time.monotonic() < self._ask_again and bool(self.conductor.live)
+        waits = time.monotonic() < self._ask_again and bool(self.runner.live)
         return waits or super().is_finished()
 
 
@@ -159,11 +159,11 @@ class DemandScheduler(StudyScheduler):
         up, which Tune then ends: trials shorter than the start of a process would run one at a
         time, beside processes that start for nothing.
         """
-        if self.conductor.limits.halt is not None:
+        if self.runner.limits.halt is not None:
             for trial in list(tune_controller.get_live_trials()):
                 if trial.status == Trial.PENDING:
-                    number = self.conductor.live[trial.trial_id].number
-                    self.conductor.last[number] = Report(left=True)
+                    number = self.runner.live[trial.trial_id].number
+                    self.runner.last[number] = Report(left=True)
                     tune_controller.stop_trial(trial)
         return None
 
@@ -191,28 +191,28 @@ LEVELS = {
 
 
 def run_trials(
-    trainable: Callable[[dict[str, Any]], None], conductor: Conductor, *, concurrent: int
+    trainable: Callable[[dict[str, Any]], None], runner: TrialRunner, *, concurrent: int
 ) -> bool:
-    """Runs trials until the source has no more, or the conductor halts.
+    """Runs trials until the source has no more, or the runner halts.
 
-    A trial whose process dies is given out again by the conductor, not by Tune: only so a machine
+    A trial whose process dies is given out again by the runner, not by Tune: only so a machine
     that was taken back costs no failure, and less memory is asked for after there was too little.
 
     Args:
         trainable: of a launcher.
-        conductor: gives trials and hears of them.
+        runner: gives trials and hears of them.
         concurrent: trials at a time.
 
     Returns:
         False if it was halted; what was running then is continued by the next start.
     """
     crashes: dict[str, Crash] = {}
-    with quiet(), own_signals(conductor), scratch_folder() as scratch:
+    with quiet(), own_signals(runner), scratch_folder() as scratch:
         tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=StudySearch(StudySearcher(conductor, crashes), concurrent=concurrent),
-                scheduler=DemandScheduler(conductor, crashes),
+                search_alg=StudySearch(StudySearcher(runner, crashes), concurrent=concurrent),
+                scheduler=DemandScheduler(runner, crashes),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=_name,
@@ -222,11 +222,11 @@ def run_trials(
                 name=f"start-{int(time.time())}",
                 storage_path=scratch,
                 verbose=0,
-                callbacks=[Watch(conductor)],
+                callbacks=[Watch(runner)],
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
         ).fit()
-    return conductor.limits.halt is None and conductor.finished
+    return runner.limits.halt is None and runner.finished
 
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
@@ -260,7 +260,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def own_signals(conductor: Conductor) -> Iterator[None]:
+def own_signals(runner: TrialRunner) -> Iterator[None]:
     """Ctrl-C, and the end of a submitted job, ask trials for a checkpoint; twice ends at once.
 
     Afterwards the handlers are as they were: Tune leaves its own behind.
@@ -271,10 +271,10 @@ def own_signals(conductor: Conductor) -> Iterator[None]:
 
     def asked(number: int, frame: Any) -> None:
         del frame
-        if conductor.limits.halt is not None and conductor.limits.halt.why is Why.INTERRUPTED:
+        if runner.limits.halt is not None and runner.limits.halt.why is Why.INTERRUPTED:
             raise KeyboardInterrupt
         told = "interrupted" if number == signal.SIGINT else "ended by a signal"
-        conductor.halt(Halt(why=Why.INTERRUPTED, reason=told))
+        runner.halt(Halt(why=Why.INTERRUPTED, reason=told))
 
     caught = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     before = {number: signal.getsignal(number) for number in caught}

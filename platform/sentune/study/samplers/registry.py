@@ -10,11 +10,11 @@ from optuna import samplers as optunas
 from optuna.samplers import BaseSampler
 
 from sentune.errors import InvalidValue
-from sentune.study.samplers import SAMPLERS
+from sentune.study import SAMPLERS
 from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol
 from sentune.study.samplers.study_adapter import as_finished, lines_of, newest_and_best
-from sentune.study.space.constraints import Constraint
 from sentune.study.space.domains import Choice
+from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace
 
 STARTUP = (4, 10)

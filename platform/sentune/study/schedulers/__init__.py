@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sentune.errors import InvalidValue
-from sentune.study.names import SCHEDULERS
-from sentune.study.schedulers.asha import Halving, default_first_rung
+from sentune.study import SCHEDULERS
 from sentune.study.schedulers.base import GOES_ON, Curves, Scheduler, Verdict, check_rungs
-from sentune.study.schedulers.hyperband import Hyperband
+from sentune.study.schedulers.halving import Halving, Hyperband, default_first_rung
 from sentune.study.schedulers.median import MedianStopping
 
 __all__ = [

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Engine, make_url
@@ -22,7 +21,9 @@ from sentune.study.store.journal import StudyJournal
 from sentune.study.store.outage import StudyDatabase
 from sentune.study.store.study_index import DATABASE, JOURNAL
 
-WORLD = "world"
+FINGERPRINT = "world"
+"""Attribute of a study: what all of its trials share."""
+
 DIRECTIONS = {
     "max": optuna.study.StudyDirection.MAXIMIZE,
     "min": optuna.study.StudyDirection.MINIMIZE,
@@ -127,20 +128,18 @@ def open_study(
     name: str,
     *,
     modes: Sequence[str],
-    sampler: BaseSampler | None,
-    world: Mapping[str, Any],
+    fingerprint: Mapping[str, Any],
 ) -> optuna.Study:
-    """The study of this name, made or found.
+    """Open the study of this name, or make it.
 
     Args:
         storage: from ``open_storage``.
         name: of the study.
         modes: ``max`` or ``min`` of each objective.
-        sampler: None where points are given and not drawn.
-        world: everything that its trials must share, JSON types.
+        fingerprint: everything that its trials must share, JSON types.
 
     Raises:
-        StudyConflict: it exists and belongs to another world; says what differs.
+        StudyConflict: it exists and has another fingerprint; says what differs.
     """
     try:
         storage.get_study_id_from_name(name)
@@ -149,14 +148,15 @@ def open_study(
     study = optuna.load_study(
         storage=storage,
         study_name=name,
-        sampler=sampler or optuna.samplers.RandomSampler(seed=0),
+        sampler=optuna.samplers.RandomSampler(seed=0),
         pruner=optuna.pruners.NopPruner(),
     )
-    known = study.user_attrs.get(WORLD)
+    known = study.user_attrs.get(FINGERPRINT)
+    now = json.loads(json.dumps(fingerprint))
     if known is None:
-        study.set_user_attr(WORLD, json.loads(json.dumps(world)))
+        study.set_user_attr(FINGERPRINT, now)
         return study
-    changed = list(differences(known, json.loads(json.dumps(world))))
+    changed = list(differences(known, now))
     if changed:
         listed = "\n".join(f"  {line}" for line in changed)
         raise StudyConflict(

@@ -24,7 +24,7 @@ from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRe
 from sentune.study.space.objectives import Objective
 from sentune.study.store.driver_lock import Holder, Standing, standing
 from sentune.study.store.driver_process import ProcessState
-from sentune.study.store.storage import WORLD, open_storage
+from sentune.study.store.storage import FINGERPRINT, open_storage
 from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.trial_codec import (
     SEED,
@@ -249,14 +249,19 @@ class StudyView:
                 if self.storage and number is not None
                 else {}
             )
-            world = said.get(WORLD) or {"space": self.place.description.get("space", {})}
-            space = world.get("space", {})
+            fingerprint = said.get(FINGERPRINT) or {
+                "space": self.place.description.get("space", {})
+            }
+            space = fingerprint.get("space", {})
             first = Objective(space.get("objective", ""), space.get("mode", "max"))
             runs, finals = self._runs("", first), self._runs(FINALS, first)
             of_folder = {} if driven else self._of_folder(len(runs))
             return StudySnapshot(
                 place=self.place,
-                objectives=(first, *(Objective(**other) for other in world.get("objectives", []))),
+                objectives=(
+                    first,
+                    *(Objective(**other) for other in fingerprint.get("objectives", [])),
+                ),
                 varied=tuple(space.get("settings", {})),
                 runs=runs,
                 finals=tuple({(run.trial, run.seed): run for run in finals}.values()),

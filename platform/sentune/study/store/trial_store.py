@@ -25,8 +25,7 @@ from sentune.credentials import without_credentials
 from sentune.launchers.trial_report import Report
 from sentune.records import TrialRecord
 from sentune.study.schedulers import GOES_ON, Scheduler, Verdict
-from sentune.study.space.constraints import Constraint
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.trial_codec import (
     COST,

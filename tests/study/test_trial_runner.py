@@ -1,4 +1,4 @@
-"""What the conductor makes of deaths, departures, bad trials and limits; no process is started."""
+"""What the runner makes of deaths, departures, bad trials and limits; no process is started."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import ray
-from toys import OBJECTIVE, Heard, open_ledger
+from toys import OBJECTIVE, Heard, open_store
 
 from sentune.errors import StudyConflict
 from sentune.launchers.trial_report import Report
 from sentune.records import Spent, TrialState
 from sentune.study.runner.budget import Budget
 from sentune.study.runner.limits import Halt, Limits, Why
-from sentune.study.runner.trial_runner import Conductor, Crash, crash_of
+from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
 from sentune.study.runner.trial_source import Candidate, SearchSource
-from sentune.study.space.constraints import parse
+from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.trial_store import TrialStore
 
@@ -61,15 +61,15 @@ class Held:
 
 
 class Study:
-    """A conductor over a real ledger, whose trials are played by hand."""
+    """A runner over a real store, whose trials are played by hand."""
 
     def __init__(self, folder: Path, *, trials: int = 8, limits: Limits | None = None) -> None:
-        self.ledger: TrialStore = open_ledger(folder, space=SPACE)
+        self.store: TrialStore = open_store(folder, space=SPACE)
         self.given: list[Candidate] = []
-        self.heard, self.control = Heard(self.ledger), Control()
-        self.conductor = Conductor(
-            ledger=self.ledger,
-            source=SearchSource(self.ledger, SPACE, trials=trials, seed=7, sampler="random"),
+        self.heard, self.control = Heard(self.store), Control()
+        self.runner = TrialRunner(
+            store=self.store,
+            source=SearchSource(self.store, SPACE, trials=trials, seed=7, sampler="random"),
             spec_of=self._spec,
             stored=self.heard,
             retire_after=100,
@@ -83,25 +83,25 @@ class Study:
         return candidate
 
     def start(self, name: str) -> Candidate | None:
-        return self.given[-1] if self.conductor.give(name) is not None else None
+        return self.given[-1] if self.runner.give(name) is not None else None
 
     def say(self, name: str, examples: int = 900, **said: Any) -> bool:
         metrics = {OBJECTIVE: 0.5, "train/seconds": 1.0}
         report = Report(**{"examples": examples, "metrics": metrics, "gpus": 2.0, **said})
-        return self.conductor.hear(name, {**report.to_result(), "time_total_s": 30.0})
+        return self.runner.hear(name, {**report.to_result(), "time_total_s": 30.0})
 
     def whole(self, name: str, value: float = 0.5) -> None:
         self.start(name)
         self.say(name, final=True, metrics={OBJECTIVE: value, "train/seconds": 1.0})
-        self.conductor.end(name)
+        self.runner.end(name)
 
     def fail(self, name: str, why: str = "loss is nan") -> None:
         self.start(name)
         self.say(name, 0, failure=why, repeats=True, metrics={})
-        self.conductor.end(name)
+        self.runner.end(name)
 
     def state(self, number: int = 0) -> TrialState:
-        return self.ledger.record(number).state
+        return self.store.record(number).state
 
 
 def test_a_run_whose_process_dies_is_given_out_again_and_then_fails(tmp_path: Path) -> None:
@@ -111,15 +111,15 @@ def test_a_run_whose_process_dies_is_given_out_again_and_then_fails(tmp_path: Pa
         assert candidate is not None, "two deaths are forgiven"
         assert candidate.number == 0
         study.say(f"t{death}", 100)
-        study.conductor.end(f"t{death}", Crash(reason="its process died: signal 9"))
-    record = study.ledger.record(0)
+        study.runner.end(f"t{death}", Crash(reason="its process died: signal 9"))
+    record = study.store.record(0)
     assert record.state is TrialState.FAILED
     assert record.restarts == 2
     assert record.reason == "its process died: signal 9"
     assert all("signal 9" in note for note in record.notes)
     assert record.gpu_seconds == pytest.approx(3 * 30 * 2), "every attempt is paid for"
     assert study.start("more") is None
-    assert study.conductor.finished
+    assert study.runner.finished
 
 
 def test_a_machine_that_is_taken_back_costs_no_failure(tmp_path: Path) -> None:
@@ -128,11 +128,11 @@ def test_a_machine_that_is_taken_back_costs_no_failure(tmp_path: Path) -> None:
         assert study.start(f"t{death}") is not None
         if death % 2:
             study.say(f"t{death}", 250, left=True, preempted=True, metrics={})
-            study.conductor.end(f"t{death}")
+            study.runner.end(f"t{death}")
         else:
-            study.conductor.end(f"t{death}", Crash(reason="taken back", preempted=True))
+            study.runner.end(f"t{death}", Crash(reason="taken back", preempted=True))
     study.whole("last")
-    record = study.ledger.record(0)
+    record = study.store.record(0)
     assert (record.state, record.restarts) == (TrialState.COMPLETE, 0)
     assert len(record.notes) == 4
     assert any("250 examples" in note for note in record.notes)
@@ -148,12 +148,12 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
         assert candidate is not None
         assert candidate.number == 0
         sizes.append(candidate.micro_batch)
-        study.conductor.end(f"t{death}", Crash(reason="out of memory", out_of_memory=True))
+        study.runner.end(f"t{death}", Crash(reason="out of memory", out_of_memory=True))
     assert sizes == [0, 3, 2, 1], "0: as the settings say, here batches of 6"
-    record = study.ledger.record(0)
+    record = study.store.record(0)
     assert record.state is TrialState.INFEASIBLE
     assert not record.feasible
-    assert study.ledger.get(0).constraints == {"fits_in_memory": 1.0}, "the sampler learns it"
+    assert study.store.get(0).constraints == {"fits_in_memory": 1.0}, "the sampler learns it"
     assert record.restarts == 0
     study.whole("next")
     assert study.state(1) is TrialState.COMPLETE, "the study goes on"
@@ -179,20 +179,20 @@ def test_half_of_what_is_stated_as_text_or_not_at_all(
 
 def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> None:
     study = Study(tmp_path, trials=3)
-    verdicts = study.conductor.verdicts = Verdicts()
+    verdicts = study.runner.verdicts = Verdicts()
     study.start("t0")
     study.start("t1")
     for tune_id in ("t0", "t1"):
         study.say(tune_id, 250)
     assert verdicts.kept == {"0000": [True], "0001": [True]}
-    study.conductor.end("t0", Crash(reason="taken back", preempted=True))
+    study.runner.end("t0", Crash(reason="taken back", preempted=True))
     assert verdicts.kept == {"0001": [True]}
 
 
 def test_another_driver_goes_on_with_the_smaller_micro_batch(tmp_path: Path) -> None:
     first = Study(tmp_path, trials=1)
     first.start("t")
-    first.conductor.end("t", Crash(out_of_memory=True))
+    first.runner.end("t", Crash(out_of_memory=True))
     candidate = Study(tmp_path, trials=1).start("t")
     assert candidate is not None
     assert (candidate.number, candidate.micro_batch) == (0, 3)
@@ -202,9 +202,9 @@ def test_a_device_without_memory_is_infeasible_and_no_failure(tmp_path: Path) ->
     study = Study(tmp_path)
     study.start("t")
     study.say("t", 0, failure="out of memory on the device", out_of_memory=True, metrics={})
-    study.conductor.end("t")
+    study.runner.end("t")
     assert study.state() is TrialState.INFEASIBLE
-    assert study.ledger.record(0).reason == "out of memory on the device"
+    assert study.store.record(0).reason == "out of memory on the device"
 
 
 def test_what_a_run_says_beside_its_curve_is_kept_once(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_what_a_run_says_beside_its_curve_is_kept_once(tmp_path: Path) -> None:
     study.start("t")
     for examples in (100, 300):
         study.say("t", examples, notes=["micro-batch 6 -> 3 after out of memory on the device"])
-    assert study.ledger.record(0).notes == ["micro-batch 6 -> 3 after out of memory on the device"]
+    assert study.store.record(0).notes == ["micro-batch 6 -> 3 after out of memory on the device"]
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,11 @@ def test_a_metric_that_is_missing_ends_a_trial_at_its_first_milestone(
     tmp_path: Path, metrics: dict[str, float], told: str
 ) -> None:
     study = Study(tmp_path)
-    study.conductor.ledger = replace(study.ledger, constraints=(parse("train/seconds<=9"),))
+    study.runner.store = replace(study.store, constraints=(Constraint.parse("train/seconds<=9"),))
     study.start("t")
     assert not study.say("t", 100, metrics=metrics)
-    study.conductor.end("t")
-    record = study.ledger.record(0)
+    study.runner.end("t")
+    record = study.store.record(0)
     assert record.state is TrialState.FAILED
     assert told in record.reason
 
@@ -240,10 +240,10 @@ def test_a_broken_constraint_is_told_to_the_sampler_and_the_trial_cannot_win(
     tmp_path: Path,
 ) -> None:
     study = Study(tmp_path)
-    study.conductor.ledger = replace(study.ledger, constraints=(parse("train/seconds<=0.5"),))
+    study.runner.store = replace(study.store, constraints=(Constraint.parse("train/seconds<=0.5"),))
     study.whole("t")
-    assert study.ledger.get(0).constraints == {"train/seconds<=0.5": 0.5}
-    record = study.ledger.record(0)
+    assert study.store.get(0).constraints == {"train/seconds<=0.5": 0.5}
+    record = study.store.record(0)
     assert record.state is TrialState.COMPLETE
     assert record.violations == {"train/seconds<=0.5": 0.5}
     assert not record.feasible
@@ -252,13 +252,13 @@ def test_a_broken_constraint_is_told_to_the_sampler_and_the_trial_cannot_win(
 def test_a_run_that_was_asked_to_leave_is_continued_by_the_next_start(tmp_path: Path) -> None:
     study = Study(tmp_path)
     study.start("t")
-    study.conductor.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
+    study.runner.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
     assert study.control.asked == 1
-    assert not study.conductor.finished, "it still writes its checkpoint"
+    assert not study.runner.finished, "it still writes its checkpoint"
     study.say("t", 150, left=True, metrics={})
-    study.conductor.end("t")
+    study.runner.end("t")
     assert study.start("next") is None
-    assert study.conductor.finished
+    assert study.runner.finished
     assert study.state() is TrialState.RUNNING
     assert {state for _, state, _ in study.heard.said} == {"running"}
     resumed = Study(tmp_path).start("t")
@@ -272,11 +272,11 @@ def test_too_many_failures_end_the_study_and_say_why(tmp_path: Path) -> None:
     study.whole("b")
     for name in "cd":
         study.fail(name)
-    study.conductor.watch()
-    assert study.conductor.limits.halt is None, "half of four trials"
+    study.runner.watch()
+    assert study.runner.limits.halt is None, "half of four trials"
     study.fail("e", "loss is inf")
-    study.conductor.watch()
-    halt = study.conductor.limits.halt
+    study.runner.watch()
+    halt = study.runner.limits.halt
     assert halt is not None
     assert halt.why is Why.FAILURES
     for part in ("3 of 5 trials failed", "loss is nan", "loss is inf", "0.5"):
@@ -288,12 +288,12 @@ def test_a_full_disk_ends_the_study_and_its_trial_goes_on_when_it_is_mended(tmp_
     study = Study(tmp_path)
     study.start("t")
     study.say("t", 0, failure="/data: the disk is full", storage=True, metrics={})
-    study.conductor.end("t")
-    halt = study.conductor.limits.halt
+    study.runner.end("t")
+    halt = study.runner.limits.halt
     assert halt == Halt(why=Why.STORAGE, reason="/data: the disk is full")
     assert study.control.asked == 1
     assert study.start("u") is None
-    assert study.conductor.finished
+    assert study.runner.finished
     resumed = Study(tmp_path).start("t")
     assert resumed is not None
     assert resumed.number == 0
@@ -304,7 +304,7 @@ def test_a_worker_that_knows_what_would_fit_is_given_out_again_with_that(tmp_pat
     study.start("t")
     said = {"failure": "out of memory on the host", "out_of_memory": True, "micro_batch": 2}
     study.say("t", 0, metrics={}, **said)
-    study.conductor.end("t")
+    study.runner.end("t")
     assert study.state() is TrialState.RUNNING
     candidate = study.start("u")
     assert candidate is not None
@@ -315,18 +315,16 @@ def test_a_signal_halts_and_a_lost_lock_stops_at_once(tmp_path: Path) -> None:
     held = Held()
     study = Study(tmp_path, limits=Limits(held=held))
     study.start("t")
-    study.conductor.watch()
+    study.runner.watch()
     assert study.control.asked == 0
     held.signal = "stop"
-    study.conductor.watch()
-    study.conductor.watch()
+    study.runner.watch()
+    study.runner.watch()
     assert study.control.asked == 1, "asked once"
-    assert study.conductor.limits.halt == Halt(
-        why=Why.ASKED, reason="stopped by `sentune study stop`"
-    )
+    assert study.runner.limits.halt == Halt(why=Why.ASKED, reason="stopped by `sentune study stop`")
     other = Study(tmp_path, limits=Limits(held=Held(lost=True, lost_because="pid 7 on b has it")))
     with pytest.raises(StudyConflict, match="pid 7 on b has it"):
-        other.conductor.watch()
+        other.runner.watch()
 
 
 def test_hours_and_gpu_hours_count_what_earlier_starts_used_up(tmp_path: Path) -> None:
@@ -356,7 +354,7 @@ def test_the_search_ends_early_enough_for_the_finals(tmp_path: Path) -> None:
     study.whole("a")
     held.hours = 1.6
     assert study.start("b") is None, "half an hour is kept for the finals"
-    assert study.conductor.finished
+    assert study.runner.finished
     assert limits.halt is None, "nobody is sent home"
     finals = limits.for_finals(0.0)
     assert "--max-hours 2" in finals.ended_early
@@ -368,24 +366,22 @@ def test_most_trials_and_no_gain_close_the_search(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     few = Study(tmp_path / "a")
-    few.conductor.limits = Limits(
-        budget=Budget(max_trials=2), trials=lambda: len(few.ledger.trials())
-    )
+    few.runner.limits = Limits(budget=Budget(max_trials=2), trials=lambda: len(few.store.trials()))
     few.whole("a")
     few.whole("b")
     assert few.start("c") is None
-    assert "--max-trials 2" in few.conductor.limits.ended_early
+    assert "--max-trials 2" in few.runner.limits.ended_early
 
     flat = Study(tmp_path / "b")
     budget = Budget(no_gain=2)
-    flat.conductor.limits = Limits(
+    flat.runner.limits = Limits(
         budget=budget,
-        no_gain=lambda: budget.no_gain_in(flat.ledger.records(), flat.ledger.first),
+        no_gain=lambda: budget.no_gain_in(flat.store.records(), flat.store.first),
     )
     for name, value in zip("abcd", (0.5, 0.6, 0.6, 0.55), strict=True):
         flat.whole(name, value)
     assert flat.start("e") is None
-    assert "2 trials in a row" in flat.conductor.limits.ended_early
+    assert "2 trials in a row" in flat.runner.limits.ended_early
 
 
 def test_deaths_that_a_group_forgave_itself_are_counted_over_all_starts(tmp_path: Path) -> None:
@@ -393,10 +389,10 @@ def test_deaths_that_a_group_forgave_itself_are_counted_over_all_starts(tmp_path
     study.start("a")
     study.say("a", 100, restarts=1)
     study.say("a", 300, restarts=1)
-    study.conductor.end("a", Crash())
+    study.runner.end("a", Crash())
     study.start("b")
     study.say("b", 300, restarts=1)
-    assert study.ledger.record(0).restarts == 3
+    assert study.store.record(0).restarts == 3
 
 
 def test_what_ray_says_of_a_death_is_understood() -> None:
@@ -420,16 +416,16 @@ class Neighbourhood:
 
 def test_a_study_that_shares_a_cluster_takes_its_places_only(tmp_path: Path) -> None:
     study, place = Study(tmp_path, trials=5), Neighbourhood(allowed=2)
-    study.conductor.place = place
+    study.runner.place = place
     assert study.start("a") is not None
     assert study.start("b") is not None
     assert study.start("c") is None
-    assert not study.conductor.finished
-    study.conductor.watch()
+    assert not study.runner.finished
+    study.runner.watch()
     assert place.live == 2
     place.allowed = 1
     study.say("a", final=True)
-    study.conductor.end("a")
+    study.runner.end("a")
     assert study.start("c") is None, "b is still at work"
     place.allowed = 4
     assert [study.start(name) is None for name in "cde"] == [False] * 3
@@ -438,10 +434,10 @@ def test_a_study_that_shares_a_cluster_takes_its_places_only(tmp_path: Path) -> 
     assert place.wanted == 4, "the last one of five is at work, and so are three others"
     for name in "bcd":
         study.say(name, final=True)
-        study.conductor.end(name)
+        study.runner.end(name)
     assert study.start("f") is None
     assert place.wanted == 1, "others may have the rest"
     study.say("e", final=True)
-    study.conductor.end("e")
+    study.runner.end("e")
     assert study.start("f") is None
-    assert study.conductor.finished
+    assert study.runner.finished
