@@ -21,12 +21,13 @@ from typer.testing import CliRunner
 
 from sentune.cli import app
 from sentune.errors import InvalidValue, StudyConflict
+from sentune.io.database_lock import database_url
 from sentune.job.options import JobOptions
 from sentune.study.fork import fork_from
 from sentune.study.store import outage
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.outage import DatabaseGone, StudyDatabase
-from sentune.study.store.storage import database_url, open_storage, open_study, storage_url
+from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import find_study
 from sentune.study.store.study_view import StudyView
 from sentune.study.store.trial_codec import TOKEN, TWIN
@@ -146,7 +147,7 @@ def test_a_plain_postgresql_url_goes_to_the_driver_that_is_installed(
 ) -> None:
     found = {"psycopg": object(), "psycopg2": object()}
     monkeypatch.setattr(
-        "sentune.study.store.storage.find_spec",
+        "sentune.io.database_lock.find_spec",
         lambda name: found[name] if name in installed else None,
     )
     url = database_url(f"{scheme}://ann:hush@host:5433/trials?sslmode=require")

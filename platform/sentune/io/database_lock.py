@@ -20,7 +20,7 @@ LOCK = 7_363_685
 
 @contextmanager
 def alone_in(url: str) -> Iterator[Connection | None]:
-    """Waits for others that make tables there; None where the database is no PostgreSQL.
+    """Wait for others that make tables there; None where the database is not PostgreSQL.
 
     Raises:
         SQLAlchemyError: it cannot be reached.
@@ -31,22 +31,21 @@ def alone_in(url: str) -> Iterator[Connection | None]:
     from sqlalchemy import create_engine, text
     from sqlalchemy.pool import NullPool
 
-    engine = create_engine(
-        with_installed_driver(url), poolclass=NullPool, isolation_level="AUTOCOMMIT"
-    )
+    engine = create_engine(database_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:  # the lock goes with it
         connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": LOCK})
         yield connection
 
 
-def with_installed_driver(url: str) -> URL:
-    """Return a database's URL with the PostgreSQL driver that is installed, where it names none.
+def database_url(url: str) -> URL:
+    """Return a URL whose driver is installed: ``postgresql://`` names none.
 
-    SQLAlchemy 2.1 takes psycopg 3 for ``postgresql://`` and refuses it with psycopg2 alone.
+    SQLAlchemy takes psycopg 3 for it, also where psycopg2 alone is installed.
     """
     from sqlalchemy import make_url
 
     named = make_url(url)
-    if named.drivername != "postgresql" or find_spec("psycopg") or not find_spec("psycopg2"):
-        return named
-    return named.set(drivername="postgresql+psycopg2")
+    if named.drivername in ("postgresql", "postgres"):
+        driver = "psycopg" if find_spec("psycopg") else "psycopg2"
+        return named.set(drivername=f"postgresql+{driver}")
+    return named

@@ -198,7 +198,7 @@ class DriverLock:
             if refusal := self._refused(record, first, taken=taken, waited=waited):
                 self.backend.unlock()
                 raise StudyConflict(refusal)
-            silent = record.driver and _process(record) is ProcessState.UNKNOWN
+            silent = record.driver and Driver.from_json(record.driver).state is ProcessState.UNKNOWN
             if taken and (waited >= EXPIRY or not silent):
                 return record
             if taken:
@@ -359,10 +359,6 @@ def _holder(backend: Backend, record: Record) -> Holder | None:
         generation=record.generation,
         state=state,
     )
-
-
-def _process(record: Record) -> ProcessState:
-    return Driver.from_json(record.driver).state
 
 
 def _refusal(study: str, holder: Holder) -> str:

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, CursorResult, Engine, Row, create_engine, text
@@ -28,7 +28,7 @@ from sqlalchemy.pool import NullPool
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
-from sentune.io.database_lock import alone_in, with_installed_driver
+from sentune.io.database_lock import alone_in, database_url
 from sentune.study.store.driver_process import Driver
 
 LOCK_FILE = "driver.lock"
@@ -61,44 +61,6 @@ class Record:
     seconds: float = 0.0
     signal: str = ""
     quiet: float = 0.0
-
-
-class Backend(Protocol):
-    """One study's lock and the record beside it.
-
-    Every method raises OSError or SQLAlchemyError where its file or database does not answer.
-    """
-
-    def lock(self) -> bool:
-        """Take the lock if it is free; return whether this object holds it."""
-
-    def unlock(self) -> None:
-        """Free the lock."""
-
-    def holds(self, generation: int) -> bool:
-        """Return whether this object holds the lock, and no later start was recorded."""
-
-    def locked(self) -> bool:
-        """Return whether any process holds the lock, without taking it."""
-
-    def read(self) -> Record:
-        """Return the record; an empty one where the study was never driven."""
-
-    def begin(self, driver: Driver) -> Record:
-        """Record a new start by the process that has just taken the lock."""
-
-    def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
-        """Add seconds to this start's record; the last beat says that the lock was released.
-
-        Returns:
-            The record with what the holder is asked for; None if the lock is not held any more.
-        """
-
-    def ask(self, generation: int, signal: str) -> bool:
-        """Ask the holder for something; return False if it has left."""
-
-    def break_lock(self) -> None:
-        """Take the lock from a holder that is dead and whose machine cannot free it."""
 
 
 def backend_of(url: str, study: str) -> Backend | None:
@@ -143,7 +105,7 @@ class FileLock:
             self._fd = None
 
     def lock(self) -> bool:
-        """See ``Backend``."""
+        """Take the lock if it is free; return whether this object holds it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -157,14 +119,17 @@ class FileLock:
         return True
 
     def unlock(self) -> None:
-        """See ``Backend``."""
+        """Free the lock."""
         if self._fd is not None:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = None
 
     def holds(self, generation: int) -> bool:
-        """See ``Backend``; a file that was removed or replaced holds nobody off."""
+        """Return whether this object holds the lock, and no later start was recorded.
+
+        A file that was removed or replaced does not keep others away.
+        """
         del generation
         return self._fd is not None and self._in_place()
 
@@ -176,7 +141,10 @@ class FileLock:
             return False
 
     def locked(self) -> bool:
-        """See ``Backend``; the lock is shared for a moment, which ``lock`` is tried again for."""
+        """Return whether any process holds the lock.
+
+        The lock is shared for a moment; a driver tries ``lock`` again then.
+        """
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -190,7 +158,10 @@ class FileLock:
         return False
 
     def read(self) -> Record:
-        """See ``Backend``. A record that a power cut has torn is followed by a later generation."""
+        """Return the record; an empty one where the study was never driven.
+
+        A record that a power cut has torn is followed by a later generation.
+        """
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -206,7 +177,7 @@ class FileLock:
         return replace(record, signal=asked["signal"] if ours else "")
 
     def begin(self, driver: Driver) -> Record:
-        """See ``Backend``."""
+        """Record a new start by the process that has just taken the lock."""
         was = self.read()
         started = Record(
             generation=was.generation + 1, driver=driver.to_json(), since=time.time(),
@@ -216,7 +187,11 @@ class FileLock:
         return started
 
     def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
-        """See ``Backend``."""
+        """Add seconds to this start's record; the last beat says that the lock was released.
+
+        Returns:
+            The record with what the holder is asked for; None if the lock is not held any more.
+        """
         if not self.holds(generation):
             return None
         was = self.read()
@@ -232,7 +207,7 @@ class FileLock:
             os.fsync(self._fd)
 
     def ask(self, generation: int, signal: str) -> bool:
-        """See ``Backend``."""
+        """Ask the holder for something; return False if it has left."""
         asked = json.dumps({"generation": generation, "signal": signal})
         fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -242,7 +217,10 @@ class FileLock:
         return self.read().signal == signal
 
     def break_lock(self) -> None:
-        """See ``Backend``: another file, with the same record, takes the place of this one."""
+        """Take the lock from a holder that is dead and whose machine cannot free it.
+
+        Another file, with the same record, takes the place of this one.
+        """
         was = self.read()
         said = replace(was, generation=was.generation + 1, driver="")
         new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
@@ -291,7 +269,7 @@ class PostgresLock:
             os.close(nothing)
 
     def lock(self) -> bool:
-        """See ``Backend``.
+        """See ``FileLock``.
 
         Raises:
             InvalidValue: a proxy hands the session to others between two transactions.
@@ -331,11 +309,10 @@ class PostgresLock:
 
     def _ask_session(self, statement: str, **values: Any) -> Any:
         """Return the first value of a statement in the lock's own session."""
-        assert self._session is not None
-        return self._session.execute(text(statement), {**self._names, **values}).scalar()
+        return self._change(statement, **values).scalar()
 
     def unlock(self) -> None:
-        """See ``Backend``."""
+        """See ``FileLock``."""
         self._holding = False
         if self._session is not None:
             session, self._session = self._session, None
@@ -343,7 +320,7 @@ class PostgresLock:
                 session.close()
 
     def holds(self, generation: int) -> bool:
-        """See ``Backend``.
+        """See ``FileLock``.
 
         A connection that was cut is made again, and the lock is taken again where no other start
         has taken it meanwhile: so a restarted database costs a study nothing.
@@ -374,11 +351,11 @@ class PostgresLock:
         return None if found is None else int(found)
 
     def locked(self) -> bool:
-        """See ``Backend``."""
+        """See ``FileLock``."""
         return bool(self._look(f"SELECT 1 {HELD}"))
 
     def read(self) -> Record:
-        """See ``Backend``; looking makes no table."""
+        """See ``FileLock``; looking makes no table."""
         ((table,),) = self._look("SELECT to_regclass('sentune_drivers')")
         if table is None:
             return Record()
@@ -386,7 +363,7 @@ class PostgresLock:
         return _record(rows[0]) if rows else Record()
 
     def begin(self, driver: Driver) -> Record:
-        """See ``Backend``."""
+        """See ``FileLock``."""
         with alone_in(self._url):
             self._change(TABLE)
         values = {"driver": driver.to_json()}
@@ -397,7 +374,7 @@ class PostgresLock:
             f"beat = sentune_drivers.beat + 1 RETURNING {COLUMNS}", **values).one())  # fmt: skip
 
     def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
-        """See ``Backend``."""
+        """See ``FileLock``."""
         if not self.holds(generation):
             return None
         row = self._change(
@@ -409,7 +386,7 @@ class PostgresLock:
         return None if row is None else _record(row)
 
     def ask(self, generation: int, signal: str) -> bool:
-        """See ``Backend``."""
+        """See ``FileLock``."""
         return bool(self._look(
             "UPDATE sentune_drivers SET signal = :signal "
             "WHERE study = :study AND generation = :generation AND driver <> '' RETURNING 1",
@@ -417,7 +394,7 @@ class PostgresLock:
         ))  # fmt: skip
 
     def break_lock(self) -> None:
-        """See ``Backend``: the session of the holder is ended."""
+        """See ``FileLock``: the session of the holder is ended."""
         self._look(
             "UPDATE sentune_drivers SET generation = generation + 1, driver = '' "
             "WHERE study = :study RETURNING 1"
@@ -465,7 +442,7 @@ def _own_pid(session: Connection) -> int:
 def _engine(url: str) -> Engine:
     """Return an engine whose every connection is a session of its own."""
     return create_engine(
-        with_installed_driver(url),
+        database_url(url),
         poolclass=NullPool,
         isolation_level="AUTOCOMMIT",
         connect_args=_client_limits(url),
@@ -483,7 +460,11 @@ def _client_limits(url: str) -> dict[str, int]:
     return {name: value for name, value in limits.items() if name not in make_url(url).query}
 
 
-_HELD_HERE: weakref.WeakSet[FileLock | PostgresLock] = weakref.WeakSet()
+Backend = FileLock | PostgresLock
+"""One study's lock and the record beside it. Every method raises OSError or SQLAlchemyError where
+its file or database does not answer."""
+
+_HELD_HERE: weakref.WeakSet[Backend] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:

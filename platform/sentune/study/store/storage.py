@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event
-from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
-from sentune.io.database_lock import alone_in
+from sentune.io.database_lock import alone_in, database_url
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.outage import StudyDatabase
 from sentune.study.store.study_index import DATABASE, JOURNAL
@@ -73,10 +72,9 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
         return StudyJournal(url, driver=driver)
     try:
         named = database_url(url)
-        with alone_in(named.render_as_string(hide_password=False)):
-            storage = RDBStorage(
-                named.render_as_string(hide_password=False), engine_kwargs=_arguments(named)
-            )
+        plain = named.render_as_string(hide_password=False)
+        with alone_in(plain):
+            storage = RDBStorage(plain, engine_kwargs=_arguments(named))
     except (SQLAlchemyError, ImportError) as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
         fix = f"the database cannot be opened ({without_credentials(cause)})"
@@ -84,18 +82,6 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
     if named.get_backend_name() == "sqlite":
         _write_ahead(storage.engine)
     return StudyDatabase(storage, driver=driver)
-
-
-def database_url(url: str) -> URL:
-    """Return a URL whose driver is installed: ``postgresql://`` names none.
-
-    SQLAlchemy takes psycopg 3 for it, also where psycopg2 alone is installed.
-    """
-    named = make_url(url)
-    if named.drivername in ("postgresql", "postgres"):
-        driver = "psycopg" if find_spec("psycopg") else "psycopg2"
-        return named.set(drivername=f"postgresql+{driver}")
-    return named
 
 
 def _arguments(url: URL) -> dict[str, Any]:
