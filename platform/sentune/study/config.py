@@ -152,7 +152,7 @@ class StudyConfig:
         return f"{base.rstrip('/')}/{self.name}"
 
     def directory(self, run: str) -> str:
-        """Folder or URI of a run's checkpoints."""
+        """Return the folder or URI of a run's checkpoints."""
         return f"{self.runs_folder}/{run}"
 
     @property
@@ -173,7 +173,7 @@ class StudyConfig:
         return tuple(sorted({*more, *self.scheduling(mode).milestones}))
 
     def scheduling(self, mode: str) -> Scheduler:
-        """The rungs of the search; each lets at least as many go on as there are finalists.
+        """Return the rungs of the search; each lets at least as many go on as there are finalists.
 
         Trials with several objectives run to their end: which one a rung should go by is not the
         study's to say.

@@ -1,7 +1,7 @@
 """A study that starts from another one: the trials of the old that are still true in the new.
 
 Where only the space or the seed has changed, a trial says in the new study what it said in the
-old one: the sampler learns from it, and nobody trains it again. Where the corpora, the method,
+old one: the sampler learns from it, and it is not trained again. Where the corpora, the method,
 the objective or the budget have changed, a value means something else, and none is taken.
 """
 
@@ -71,7 +71,7 @@ def fork(
     *,
     old: str,
 ) -> Forked:
-    """Adds the trials of an old study that still hold to a new one, each of them once.
+    """Add the trials of an old study that still hold to a new one, each of them once.
 
     Args:
         trials: of the old study, as stored.
@@ -106,7 +106,7 @@ class _Misfit(Exception):
 
 
 def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool) -> FrozenTrial:
-    """The trial as one of the new study."""
+    """Return the trial as one of the new study."""
     if trial.state == Stored.PRUNED and not same_steps:
         raise _Misfit("stopped at a rung that the new study does not have")
     point = _point(trial.user_attrs[SETTINGS], space)
@@ -131,7 +131,7 @@ def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool
 
 
 def _point(settings: Mapping[str, Any], space: SearchSpace) -> dict[str, Value]:
-    """What the new study would have drawn for these settings.
+    """Return what the new study would have drawn for these settings.
 
     Raises:
         _Misfit: it never would; says which setting differs.

@@ -62,7 +62,7 @@ def plain_study(summary: StudySummary) -> optuna.Study:
 
 
 def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) -> str:
-    """One HTML page of about 5 MB with Optuna's figures, which loads nothing.
+    """Return one HTML page of about 5 MB with Optuna's figures, which loads nothing.
 
     Args:
         study: its trials have no user attributes, see ``plain_study``.
@@ -97,7 +97,7 @@ def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) ->
 
 
 def _div(make: Callable[[], Figure]) -> str:
-    """A figure as an element of a page, or a paragraph that says why there is none."""
+    """Return a figure as an element of a page, or a paragraph that says why there is none."""
     try:
         figure = make()
     except (ValueError, RuntimeError) as error:  # of what it cannot compare
@@ -144,7 +144,7 @@ def _distribution(axis: Axis) -> BaseDistribution:
 
 
 def _safe(text: object) -> str:
-    """A text in which plotly, which obeys some tags of HTML, sees none."""
+    """Return a text in which plotly, which obeys some tags of HTML, sees none."""
     return escape(str(without_credentials(str(text))), quote=False)
 
 

@@ -64,7 +64,7 @@ Watcher = Callable[[], None]
 
 
 def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
-    """The space's, and further ones."""
+    """Return the objective of the space, and the further ones."""
     return (Objective(space.objective, space.mode), *config.objectives)
 
 
@@ -102,7 +102,7 @@ def run_study(
     watchers: Sequence[Watcher] = (),
     fingerprints: Mapping[str, Any] | None = None,
 ) -> StudyOutcome:
-    """Searches, trains the best again from fresh seeds, and says which one won.
+    """Search, train the best again from fresh seeds, and say which one won.
 
     Ray must be up. See ``Study`` for the arguments and what it raises.
     """
@@ -183,7 +183,7 @@ class Study:
         self.view = StudyView(place, self.storage)
 
     def _identify(self) -> None:
-        """Gives the study its identity on an MLflow server, once.
+        """Give the study its identity on an MLflow server, once.
 
         Studies of earlier versions have it in a file of their folder.
         """
@@ -203,7 +203,7 @@ class Study:
         )
 
     def run(self) -> StudyOutcome:
-        """Runs what is left of the search and of the finals."""
+        """Run what is left of the search and of the finals."""
         if isinstance(self.held, DriverLock):
             self.storage.guard(self.held)
         try:
@@ -237,12 +237,12 @@ class Study:
         return outcome_of(self.store, of_finals, finals if whole else None)
 
     def _runs_left(self) -> int:
-        """Of the search; what a population has left is not known before it is at work."""
+        """Return the runs left of the search; of a population, its members."""
         ended = sum(trial.state.is_finished() for trial in self.store.trials())
         return self.config.population or max(0, self.config.trials - ended)
 
     def _limits(self) -> Limits:
-        """What every start has used up counts."""
+        """Return the limits; what every start has used up counts."""
         records = self.store.records()
 
         def reserve() -> Spent:
@@ -264,7 +264,7 @@ class Study:
         )
 
     def _take_over(self) -> None:
-        """Trials of other studies that still hold, each once; the sampler learns from them."""
+        """Take over the trials of other studies that still hold, each once."""
         for name in self.config.warm_start:
             place = find_study(self.config.storage, name, self.config.optuna_url)
             found = fork_from(place, self.store.study, self.fingerprint, self.space)
@@ -284,7 +284,7 @@ class Study:
         return self._run(self.store, source, limits)
 
     def _stored(self, store: TrialStore, number: int) -> None:
-        """The start, a milestone or the end of a run is stored."""
+        """Write tables, drop checkpoints and call watchers after something of a run is stored."""
         run = store.get(number)
         if run.state.is_finished():
             record = store.record(number)
@@ -296,7 +296,7 @@ class Study:
         self._changed()
 
     def _changed(self) -> None:
-        """Calls the watchers. One that fails is said once; the study goes on."""
+        """Call the watchers. One that fails is said once; the study goes on."""
         for watcher in self.watchers:
             try:
                 watcher()
@@ -306,7 +306,7 @@ class Study:
                 self._failed.append(watcher)
 
     def _keep_tables(self, runs: Mapping[str, TrialRecord]) -> None:
-        """Writes ``readouts.json`` of the runs that have ended, before their checkpoints go.
+        """Write ``readouts.json`` of the runs that have ended, before their checkpoints go.
 
         Args:
             runs: name -> run; most have no sweeps, or have left nothing, or have it already.

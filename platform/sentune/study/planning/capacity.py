@@ -18,7 +18,7 @@ class Node:
     gpus: float = 0.0
 
     def holds(self, cpus: float, gpus: float) -> int:
-        """How many workers of this size fit."""
+        """Return how many workers of this size fit."""
         return held(self.cpus, self.gpus, cpus, gpus)
 
 
@@ -36,7 +36,7 @@ class Capacity:
 
     @classmethod
     def fixed(cls, *nodes: Node) -> Capacity:
-        """A cluster that does not grow."""
+        """Return a cluster that does not grow."""
         return cls(nodes=nodes, reachable=nodes)
 
 
@@ -55,7 +55,7 @@ def available() -> Capacity:
 
 
 def grown(cluster_file: str | Path) -> tuple[Node, ...]:
-    """Every machine that a cluster file allows.
+    """Return every machine that a cluster file allows.
 
     Raises:
         InvalidValue: it is no cluster file, or a node type does not say its resources.
@@ -64,7 +64,7 @@ def grown(cluster_file: str | Path) -> tuple[Node, ...]:
 
 
 def machines(cluster: Cluster) -> tuple[Node, ...]:
-    """Every machine of a cluster grown to its limit."""
+    """Return every machine of a cluster grown to its limit."""
     return tuple(Node(cpus=n.cpus, gpus=n.gpus) for n in cluster.largest())
 
 

@@ -70,7 +70,7 @@ def forecast(
     probe: Probe | None,
     prices: Mapping[str, float],
 ) -> CapacityForecast:
-    """How the cluster grows for a plan.
+    """Return how the cluster grows for a plan.
 
     Args:
         plan: made for this cluster.
@@ -128,7 +128,7 @@ def _stages(plan: Plan, config: StudyConfig, cluster: Cluster, probe: Probe | No
 
 
 def _search_alone(plan: Plan) -> Plan:
-    """The plan without its finals."""
+    """Return the plan without its finals."""
     finals = plan.finalists
     return replace(
         plan,

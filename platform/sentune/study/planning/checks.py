@@ -33,7 +33,7 @@ PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "redis": 6379, "mss
 def check_world(
     config: StudyConfig, plan: Plan, *, tracking: str | None = None, checkpoint_bytes: int = 0
 ) -> list[str]:
-    """Refuses a plan that its storage, disk or database cannot serve.
+    """Refuse a plan that its storage, disk or database cannot serve.
 
     Args:
         config: names the storage and the database.
@@ -55,7 +55,7 @@ def check_world(
 
 
 def check_writable(storage: str) -> None:
-    """Writes a small file into the storage and removes it.
+    """Write a small file into the storage and remove it.
 
     Raises:
         PlanError, StorageError: it cannot be written; names it and the cause.
@@ -135,7 +135,7 @@ def silent_server(tracking: str | None) -> str:
 
 
 def _check_host(url: URL, shown: str) -> None:
-    """A host that drops packets would hold a database's own client for minutes."""
+    """Refuse a host that does not answer, which would hold a database's client for minutes."""
     port = url.port or PORTS.get(url.get_backend_name())
     if not url.host or port is None:
         return
@@ -174,7 +174,7 @@ def _begin_in_file(file: Path) -> None:
 
 
 def _within(seconds: float, action: Callable[[], None]) -> None:
-    """Raises what the action raises, and a ``TimeoutError`` where it takes longer."""
+    """Raise what the action raises, and a ``TimeoutError`` where it takes longer."""
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -197,7 +197,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _words(error: BaseException) -> str:
-    """The first line of what an error says, with its kind."""
+    """Return the first line of what an error says, with its kind."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 

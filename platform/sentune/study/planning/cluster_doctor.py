@@ -60,7 +60,7 @@ class Scout:
     """What runs on a node."""
 
     def look(self, places: Places, mark: str | None, local: bool) -> dict[str, Any]:
-        """What is found here.
+        """Return what is found here.
 
         Args:
             places: a study's.
@@ -76,7 +76,7 @@ class Scout:
         }
 
     def clock(self) -> float:
-        """Seconds since 1970 by this node's clock."""
+        """Return seconds since 1970 by this node's clock."""
         return time.time()
 
 
@@ -112,7 +112,7 @@ def versions() -> dict[str, str]:
 
 
 def inherited() -> Mapping[str, str]:
-    """The environment that this process was started with: that of Ray's own processes.
+    """Return the environment that this process was started with: that of Ray's own processes.
 
     Ray hides the GPUs from a worker that asked for none by changing ``os.environ`` later.
     """
@@ -124,7 +124,7 @@ def inherited() -> Mapping[str, str]:
 
 
 def visible_gpus() -> int:
-    """GPUs that torch sees with the environment that Ray was started in."""
+    """Return GPUs that torch sees with the environment that Ray was started in."""
     before = inherited().get(VISIBLE)
     if before is None:
         os.environ.pop(VISIBLE, None)
@@ -134,7 +134,7 @@ def visible_gpus() -> int:
 
 
 def clock_bounds(readings: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """How far a clock may be ahead: the least and the most seconds.
+    """Return how far a clock may be ahead: the least and the most seconds.
 
     Args:
         readings: before asking, the answer, after it.
@@ -224,7 +224,7 @@ _ASKED = "/api/2.0/mlflow/experiments/search?max_results=1"
 
 @contextmanager
 def marked(storage: str) -> Iterator[str]:
-    """Leaves a file in a storage while the block runs; gives its address.
+    """Leave a file in a storage while the block runs; give its address.
 
     Raises:
         PlanError, StorageError: it cannot be written.
@@ -242,7 +242,7 @@ def marked(storage: str) -> Iterator[str]:
 
 
 def storage_trouble(address: str) -> str:
-    """Whether the driver's file is seen here, and another one can be written beside it."""
+    """Return whether the driver's file is seen here, and another one can be written beside it."""
     try:
         check_writable(address.rpartition("/")[0])
         filesystem, path = fsspec.core.url_to_fs(address)
@@ -253,7 +253,7 @@ def storage_trouble(address: str) -> str:
 
 
 def database_trouble(url: str) -> str:
-    """Whether Optuna's database answers and a table can be made in it."""
+    """Return whether Optuna's database answers and a table can be made in it."""
     try:
         check_database(StudyConfig(name="check", storage=".", max_examples=1, optuna_url=url))
         if make_url(url).get_backend_name() == "postgresql":
@@ -264,7 +264,7 @@ def database_trouble(url: str) -> str:
 
 
 def tracking_trouble(uri: str) -> str:
-    """Whether an MLflow server answers, wants a password, and takes the one that is here."""
+    """Return whether an MLflow server answers, wants a password, and takes the one that is here."""
     if not uri.startswith(("http://", "https://")):
         return ""
     status = _status(uri, {})
@@ -282,7 +282,7 @@ def tracking_trouble(uri: str) -> str:
 
 
 def on_loopback(address: str) -> bool:
-    """Whether an address means another place on every machine."""
+    """Return whether an address means another place on every machine."""
     try:
         url = make_url(address)
     except ArgumentError:
@@ -316,7 +316,7 @@ def _make_a_table(url: str) -> None:
 
 
 def _status(uri: str, headers: dict[str, str]) -> int | str:
-    """The status of an answer, or why there is none."""
+    """Return the status of an answer, or why there is none."""
     request = urllib.request.Request(uri.rstrip("/") + _ASKED, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=PATIENT) as answer:

@@ -27,7 +27,7 @@ from sentune.errors import InvalidValue
 
 @contextmanager
 def connected() -> Iterator[None]:
-    """Joins the cluster that ``RAY_ADDRESS`` names (a submitted job has it), else starts one here.
+    """Join the cluster that ``RAY_ADDRESS`` names (a submitted job has it), else start one here.
 
     A cluster started here is this process's own, closed to the network, and ends with it. A plain
     ``ray.init()`` would join whatever cluster runs on the machine, someone else's too.
@@ -53,7 +53,7 @@ def connected() -> Iterator[None]:
 
 
 def run_on_worker(function: Callable[..., Any], *arguments: Any, gpus: float = 0) -> Any:
-    """The result of ``function(*arguments)`` from a process with the resources of a trial.
+    """Return the result of ``function(*arguments)`` from a process with the resources of a trial.
 
     A head node without a GPU can so test and save a model that was trained on one.
     """
@@ -87,7 +87,7 @@ def address_of(given: str | None) -> str:
 
 
 def joined(address: str) -> list[Finding]:
-    """Joins a cluster with the driver's code; on success all lines are ticks.
+    """Join a cluster with the driver's code; on success all lines are ticks.
 
     Args:
         address: ``HOST:PORT`` or ``auto``.
@@ -107,12 +107,12 @@ def joined(address: str) -> list[Finding]:
 
 
 def left() -> None:
-    """Leaves the cluster, which goes on."""
+    """Leave the cluster, which goes on."""
     ray.shutdown()
 
 
 def job_server(address: str) -> list[Finding]:
-    """What can be told of a cluster through its job server, from outside.
+    """Return what can be told of a cluster through its job server, from outside.
 
     Args:
         address: ``http://HOST:8265``.
@@ -128,7 +128,7 @@ def job_server(address: str) -> list[Finding]:
 
 
 def _door(without: int, having: int) -> Finding:
-    """Whether the token is wanted, and taken: the statuses without it and with it."""
+    """Return whether the token is wanted, and taken: the statuses without it and with it."""
     subject = "authentication"
     if without == 200:
         fix = "export RAY_AUTH_MODE=token before ray start, on every node"
@@ -149,7 +149,7 @@ def _same_ray(body: str) -> Finding:
 
 
 def token() -> str:
-    """The token that this machine has, as Ray finds it; empty for none."""
+    """Return the token that this machine has, as Ray finds it; empty for none."""
     if known := os.environ.get("RAY_AUTH_TOKEN"):
         return known
     file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray/auth_token")
@@ -157,7 +157,7 @@ def token() -> str:
 
 
 def _silent(address: str) -> str:
-    """Ray itself tries a closed port for twenty seconds."""
+    """Return why nothing answers, else ""; Ray itself tries a closed port for twenty seconds."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise InvalidValue("--address", address, "give HOST:PORT, such as 10.0.0.10:6379")
@@ -196,7 +196,7 @@ def _pages(url: str | None) -> Finding:
 
 
 def _version(address: str, headers: dict[str, str]) -> tuple[int, str] | str:
-    """Status and body, or why there is no answer."""
+    """Return status and body, or why there is no answer."""
     request = urllib.request.Request(f"{address.rstrip('/')}/api/version", headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:

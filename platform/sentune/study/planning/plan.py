@@ -110,11 +110,11 @@ class Plan:
     estimate: Estimate | None = None
 
     def estimated(self, config: StudyConfig, probe: Probe) -> Plan:
-        """With what it will cost, as a probe has it."""
+        """Return the plan with what it will cost, by a probe."""
         return replace(self, estimate=estimate(self, config, probe))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON types."""
+        """Return it as JSON types."""
         return {**asdict(self), "rungs": list(self.rungs), "workers": list(self.workers)}
 
 
@@ -125,7 +125,7 @@ def searched(config: StudyConfig, space: SearchSpace) -> SearchSpace:
 
 
 def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Plan:
-    """Computes and checks the plan; needs no Ray.
+    """Compute and check the plan; needs no Ray.
 
     Raises:
         PlanError: the cluster cannot run it, not even grown to its limit; names the option.
@@ -191,7 +191,7 @@ def _validations(
 
 
 def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:
-    """Trials that fit at a time, with the CPUs for Ray Data left free."""
+    """Return the trials that fit at a time, with the CPUs for Ray Data left free."""
     low, _ = config.worker_range
     cpus, gpus = config.cpus_per_worker, config.gpus_per_worker
     held = sum(node.holds(cpus, gpus) for node in nodes) // low
@@ -224,7 +224,7 @@ def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
 
 
 def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
-    """Reckons a plan's cost; n workers are taken to train n times as fast, one validates."""
+    """Estimate a plan's cost; n workers are taken to train n times as fast, one validates."""
     workers, _ = config.worker_range
 
     def seconds(runs: int, examples: int, validations: int) -> float:
@@ -254,7 +254,7 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
 
 
 def disk_bound(config: StudyConfig, concurrent: int, finals: int, checkpoint_bytes: int) -> int:
-    """Bytes of checkpoints that the study never exceeds."""
+    """Return bytes of checkpoints that the study never exceeds."""
     return bytes_bound(checkpoint_bytes, concurrent=concurrent, keep=config.keep, finals=finals)
 
 
@@ -269,7 +269,7 @@ def _basis(probe: Probe, config: StudyConfig) -> str:
 
 
 def size_of(count: int) -> str:
-    """1300000 -> ``1.3 MB``."""
+    """Return a number of bytes as text: 1300000 as ``1.3 MB``."""
     value, unit = float(count), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
         if value < 1000:

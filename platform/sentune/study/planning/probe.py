@@ -33,7 +33,7 @@ WARM_UP, STEPS = 2, 8
 def probe_training(
     spec: TrialSpec, *, batch_size: int, seconds: float, threads: int | None = None
 ) -> Probe:
-    """Times a few steps and a validation of a method that is trained by gradient.
+    """Time a few steps and a validation of a method that is trained by gradient.
 
     Args:
         spec: the first configuration, with data that this process holds.
@@ -62,7 +62,7 @@ def probe_fit(
     seconds: float,
     threads: int | None = None,
 ) -> Probe:
-    """Times a closed-form fit on samples of two sizes: a part by rows, a part for each fit.
+    """Time a closed-form fit on samples of two sizes: a part by rows, a part for each fit.
 
     Args:
         program: fits and judges.
@@ -132,7 +132,7 @@ class _Watched:
 
 
 def _line(took: Mapping[int, float]) -> tuple[float, float]:
-    """Seconds a row and seconds each; of a single sample everything counts by row."""
+    """Return seconds a row and seconds each; of a single sample everything counts by row."""
     (few, short), (many, long) = min(took.items()), max(took.items())
     if few == many:
         return long / many, 0.0
@@ -210,7 +210,7 @@ class ProbeTimes:
 
 
 def bytes_of(progress: Progress) -> int:
-    """Bytes of the checkpoint that a progress writes."""
+    """Return bytes of the checkpoint that a progress writes."""
     with tempfile.TemporaryDirectory(prefix="sentune-probe-") as folder:
         progress.save(Path(folder))
         return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
@@ -227,7 +227,7 @@ class _TimeIsUp(BaseException):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Leaves the block after so many seconds, between two operations of Python.
+    """Leave the block after so many seconds, between two operations of Python.
 
     By an alarm, which only the main thread can have; a block on another thread runs to its end. An
     alarm that was set before goes off when it would have, or right after the block.

@@ -37,7 +37,7 @@ class Budget:
                 raise InvalidValue(option, value, "give more than 0, or leave it out")
 
     def exhausted(self, spent: Spent, reserve: Spent) -> str:
-        """Which limit is used up, in a sentence; empty while there is room.
+        """Return which limit is used up, in a sentence; empty while there is room.
 
         Args:
             spent: so far.
@@ -55,7 +55,7 @@ class Budget:
         return ""
 
     def no_gain_in(self, records: Sequence[TrialRecord], *objectives: Objective) -> str:
-        """Why more trials are not worth it, in a sentence; empty while they may be.
+        """Return why more trials are not worth it, in a sentence; empty while they may be.
 
         Trials are taken in the order of their numbers. Those that still run or have failed say
         nothing about the search and are not counted. With several objectives a trial is a gain
@@ -79,14 +79,14 @@ class Budget:
 
 
 def _covers(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """At least as good in every objective."""
+    """Return whether one point is at least as good as the other in every objective."""
     return all(a >= b for a, b in zip(one, other, strict=True))
 
 
 def expected_finals(
     records: Sequence[TrialRecord], runs: int, max_examples: int, concurrent: int
 ) -> Spent:
-    """What the finals will use up, by the seconds that complete trials took per example.
+    """Return what the finals will use up, by the seconds that complete trials took per example.
 
     Args:
         records: of the search.
@@ -95,7 +95,7 @@ def expected_finals(
         concurrent: runs at a time.
 
     Returns:
-        Nothing as long as no trial has seen an example: then nobody knows. Before the first
+        Nothing as long as no trial has seen an example. Before the first
         complete trial, what the others took.
     """
     seen = [r for r in records if r.examples]
@@ -117,7 +117,7 @@ def spent_of(
     max_examples: int,
     hours: float,
 ) -> Spent:
-    """What a study has used up, from what is stored and the hours of its drivers.
+    """Return what a study has used up, from what is stored and the hours of its drivers.
 
     What was taken over from other studies has been paid for there.
     """

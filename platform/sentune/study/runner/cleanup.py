@@ -1,4 +1,4 @@
-"""What lies on disk for a study and serves nobody: found, measured and dropped."""
+"""Find, measure and drop what a study no longer needs on disk."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Removable:
     bytes: int
 
     def drop(self) -> None:
-        """Takes it away, and its folder where nothing else lies there."""
+        """Take it away, and its folder where nothing else lies there."""
         place = storage_of(self.folder)
         place.drop(self.name)
         place.leave()
 
 
 def removable_of(view: StudyView) -> list[Removable]:
-    """What a study that nobody drives can do without, by the rule that its driver follows.
+    """Return what a study without a driver can do without, by the rule that its driver follows.
 
     The published model's checkpoint and those of trials that have not ended stay.
     """
@@ -70,7 +70,7 @@ def _of_runs(view: StudyView, files: fsspec.AbstractFileSystem, root: str) -> It
 
 
 def _why(name: str, kept: set[str]) -> str:
-    """Why an entry of a run's folder may go; empty if it stays."""
+    """Return why an entry of a run's folder may go; empty if it stays."""
     if name.startswith(PARTIAL):
         return "written in part"
     if name.startswith(DAMAGED):
@@ -81,7 +81,7 @@ def _why(name: str, kept: set[str]) -> str:
 
 
 def _kept(folder: str, names: Sequence[str], stays: Stays) -> set[str]:
-    """The checkpoints of a run that stay."""
+    """Return the checkpoints of a run that stay."""
     stored = {name for name in names if name.startswith(CHECKPOINT)}
     if stays is Stays.ALL or not stored:
         return stored

@@ -57,14 +57,14 @@ class Finals:
         self.source = FinalsSource(self.store, self._wanted())
 
     def best_trials(self) -> list[TrialRecord]:
-        """Complete trials that hold every constraint, best first, the earlier among equals.
+        """Return complete trials that hold every constraint, best first, the earlier among equals.
 
         With several objectives only those on the Pareto front, by the first objective.
         """
         return ranked(self.search.records(), self.search.objectives)
 
     def seeds(self) -> list[int]:
-        """Fresh ones: those after the seed that all trials of the search had."""
+        """Return the fresh seeds: those after the one that all trials of the search had."""
         return [self.config.seed + 1 + place for place in range(self.config.seeds)]
 
     def _chosen(self) -> list[TrialRecord]:
@@ -74,20 +74,20 @@ class Finals:
         return [(trial, seed) for trial in self._chosen() for seed in self.seeds()]
 
     def _dismiss(self) -> None:
-        """Runs that a killed driver left, of trials that further ones have pushed out since."""
+        """Fail the runs that a killed driver left of trials that are no finalists any more."""
         wanted = {(trial.id, seed) for trial, seed in self._wanted()}
         for run in self.store.trials():
             if run.state == Stored.RUNNING and identity(run) not in wanted:
                 self.store.fail(run.number, "no longer among the finalists")
 
     def records(self) -> list[FinalistRecord]:
-        """Finalists that have a run to show, best mean first."""
+        """Return finalists that have a run to show, best mean first."""
         found = [record for trial in self._chosen() if (record := self._record(trial))]
         first = self.search.first
         return sorted(found, key=lambda r: (-first.sign * r.metrics[first.metric].mean, r.trial))
 
     def comparison(self) -> Comparison | None:
-        """The winner against the runner-up; None without finalists."""
+        """Return the winner against the runner-up; None without finalists."""
         return compare(self.records(), self.search.first)
 
     def _record(self, trial: TrialRecord) -> FinalistRecord | None:
@@ -109,7 +109,7 @@ class Finals:
         )
 
     def _of(self, trial: int) -> list[TrialRecord]:
-        """All runs of a finalist, those that failed too."""
+        """Return all runs of a finalist, those that failed too."""
         stored = self.store.trials()
         return [self.store.record(run) for run in stored if run.user_attrs.get(TRIAL) == trial]
 
@@ -127,7 +127,7 @@ class Finals:
         return min(runs, key=lambda seed: (-first.of(runs[seed].metrics), seed))
 
     def runs(self) -> dict[str, TrialRecord]:
-        """Name -> run, all that are stored, whoever was chosen since."""
+        """Return name -> run, all that are stored, also of trials that are not chosen any more."""
         return {run_name(*identity(t)): self.store.record(t) for t in self.store.trials()}
 
     def winning_run(self) -> str | None:
@@ -142,12 +142,12 @@ class Finals:
         return run_name(best[0].id, self.config.seed) if again else f"{best[0].id:04d}"
 
     def _runs_of_seed(self, trial: int, seed: int) -> list[FrozenTrial]:
-        """Complete runs of a trial with a seed."""
+        """Return complete runs of a trial with a seed."""
         complete = [t for t in self.store.trials() if t.state == Stored.COMPLETE]
         return [run for run in complete if identity(run) == (trial, seed)]
 
     def best_checkpoint(self) -> str | None:
-        """Local folder of the checkpoint to ship."""
+        """Return the local folder of the checkpoint to ship."""
         run = self.winning_run()
         if run is None:
             return None
@@ -189,6 +189,6 @@ class Finals:
 
 
 def spread(values: list[float]) -> Spread:
-    """Mean and sample standard deviation; 0 for a single value, which has none."""
+    """Return the mean and sample standard deviation; 0 for a single value, which has none."""
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return Spread(mean=float(np.mean(values)), sd=sd, values=values)

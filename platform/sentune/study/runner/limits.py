@@ -110,7 +110,7 @@ class Limits:
         self.halt: Halt | None = None
 
     def for_finals(self, gpu_hours: float) -> Limits:
-        """The limits of the runs after the search, which have nothing to keep free.
+        """Return the limits of the runs after the search, which have nothing to keep free.
 
         Args:
             gpu_hours: that earlier starts have used up in them.
@@ -132,7 +132,7 @@ class Limits:
         return self._closed or self._closed_before
 
     def spent(self) -> Spent:
-        """Trials, hours and GPU hours so far; examples are counted from the records."""
+        """Return trials, hours and GPU hours so far; examples are counted from the records."""
         return replace(self._used(), trials=self._trials())
 
     def _used(self) -> Spent:
@@ -141,15 +141,15 @@ class Limits:
         return replace(self._before, hours=self._held.hours, gpu_hours=gpu_hours)
 
     def set(self, halt: Halt) -> None:
-        """The study ends for this reason; the first one stands."""
+        """Set the reason for which the study ends; the first one stands."""
         self.halt = self.halt or halt
 
     def charge(self, attempt: str, gpu_seconds: float) -> None:
-        """What a start of a run has used up so far."""
+        """Set the GPU seconds that a start of a run has used up so far."""
         self._gpu_seconds[attempt] = gpu_seconds
 
     def ended(self, record: TrialRecord) -> None:
-        """A run is over."""
+        """Count a run that is over."""
         self._ended.append(record)
 
     def closed(self) -> str:
@@ -159,7 +159,7 @@ class Limits:
         return self._closed
 
     def watch(self) -> Halt | None:
-        """Why everything ends now, if it does.
+        """Return why everything ends now, if it does.
 
         Raises:
             StudyConflict: another driver has taken the study over; nothing may be written any more.
@@ -177,7 +177,7 @@ class Limits:
 
 
 def _failures(ended: Sequence[TrialRecord], share: float) -> str:
-    """Of the runs that this start has ended, so that a cause which was mended is forgotten."""
+    """Return why too many runs failed, of those that this start has ended; else an empty text."""
     failed = [r for r in ended if r.state is TrialState.FAILED]
     if len(ended) < FEWEST or len(failed) <= share * len(ended):
         return ""

@@ -53,7 +53,7 @@ class StudyOutcome:
 
 
 def outcome_of(store: TrialStore, limits: Limits, finals: Finals | None = None) -> StudyOutcome:
-    """The outcome from the store.
+    """Return the outcome from the store.
 
     Args:
         store: of the search.

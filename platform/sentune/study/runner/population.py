@@ -65,7 +65,7 @@ class PopulationPlan:
         return min(math.ceil(self.share * self.members), self.members // 2)
 
     def stop(self, generation: int, budget: int) -> int:
-        """Examples at which a generation's segment ends."""
+        """Return examples at which a generation's segment ends."""
         return budget * (generation + 1) // self.generations
 
 
@@ -98,11 +98,11 @@ class Population:
         self._orphans = [t for t in self._segments() if not t.state.is_finished()]
 
     def close(self) -> None:
-        """No further segment; those that run go on."""
+        """Start no further segment; those that run go on."""
         self._closed = True
 
     def next(self, live: int) -> Candidate | None:
-        """The next segment; None while a generation waits for the last of the one before."""
+        """Return the next segment; None while a generation waits for the last of the one before."""
         while self._orphans and not self._closed:
             orphan = self._orphans.pop(0)
             candidate = self._candidate(orphan)
@@ -116,7 +116,7 @@ class Population:
         return None
 
     def needed(self) -> set[str]:
-        """Names of the runs whose checkpoints somebody may still take up."""
+        """Return names of the runs whose checkpoints a member may still take up."""
         table = self._table()
         found: set[str] = set()
         for generation, members in enumerate(table):
@@ -131,7 +131,7 @@ class Population:
         return found
 
     def _open(self, generation: int, later: Mapping[int, FrozenTrial]) -> bool:
-        """Whether the generation after this one has members that have not started."""
+        """Return whether the generation after this one has members that have not started."""
         return generation + 1 < self.plan.generations and len(later) < self.plan.members
 
     def _segments(self) -> list[FrozenTrial]:
@@ -166,7 +166,7 @@ class Population:
     def _start(
         self, generation: int, member: int, table: list[dict[int, FrozenTrial]]
     ) -> FrozenTrial:
-        """Stores a segment in one write, so that a kill leaves all of it or nothing."""
+        """Store a segment in one write, so that a kill leaves all of it or nothing."""
         notes: dict[str, Any] = {MEMBER: member, GENERATION: generation}
         rng = np.random.default_rng([abs(self.seed), generation, member])
         if generation == 0:
@@ -185,7 +185,7 @@ class Population:
         return self.store.get(number)
 
     def _first(self, member: int, rng: np.random.Generator) -> dict[str, Value]:
-        """Known points first, then random ones."""
+        """Return known points first, then random ones."""
         known = self.space.first_points()
         if member < len(known):
             return known[member]
@@ -198,7 +198,7 @@ class Population:
         generation: int,
         rng: np.random.Generator,
     ) -> tuple[FrozenTrial, dict[str, Value]]:
-        """Whose checkpoint a member takes up, and with which settings."""
+        """Return whose checkpoint a member takes up, and with which settings."""
         best = _best(before, self.store, generation, self.plan)
         worst = [m for m in before if m not in best] + best[::-1]
         lost = max(self.plan.replaced, len(before) - len(best))
@@ -224,14 +224,14 @@ class Population:
 
 
 def name_of(number: int) -> str:
-    """The run of a trial."""
+    """Return the run of a trial."""
     return f"{number:04d}"
 
 
 def _best(
     members: Mapping[int, FrozenTrial], store: TrialStore, generation: int, plan: PopulationPlan
 ) -> list[int]:
-    """Members whose segment before a generation is complete, the best at its end first."""
+    """Return members whose segment before a generation is complete, the best at its end first."""
     end = plan.stop(generation - 1, store.budget)
     ends = {
         member: store.first.of(milestones(trial)[end]["metrics"])
@@ -244,7 +244,7 @@ def _best(
 def explored(
     point: Mapping[str, Value], space: SearchSpace, rng: np.random.Generator
 ) -> dict[str, Value]:
-    """The point with its live settings changed, all others as they are.
+    """Return the point with its live settings changed, all others as they are.
 
     Args:
         point: active settings.
@@ -263,7 +263,7 @@ def explored(
 
 
 def perturbed(value: Value, dimension: Dimension, rng: np.random.Generator) -> Value:
-    """A fifth less or more within the dimension; for a choice a neighbour of the value."""
+    """Return a fifth less or more within the dimension; for a choice a neighbour of the value."""
     place = int(rng.integers(2))
     if isinstance(dimension, Choice):
         values = dimension.values

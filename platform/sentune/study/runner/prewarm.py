@@ -32,11 +32,11 @@ class Prewarm:
         self._held: list[PlacementGroup] = []
 
     def ask(self, runs: int) -> None:
-        """For the places of so many runs, if there are not as many already."""
+        """Ask for the places of so many runs, if there are not as many already."""
         self._held = [placement_group([self._bundle]) for _ in range(min(runs, self._most))]
 
     def release(self) -> None:
-        """Gives back what is held."""
+        """Give back what is held."""
         for held in self._held:
             remove_placement_group(held)
         self._held = []

@@ -1,7 +1,7 @@
 """Which checkpoints stay on disk, over a whole study.
 
-Checkpoints of trials that nobody goes on with fill disks (ray#4381, ray#30506). What a trial said
-is in the store, so a stopped trial's weights serve nobody.
+Checkpoints of trials that do not go on fill disks (ray#4381, ray#30506). What a trial said
+is in the store, so a stopped trial's weights are of no use.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Search(Protocol):
         """By which trials are compared."""
 
     def records(self) -> list[TrialRecord]:
-        """All trials, as the store has them."""
+        """Return all trials, as the store has them."""
 
 
 class FinalRuns(Protocol):
@@ -56,11 +56,11 @@ class FinalRuns(Protocol):
         """Name -> run, all that are stored."""
 
     def winning_run(self) -> str | None:
-        """Name of the run whose model is shipped, as things stand."""
+        """Return the name of the run whose model is shipped, as things stand."""
 
 
 def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
-    """Trials that may win, best first, the earlier first among equals.
+    """Return trials that may win, best first, the earlier first among equals.
 
     They are complete and hold every constraint; with several objectives they are on the front.
     """
@@ -72,7 +72,7 @@ def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> li
 def bytes_bound(
     checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0, needed: int = 0
 ) -> int:
-    """Bytes of checkpoints that a study never exceeds.
+    """Return bytes of checkpoints that a study never exceeds.
 
     Args:
         checkpoint_bytes: of the largest one.
@@ -86,12 +86,12 @@ def bytes_bound(
 
 
 class Retention:
-    """Drops what nobody needs; safe to call at any time, and after a kill.
+    """Drops what is not needed; safe to call at any time, and after a kill.
 
     Args:
         config: how many to keep, and where.
         search: all trials.
-        needed: names of runs whose checkpoints somebody may still go on from.
+        needed: names of runs whose checkpoints other runs may still go on from.
 
     Attributes:
         finals: None until they have begun; before, their runs are left alone.
@@ -107,7 +107,7 @@ class Retention:
         self._published: tuple[str | None] | None = None
 
     def apply(self, *, everything: bool = False) -> None:
-        """Drops what the rule does not keep.
+        """Drop what the rule does not keep.
 
         Args:
             everything: also look again at runs that were tidied before, and at what is published;
@@ -144,7 +144,7 @@ class Retention:
         return rule | dict.fromkeys(self.needed(), Stays.ALL)
 
     def _of_finals(self) -> dict[str, Stays]:
-        """All runs' best until the winner is published, then the winner's alone."""
+        """Return all runs' best until the winner is published, then the winner's alone."""
         if self.finals is None:
             return {}
         winner = self.finals.winning_run()
@@ -160,7 +160,7 @@ class Retention:
         return {run: Stays.BEST} if run is not None else {}
 
     def _run_published(self) -> str | None:
-        """As of the last look at everything: nobody publishes while runs are at work."""
+        """As of the last look at everything: nothing is published while runs are at work."""
         if self._published is None:
             self._published = (published(self.config.folder),)
         return self._published[0]
@@ -179,12 +179,12 @@ class Retention:
 
 
 def note_published(folder: str, run: str) -> None:
-    """Notes from which run the model in the study's folder came."""
+    """Note from which run the model in the study's folder came."""
     write_document(folder, PUBLISHED, json.dumps({"run": run}) + "\n")
 
 
 def published(folder: str) -> str | None:
-    """The run that the model in the study's folder came from."""
+    """Return the run that the model in the study's folder came from."""
     text = read_document(folder, PUBLISHED)
     return str(json.loads(text)["run"]) if text is not None else None
 

@@ -50,14 +50,14 @@ class Comparison:
     test: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON types, without the verdict."""
+        """Return it as JSON types, without the verdict."""
         told = {name: value for name, value in asdict(self).items() if name != "verdict"}
         interval = list(self.interval) if self.interval is not None else None
         return {**told, "seeds": list(self.seeds), "interval": interval}
 
 
 def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Comparison | None:
-    """The paired t test of the best two finalists (Student 1908).
+    """Return the paired t test of the best two finalists (Student 1908).
 
     Args:
         finalists: best mean first.
@@ -125,7 +125,7 @@ def _ahead(winner: int, other: int, difference: float, unit: _Unit) -> str:
 def _judge(
     apart: np.ndarray[Any, Any], ahead: str, unit: _Unit
 ) -> tuple[tuple[float, float] | None, float | None, str]:
-    """Interval, p and the sentence."""
+    """Return interval, p and the sentence."""
     seeds = len(apart)
     if seeds < 2:
         shared = "one seed" if seeds else "seeds that they do not share"

@@ -60,7 +60,7 @@ class Claim:
     used: float = 0.0
 
     def share(self, runs: float, cpus: float, gpus: float) -> float:
-        """Largest part of one of the resources that so many runs hold."""
+        """Return the largest part of one of the resources that so many runs hold."""
         return runs * max(
             self.cpus / cpus if cpus else 0.0,
             self.gpus / gpus if gpus else 0.0,
@@ -74,7 +74,7 @@ class ClaimStore(Protocol):
         """This study's claim."""
 
     def read(self) -> dict[str, str]:
-        """All claims, by key."""
+        """Return all claims, by key."""
 
     def remove(self, key: str) -> None:
         """A claim that no longer holds."""
@@ -133,13 +133,13 @@ class Sharing:
         self._beats += 1
         self._store.write(self._key, json.dumps({**asdict(self._claim), "beats": self._beats}))
         claims = {self._key: self._claim, **self._others(now)}
-        order = sorted(claims)  # the same for everybody
+        order = sorted(claims)  # the same in each driver
         shares = fair_shares([claims[key] for key in order], self._cpus, self._gpus)
         self.allowed = shares[order.index(self._key)]
         self._tell({claim.study for key, claim in claims.items() if key != self._key})
 
     def _others(self, now: float) -> dict[str, Claim]:
-        """Claims of the studies that have given a sign lately."""
+        """Return claims of the studies that have given a sign lately."""
         found: dict[str, Claim] = {}
         for key, text in self._store.read().items():
             if key == self._key:
@@ -150,7 +150,7 @@ class Sharing:
             if now - at <= FORGOTTEN:
                 if (claim := self._read(text)) is not None:
                     found[key] = claim
-            elif now - at > 10 * FORGOTTEN:  # long after everybody has forgotten it
+            elif now - at > 10 * FORGOTTEN:  # long after each driver has forgotten it
                 self._store.remove(key)
                 del self._signs[key]
         return found

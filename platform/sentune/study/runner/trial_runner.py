@@ -1,4 +1,4 @@
-"""What happens to a study's runs, between Ray Tune and the store; nothing here starts anything."""
+"""The state of a study's runs, between Ray Tune and the trial store; starts no process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Control(Protocol):
     """Where running trials ask what they are to do."""
 
     def ask_to_leave(self) -> None:
-        """Every run writes a checkpoint and leaves."""
+        """Ask every run to write a checkpoint and leave."""
 
 
 class Place(Protocol):
@@ -50,7 +50,7 @@ class Place(Protocol):
     Attributes:
         most: runs at a time that this study could ever use.
         allowed: of these, for now.
-        live: runs that are at work, as the runner says.
+        live: runs that are at work, as the trial runner says.
         wanted: runs that could be at work, likewise.
     """
 
@@ -64,14 +64,14 @@ class Verdicts(Protocol):
     """Told every verdict, for workers that wait for it and leave by themselves."""
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
-        """The verdict on a trial at a milestone."""
+        """Set the verdict on a trial at a milestone."""
 
     def forget(self, trial: str) -> None:
-        """The trial's run has ended; its verdicts may go."""
+        """Drop the verdicts on a trial whose run has ended."""
 
 
 class TrialRunner:
-    """What happens to a study's runs.
+    """Gives runs to Ray Tune, stores what they report, and decides how each goes on or ends.
 
     Args:
         store: where everything is kept.
@@ -80,7 +80,7 @@ class TrialRunner:
         stored: called with a run's Optuna number when its start, a milestone or its end is stored.
         retire_after: runs after which a worker process is replaced.
         verdicts: None where Tune stops a trial; else trials leave by themselves when told.
-        control: asked to send runs home when the study halts; None where nobody can.
+        control: asked to send runs home when the study halts; None where none can leave early.
         limits: what ends the study before its source does.
         max_failures: deaths of a run's processes that are forgiven.
         place: of the study among those that share the cluster; None where it is alone.
@@ -155,19 +155,19 @@ class TrialRunner:
         return self.source.next(live)
 
     def _retire(self) -> None:
-        """Runs from here on get new processes; those at work finish theirs."""
+        """Give the next runs new processes; those at work finish theirs."""
         self._given = 0
         self._generation += 1
 
     def watch(self) -> None:
-        """Halts the study where a limit says so; called again and again."""
+        """Halt the study where a limit says so; called again and again."""
         if self.place is not None:
             self.place.live = len(self.live)
         if not self._halted and self.limits.watch() is not None:
             self.halt()
 
     def halt(self, halt: Halt | None = None) -> None:
-        """No further run; those at work write a checkpoint and leave, to be continued."""
+        """Start no further run; those at work write a checkpoint and leave, to be continued."""
         if halt is not None:
             self.limits.set(halt)
         self._halted = True
@@ -175,7 +175,7 @@ class TrialRunner:
             self.control.ask_to_leave()
 
     def hear(self, tune_id: str, result: dict[str, Any]) -> bool:
-        """Takes a result; False if the trial is to stop."""
+        """Take a result; False if the trial is to stop."""
         report = Report.from_result(result)
         if report is None:  # Tune's own closing entry
             return True
@@ -221,7 +221,7 @@ class TrialRunner:
         return True
 
     def end(self, tune_id: str, crash: Crash | None = None) -> None:
-        """Writes how a run ended, or gives it out again where it may go on.
+        """Write how a run ended, or give it out again where it may go on.
 
         Args:
             tune_id: of the Tune trial.
@@ -260,7 +260,7 @@ class TrialRunner:
             self.store.fail(number, said.failure, repeats=said.repeats, traceback=said.traceback)
 
     def _fits_smaller(self, candidate: Candidate, said: Report) -> bool:
-        """Whether a run that met an end of memory is given out again with less at a time."""
+        """Return whether a run that met an end of memory is given out again with less at a time."""
         if not (said.out_of_memory and said.micro_batch):
             return False
         note = f"micro-batch {said.micro_batch} from here on: {said.failure}"
@@ -270,7 +270,7 @@ class TrialRunner:
         return True
 
     def _left(self, candidate: Candidate, report: Report) -> None:
-        """It was asked to: the next start goes on with it. A preempted one goes on at once."""
+        """Give a preempted run out again; the next start goes on with one that was sent home."""
         if report.preempted:
             at = f"{report.examples:,} examples"
             note = f"its machine was taken back; it went on elsewhere from {at}"
@@ -307,7 +307,7 @@ class TrialRunner:
 
 
 def crash_of(error: BaseException | None) -> Crash:
-    """Why a run's process ended, as Ray says it."""
+    """Return why a run's process ended, as Ray says it."""
     if isinstance(error, ray.exceptions.OutOfMemoryError):
         told = "out of memory on the host: Ray ended its process before the machine stood still"
         return Crash(reason=told, out_of_memory=True)

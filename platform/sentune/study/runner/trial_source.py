@@ -75,7 +75,7 @@ class Source(Protocol):
     """Gives one training run after the other."""
 
     def next(self, live: int) -> Candidate | None:
-        """The next run; None if there is none now, or no more (see ``finished``).
+        """Return the next run; None if there is none now, or no more (see ``finished``).
 
         Args:
             live: runs that have been given and have not ended.
@@ -142,7 +142,7 @@ class SearchSource:
         self._exhausted = True
 
     def next(self, live: int) -> Candidate | None:
-        """The next trial that must be run; those that the store answers are passed over."""
+        """Return the next trial that must be run; those that the store answers are passed over."""
         if self._orphans and not self._exhausted:
             orphan = self._orphans.pop(0)
             return _candidate(orphan.number, f"{orphan.number:04d}", orphan.user_attrs)
@@ -167,7 +167,7 @@ class SearchSource:
         return len(running | self._ended) >= max(self.space.size, 1)
 
     def _create(self) -> Candidate | None:
-        """Stores the next trial; None if the store has, or will have, the answer already."""
+        """Store the next trial; None if the store has, or will have, the answer already."""
         stored, running = self._look()
         drawn = self._first_point(stored)
         notes: dict[str, Any] = {}
@@ -193,7 +193,7 @@ class SearchSource:
         return self._first[0] if self._first else None
 
     def _look(self) -> tuple[Sequence[FrozenTrial], dict[str, FrozenTrial]]:
-        """Notes what has ended, which never changes; returns all trials, and those that run by key.
+        """Note what has ended, which never changes; return all trials, and those that run by key.
 
         Trials that were taken over from another study answer too.
         """
@@ -244,7 +244,7 @@ def _copy(
 
 
 def settle_orphans(store: TrialStore) -> None:
-    """Ends every orphan whose end is known: its driver was killed just before the tell."""
+    """End every orphan whose end is known: its driver was killed just before the tell."""
     for orphan in store.trials():
         if orphan.state == Stored.RUNNING:
             store.settle(orphan.number)
@@ -271,7 +271,7 @@ class FinalsSource:
         self._left = [(trial, seed) for trial, seed in wanted if (trial.id, seed) not in stored]
 
     def next(self, live: int) -> Candidate | None:
-        """The next run."""
+        """Return the next run."""
         if self._orphans:
             run = self._orphans.pop(0)
             return _candidate(run.number, run_name(*identity(run)), run.user_attrs)
@@ -286,7 +286,7 @@ class FinalsSource:
         return _candidate(number, run_name(trial.id, seed), {SETTINGS: settings, SEED: seed})
 
     def close(self) -> None:
-        """No further run."""
+        """Start no further run."""
         self._orphans.clear()
         self._left.clear()
 
@@ -297,5 +297,5 @@ def _worth_another(run: FrozenTrial) -> bool:
 
 
 def identity(run: FrozenTrial) -> tuple[int, int]:
-    """Trial and seed of a run."""
+    """Return trial and seed of a run."""
     return run.user_attrs[TRIAL], run.user_attrs[SEED]

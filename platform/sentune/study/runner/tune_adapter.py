@@ -48,7 +48,7 @@ class StudySearcher(_LeftOut, Searcher):
         self.runner, self.crashes = runner, crashes
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The next run."""
+        """Return the next run."""
         given = self.runner.give(trial_id)
         if given is None:
             return Searcher.FINISHED if self.runner.finished else None
@@ -57,7 +57,7 @@ class StudySearcher(_LeftOut, Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """A run is over."""
+        """Tell the trial runner that a run is over."""
         del result
         crash = self.crashes.pop(trial_id, Crash()) if error else None
         self.runner.end(trial_id, crash)
@@ -77,12 +77,12 @@ class StudyScheduler(_LeftOut, FIFOScheduler):
         self.runner, self.crashes = runner, crashes
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Stores the milestone and stops what its rung stops."""
+        """Store the milestone and stop what its rung stops."""
         goes_on = self.runner.hear(trial.trial_id, result)
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Keeps why a process died; the searcher is told next, without a reason."""
+        """Keep why a process died; the searcher is told next, without a reason."""
         file = trial.pickled_error_file
         error = ray.cloudpickle.loads(Path(file).read_bytes()) if file else None
         self.crashes[trial.trial_id] = crash_of(error)
@@ -96,7 +96,7 @@ class Watch(_LeftOut, Callback):
         self.runner = runner
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Ends the study where its time is up."""
+        """End the study where its time is up."""
         self.runner.watch()
 
 
@@ -126,7 +126,7 @@ class StudySearch(SearchGenerator):
         return {}
 
     def next_trial(self) -> Trial | None:
-        """The next trial, if there is one now."""
+        """Return the next trial, if there is one now."""
         trial = super().next_trial()
         if trial is None and len(self.runner.live) < self._concurrent:
             self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
@@ -135,7 +135,7 @@ class StudySearch(SearchGenerator):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """A trial is over; it may have made room for another one, or have to run again."""
+        """Ask again at once: the trial made room for another one, or has to run again."""
         super().on_trial_complete(trial_id, result, error)
         self._ask_again = 0.0
 
@@ -193,7 +193,7 @@ LEVELS = {
 def run_trials(
     trainable: Callable[[dict[str, Any]], None], runner: TrialRunner, *, concurrent: int
 ) -> bool:
-    """Runs trials until the source has no more, or the runner halts.
+    """Run trials until the source has no more, or the runner halts.
 
     A trial whose process dies is given out again by the runner, not by Tune: only so a machine
     that was taken back costs no failure, and less memory is asked for after there was too little.
@@ -230,7 +230,7 @@ def run_trials(
 
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
-    """Where Tune writes what nobody reads."""
+    """Return a folder for the files of Tune, which are never read."""
     prefix = f"sentune-tune-{os.getpid()}-"  # `study gc` removes those of processes that are gone
     return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
 

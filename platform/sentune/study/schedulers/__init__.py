@@ -51,14 +51,14 @@ class NoRungs:
         return GOES_ON
 
     def expected(self, trials: int) -> int:
-        """All of every trial."""
+        """Return the examples of all trials, whole."""
         return trials * self.max_examples
 
 
 def make_scheduler(
     name: str, *, first_rung: int, eta: int, max_examples: int, mode: str, keep: int
 ) -> Scheduler:
-    """The scheduler of a search.
+    """Return the scheduler of a search.
 
     Args:
         name: ``asha``, ``hyperband``, ``median`` or ``none``.

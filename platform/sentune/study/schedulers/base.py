@@ -38,7 +38,7 @@ class Scheduler(Protocol):
         """The rungs and the end."""
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
-        """Whether a trial goes on past a milestone.
+        """Return whether a trial goes on past a milestone.
 
         Only trials of a smaller number are compared, so that one which comes later does not
         change the answer.

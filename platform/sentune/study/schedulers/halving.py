@@ -21,7 +21,7 @@ class Halving(GeometricRungs):
     """One halving at each rung; see ``GeometricRungs``."""
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
-        """Whether a trial goes on past a milestone; see ``Scheduler``."""
+        """Return whether a trial goes on past a milestone; see ``Scheduler``."""
         if examples not in self.rungs:
             return GOES_ON
         sign = 1.0 if self.mode == "max" else -1.0
@@ -42,7 +42,7 @@ class Halving(GeometricRungs):
         return Verdict(stop=True, reason=f"{sign * own:.4g} at {examples:,} examples; {kept}")
 
     def expected(self, trials: int) -> int:
-        """Examples of a search in which each rung lets one trial in ``eta`` go on."""
+        """Return examples of a search in which each rung lets one trial in ``eta`` go on."""
         return cascade(trials, self.milestones, self.eta)
 
 
@@ -81,11 +81,11 @@ class Hyperband(GeometricRungs):
         return tuple(bracket for _, bracket in sorted(turns))
 
     def bracket_of(self, trial: int) -> int:
-        """Place of a trial's bracket in ``brackets``."""
+        """Return the place of a trial's bracket in ``brackets``."""
         return self._turns[trial % len(self._turns)]
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
-        """Whether a trial goes on past a milestone; see ``Scheduler``."""
+        """Return whether a trial goes on past a milestone; see ``Scheduler``."""
         bracket = self.bracket_of(trial)
         peers = {number: c for number, c in curves.items() if self.bracket_of(number) == bracket}
         said = self.brackets[bracket].verdict(peers, trial, examples)

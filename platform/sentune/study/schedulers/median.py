@@ -43,7 +43,7 @@ class MedianStopping:
         return (*range(self.first_rung, self.max_examples, self.first_rung), self.max_examples)
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
-        """Whether a trial goes on past a milestone; see ``Scheduler``.
+        """Return whether a trial goes on past a milestone; see ``Scheduler``.
 
         It ends if its best value so far is worse than the median of the earlier trials' running
         averages at this rung.

@@ -77,13 +77,13 @@ def _held(values: tuple[Value, ...], dimension: Dimension) -> tuple[Value, ...]:
 
 
 def active(name: str, point: Mapping[str, Value], conditions: Conditions) -> bool:
-    """Whether a setting is active beside what has been drawn before it."""
+    """Return whether a setting is active beside what has been drawn before it."""
     asked = conditions.get(name, {})
     return all(other in point and point[other] in values for other, values in asked.items())
 
 
 def needed(name: str, conditions: Conditions) -> str:
-    """What a setting is for, for an error's end."""
+    """Return what a setting is for, for an error's end."""
     asked = [f"{k} {' or '.join(str(v) for v in vs)}" for k, vs in conditions[name].items()]
     return f"{name} is for {' and '.join(asked)}"
 

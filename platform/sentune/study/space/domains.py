@@ -30,7 +30,7 @@ class Choice:
         return len(self.values)
 
     def contains(self, value: Value) -> bool:
-        """Whether the value may be taken."""
+        """Return whether the value may be taken."""
         return value in self.values
 
     def parse(self, text: str) -> Value:
@@ -41,7 +41,7 @@ class Choice:
         raise ValueError(f"give one of {self}")
 
     def between(self, low: str, high: str) -> Dimension:
-        """The numbers from ``low`` to ``high``."""
+        """Return the numbers from ``low`` to ``high``."""
         numbers = [value for value in self.values if _is_number(value)]
         inside = [n for n in numbers if _number(low) <= float(n) <= _number(high)]  # type: ignore[arg-type]
         if not inside:
@@ -49,13 +49,13 @@ class Choice:
         return Choice(*inside)
 
     def nearest(self, value: Value) -> Value:
-        """The number nearest to ``value``; ValueError between things that are no numbers."""
+        """Return the number nearest to ``value``; ValueError between things that are no numbers."""
         if not (_is_number(value) and all(_is_number(own) for own in self.values)):
             raise ValueError(f"nothing among {self} is near {value!r}")
         return min(self.values, key=lambda own: abs(float(own) - float(value)))  # type: ignore[arg-type]
 
     def at(self, share: float) -> Value:
-        """The value at a share of the way through them, from 0 to below 1."""
+        """Return the value at a share of the way through them, from 0 to below 1."""
         return self.values[int(share * len(self.values))]
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,28 +83,28 @@ class Uniform:
         return None
 
     def contains(self, value: Value) -> bool:
-        """Whether the value may be taken."""
+        """Return whether the value may be taken."""
         return _is_number(value) and self.low <= float(value) <= self.high  # type: ignore[arg-type]
 
     def parse(self, text: str) -> Value:
-        """The text as a float inside the range."""
+        """Return the text as a float inside the range."""
         value = _number(text)
         if not self.contains(value):
             raise ValueError(f"give numbers in {self}")
         return value
 
     def between(self, low: str, high: str) -> Dimension:
-        """The part of the range from ``low`` to ``high``."""
+        """Return the part of the range from ``low`` to ``high``."""
         return Uniform(float(self.parse(low)), float(self.parse(high)), self.log)  # type: ignore[arg-type]
 
     def nearest(self, value: Value) -> Value:
-        """The end of the range nearest to a number outside it."""
+        """Return the end of the range nearest to a number outside it."""
         if not _is_number(value):
             raise ValueError(f"nothing in {self} is near {value!r}")
         return min(max(float(value), self.low), self.high)  # type: ignore[arg-type]
 
     def at(self, share: float) -> Value:
-        """The value at a share of the range, of its logarithm where ``log`` is set."""
+        """Return the value at a share of the range, of its logarithm where ``log`` is set."""
         if not self.log:
             return self.low + share * (self.high - self.low)
         low, high = math.log(self.low), math.log(self.high)
@@ -139,12 +139,12 @@ class Integer:
         return (self.high - self.low) // self.step + 1
 
     def contains(self, value: Value) -> bool:
-        """Whether the value may be taken."""
+        """Return whether the value may be taken."""
         whole = isinstance(value, int) and not isinstance(value, bool)
         return whole and value in range(self.low, self.high + 1, self.step)
 
     def parse(self, text: str) -> Value:
-        """The text as a whole number inside the range."""
+        """Return the text as a whole number inside the range."""
         number = _number(text)
         value = int(number) if number == int(number) else number
         if not self.contains(value):
@@ -152,11 +152,11 @@ class Integer:
         return value
 
     def between(self, low: str, high: str) -> Dimension:
-        """The part of the range from ``low`` to ``high``."""
+        """Return the part of the range from ``low`` to ``high``."""
         return Integer(int(self.parse(low)), int(self.parse(high)), self.log, self.step)  # type: ignore[arg-type]
 
     def nearest(self, value: Value) -> Value:
-        """The allowed whole number nearest to ``value``."""
+        """Return the allowed whole number nearest to ``value``."""
         if not _is_number(value):
             raise ValueError(f"nothing in {self} is near {value!r}")
         allowed = range(self.low, self.high + 1, self.step)
@@ -164,7 +164,7 @@ class Integer:
         return allowed[min(max(place, 0), len(allowed) - 1)]
 
     def at(self, share: float) -> Value:
-        """The whole number at a share of the way through them, from 0 to below 1."""
+        """Return the whole number at a share of the way through them, from 0 to below 1."""
         if self.log:
             return int(float(Uniform(self.low, self.high + 1, log=True).at(share)))  # type: ignore[arg-type]
         return self.low + self.step * int(share * (self.size or 1))
@@ -178,7 +178,7 @@ Dimension: TypeAlias = Choice | Uniform | Integer
 
 
 def dimension_from_dict(data: dict[str, Any]) -> Dimension:
-    """The dimension that ``to_dict`` wrote."""
+    """Return the dimension that ``to_dict`` wrote."""
     if "choice" in data:
         return Choice(*data["choice"])
     if "uniform" in data:
@@ -189,7 +189,7 @@ def dimension_from_dict(data: dict[str, Any]) -> Dimension:
 
 
 def narrowed(dimension: Dimension, text: str) -> Dimension | tuple[Value]:
-    """What ``--set key=TEXT`` makes of a dimension.
+    """Return what ``--set key=TEXT`` makes of a dimension.
 
     Args:
         dimension: the values allowed so far.

@@ -17,7 +17,7 @@ def projected(
     conditions: Conditions,
     fixed: Mapping[str, Value],
 ) -> tuple[dict[str, Value] | None, str]:
-    """A known point inside a space, and what had to be changed about it.
+    """Return a known point inside a space, and what had to be changed about it.
 
     A number outside the narrowed space moves to the nearest one inside; where nothing is near
     (another pooling, say), there is no point. Settings that are not active have no value.
@@ -45,7 +45,7 @@ def projected(
 
 
 def parsed(text: str, settings: Mapping[str, Dimension]) -> dict[str, Value]:
-    """The point that ``key=value,key=value`` stands for.
+    """Return the point that ``key=value,key=value`` stands for.
 
     Raises:
         InvalidValue: another form, an unknown or doubled setting, or a value outside the space.

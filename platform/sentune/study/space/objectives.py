@@ -42,7 +42,7 @@ class Objective:
         return 1.0 if self.mode == "max" else -1.0
 
     def of(self, metrics: Mapping[str, float]) -> float:
-        """The metric's value, higher is better."""
+        """Return the metric's value, higher is better."""
         return self.sign * metrics[self.metric]
 
     def to_dict(self) -> dict[str, str]:
@@ -68,11 +68,11 @@ class Constraint:
         return f"{self.metric}{'<=' if self.at_most else '>='}{self.bound:.12g}"
 
     def violation(self, metrics: Mapping[str, float]) -> float:
-        """By how much metrics break it, in the metric's unit; 0 or less where it holds.
+        """Return by how much metrics break it, in the metric's unit; 0 or less: it holds.
 
         Raises:
             InvalidValue: the trial does not measure the metric.
-            TrialFailed: the metric is no number, so that nobody can say.
+            TrialFailed: the metric is not a number.
         """
         if self.metric not in metrics:
             fix = f"trials do not measure it; they measure {', '.join(sorted(metrics))}"
@@ -103,7 +103,7 @@ class Constraint:
 
 
 def feasible(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Complete trials that hold every constraint."""
+    """Return complete trials that hold every constraint."""
     return [t for t in trials if t.state is TrialState.COMPLETE and t.feasible]
 
 

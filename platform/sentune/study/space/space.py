@@ -101,7 +101,7 @@ class SearchSpace:
         return None if below is None or dimension.size is None else dimension.size * below
 
     def draw(self, suggest: Callable[[str, Dimension], Value]) -> dict[str, Value]:
-        """A value of every active setting, each after those that it depends on.
+        """Return a value of every active setting, each after those that it depends on.
 
         Args:
             suggest: the value of a setting.
@@ -122,7 +122,7 @@ class SearchSpace:
         return replace(self, tried=(*self.tried, *held))
 
     def parse_point(self, text: str) -> dict[str, Value]:
-        """The point that ``--try key=value,key=value`` stands for.
+        """Return the point that ``--try key=value,key=value`` stands for.
 
         Raises:
             InvalidValue: another form, an unknown setting, or a value outside the space.
@@ -136,7 +136,7 @@ class SearchSpace:
         readouts: Sequence[Readout] = (),
         typed: Callable[[str, str], Value] | None = None,
     ) -> SearchSpace:
-        """The space that ``--set`` leaves.
+        """Return the space that ``--set`` leaves.
 
         Args:
             wanted: setting -> text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows. For
@@ -205,7 +205,7 @@ class SearchSpace:
         )
 
     def apart(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Grid]]:
-        """A trial's settings without drawn readouts, and the grids of its readouts.
+        """Return a trial's settings without drawn readouts, and the grids of its readouts.
 
         A drawn readout's grid is its one value.
         """
@@ -214,7 +214,7 @@ class SearchSpace:
         return kept, {**self.grids_for(kept), **drawn}
 
     def grids_for(self, settings: Mapping[str, Any]) -> dict[str, Grid]:
-        """The grids of the readouts beside these settings, as far as they say."""
+        """Return the grids of the readouts beside these settings, as far as they say."""
         found: dict[str, Grid] = {}
         for name, grid in self.readouts.items():
             if isinstance(grid, tuple):
@@ -246,14 +246,14 @@ class SearchSpace:
         return points
 
     def published_note(self) -> str:
-        """What a narrowed space changes about the published point; empty if nothing."""
+        """Return what a narrowed space changes about the published point; empty if nothing."""
         return self._projected(self.published)[1] if self.published and self.settings else ""
 
     def _projected(self, values: Mapping[str, Value]) -> tuple[dict[str, Value] | None, str]:
         return projected(values, self.settings, self.conditions, self.fixed)
 
     def on_grid(self, name: str) -> SearchSpace:
-        """A named grid as a space; settings that it leaves out take their published value.
+        """Return a named grid as a space; settings that it leaves out take their published value.
 
         Raises:
             InvalidValue: no such grid, or a setting without any value.
@@ -324,7 +324,7 @@ class SearchSpace:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SearchSpace:
-        """The space that ``to_dict`` wrote."""
+        """Return the space that ``to_dict`` wrote."""
         known = {
             **data,
             "settings": {name: dimension_from_dict(d) for name, d in data["settings"].items()},
@@ -343,12 +343,12 @@ class SearchSpace:
         return cls(**known)
 
     def identity(self) -> dict[str, Any]:
-        """What two studies must share to be one; points to try first do not belong to it."""
+        """Return what two studies must share to be one; points to try first do not belong to it."""
         shown = self.to_dict()
         return {name: shown[name] for name in shown if name not in _KNOWN_POINTS}
 
     def fingerprint(self) -> str:
-        """Hash of the identity."""
+        """Return the hash of the identity."""
         text = json.dumps(self.identity(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -55,7 +55,7 @@ class Driver:
 
     @property
     def state(self) -> ProcessState:
-        """What is known of it; nothing where it ran on another machine or in another container."""
+        """The process's state; unknown of another machine or container."""
         here = (socket.gethostname(), _boot(), _namespace())
         if not (self.boot and self.started and (self.host, self.boot, self.namespace) == here):
             return ProcessState.UNKNOWN

@@ -69,7 +69,7 @@ def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
 
 
 def _away(engine: Engine, error: Exception) -> bool:
-    """Whether a server was lost; what a file's database says is about the file."""
+    """Return whether a server was lost; what a file's database says is about the file."""
     cause = error if isinstance(error, SQLAlchemyError) else error.__cause__
     lost = isinstance(cause, OperationalError | InterfaceError) or bool(
         getattr(cause, "connection_invalidated", False)
@@ -90,7 +90,7 @@ def _name(engine: Engine) -> str:
 
 
 def _line(error: Exception) -> str:
-    """The first line: SQLAlchemy adds statement, parameters and a link."""
+    """Return the first line: SQLAlchemy adds statement, parameters and a link."""
     told = error.__cause__ if not isinstance(error, SQLAlchemyError) and error.__cause__ else error
     return str(without_credentials(str(told).strip().splitlines()[0]))
 
@@ -161,7 +161,7 @@ class StudyDatabase(BaseStorage):
             return made[0] if made else trial_id
 
     def _with_token(self, study_id: int, since: int, token: str | None) -> list[int]:
-        """Ids of the trials with a token, among those from a number on."""
+        """Return ids of the trials with a token, among those from a number on."""
         trials = self._backend.get_all_trials(study_id, deepcopy=False) if token else []
         found = [t.number for t in trials[since:] if t.user_attrs.get(TOKEN) == token]
         return [self.get_trial_id_from_study_id_trial_number(study_id, n) for n in found]
@@ -246,7 +246,7 @@ class StudyDatabase(BaseStorage):
             return self._ids[place]
 
     def _known(self, study_id: int) -> list[FrozenTrial]:
-        """All trials of a study as they are now; what cannot have changed is from memory."""
+        """Return all trials of a study as they are now; what cannot have changed is from memory."""
         with self._lock:
             if study_id not in self._trials:
                 read = self._asked(lambda: self._backend.get_all_trials(study_id, deepcopy=False))

@@ -85,7 +85,7 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
 
 
 def _arguments(url: URL) -> dict[str, Any]:
-    """How its connections are made.
+    """Return how connections to a database are made.
 
     Without limits a cut network holds a client for a quarter of an hour, also when it is whole.
     """
@@ -98,7 +98,7 @@ def _arguments(url: URL) -> dict[str, Any]:
 
 
 def _write_ahead(engine: Engine) -> None:
-    """Readers (a dashboard, ``study show``) do not lock out the driver then."""
+    """Set SQLite's WAL mode: readers (a dashboard, ``study show``) do not lock out the driver."""
 
     def on_connect(connection: Any, record: Any) -> None:
         del record

@@ -39,7 +39,7 @@ class StudyPlace:
     trouble: str = ""
 
     def summary(self) -> dict[str, Any]:
-        """The last ``summary.json``; empty where there is none, or a damaged one."""
+        """Return the last ``summary.json``; empty where there is none, or a damaged one."""
         try:
             return read_json(f"{self.folder}/{SUMMARY}") if self.folder else {}
         except ValueError:
@@ -47,7 +47,7 @@ class StudyPlace:
 
 
 def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]:
-    """The studies of a storage, by name.
+    """Return the studies of a storage, by name.
 
     Args:
         storage: folder or URI whose folders are studies, or the URL of an Optuna database.
@@ -79,7 +79,7 @@ def _folders(storage: str) -> list[str]:
 
 
 def find_study(storage: str, name: str, optuna_url: str | None = None) -> StudyPlace:
-    """One study by its name.
+    """Return one study by its name.
 
     Raises:
         InvalidValue: there is none; says which ones there are.
@@ -92,13 +92,13 @@ def find_study(storage: str, name: str, optuna_url: str | None = None) -> StudyP
 
 
 def is_database(storage: str) -> bool:
-    """Whether a storage is named by its database's URL, not by a folder or bucket."""
+    """Return whether a storage is named by its database's URL, not by a folder or bucket."""
     scheme, separator, _ = storage.partition("://")
     return bool(separator) and scheme.split("+")[0] in ("sqlite", "postgresql", "mysql")
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """The object in a JSON file, local or remote; empty where there is no file.
+    """Return the object in a JSON file, local or remote; empty where there is no file.
 
     Raises:
         ValueError: it is no JSON.
@@ -110,7 +110,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | None:
-    """The study in a folder; None if the folder is none."""
+    """Return the study in a folder; None if the folder is none."""
     description, trouble = _described(folder)
     named = optuna_url or description.get("options", {}).get("optuna")
     if not named and "://" not in folder:

@@ -324,7 +324,7 @@ def artifacts_in(folder: str) -> tuple[tuple[Path, str], ...]:
 
 
 def _with_tables(folder: str) -> set[str]:
-    """Names of the runs below a study's folder that have a ``readouts.json``."""
+    """Return names of the runs below a study's folder that have a ``readouts.json``."""
     if not folder:
         return set()
     files, root = files_at(folder)
@@ -361,7 +361,7 @@ def _driven(holder: Holder) -> tuple[str, str]:
 
 
 def _stored(trial: optuna.trial.FrozenTrial, objective: Objective) -> StoredRun | None:
-    """The run; None where it waits, or is a copy of another trial of its study."""
+    """Return the run; None where it waits, or is a copy of another trial of its study."""
     said = trial.user_attrs
     if not known(trial):
         return None

@@ -45,12 +45,12 @@ STATES = {
 
 
 def run_name(trial: int, seed: int | None = None) -> str:
-    """Name of a run's folder: ``0007``, and in the finals ``finalist-0007-seed-3``."""
+    """Return the name of a run's folder: ``0007``, and in the finals ``finalist-0007-seed-3``."""
     return f"{trial:04d}" if seed is None else f"finalist-{trial:04d}-seed-{seed}"
 
 
 def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
-    """The trial as the summary shows it."""
+    """Return the trial as the summary shows it."""
     curve, notes = milestones(trial), trial.user_attrs
     best = best_milestone(curve, objective)
     shown = curve.get(best, {}) if best is not None else {}
@@ -75,24 +75,24 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
 
 
 def state_of(trial: FrozenTrial) -> TrialState:
-    """How the trial stands; Optuna has no word for one that found no memory."""
+    """Return how the trial stands; Optuna has no word for one that found no memory."""
     if trial.state == Stored.PRUNED and trial.constraints.get(MEMORY, 0.0) > 0:
         return TrialState.INFEASIBLE
     return STATES[trial.state]
 
 
 def answers(trial: FrozenTrial) -> bool:
-    """Whether another trial with the same settings would only find the same again."""
+    """Return whether another trial with the same settings would only find the same again."""
     return trial.state in (Stored.COMPLETE, Stored.PRUNED) or repeats(trial)
 
 
 def repeats(trial: FrozenTrial) -> bool:
-    """Whether a trial failed in a way in which its settings would fail again."""
+    """Return whether a trial failed in a way in which its settings would fail again."""
     return trial.state == Stored.FAIL and bool(ending(trial).get(REPEATS))
 
 
 def ending(trial: FrozenTrial) -> Mapping[str, Any]:
-    """What is noted of a trial's end, in studies of older versions too."""
+    """Return what is noted of a trial's end, in studies of older versions too."""
     found: Mapping[str, Any] = trial.user_attrs.get(END, trial.user_attrs)
     return found
 
@@ -104,7 +104,7 @@ def known(trial: FrozenTrial) -> bool:
 
 
 def own(trial: FrozenTrial) -> bool:
-    """Whether a trial was started in this study and is no copy of another one."""
+    """Return whether a trial was started in this study and is no copy of another one."""
     copied = TWIN in trial.user_attrs or WARM_FROM in trial.user_attrs
     return trial.state != Stored.WAITING and not copied
 
@@ -129,12 +129,12 @@ def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
 
 
 def best_milestone(curve: Mapping[int, Mapping[str, Any]], objective: Objective) -> int | None:
-    """Examples at which the objective was best, the earliest where several were."""
+    """Return examples at which the objective was best, the earliest where several were."""
     if not curve:
         return None
     return max(sorted(curve), key=lambda at: objective.of(curve[at]["metrics"]))
 
 
 def key(params: Mapping[str, Any]) -> str:
-    """Settings as one text, equal for equal settings."""
+    """Return settings as one text, equal for equal settings."""
     return json.dumps(params, sort_keys=True)

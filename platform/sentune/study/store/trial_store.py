@@ -91,32 +91,32 @@ class TrialStore:
         return self.first.mode
 
     def together(self) -> AbstractContextManager[None]:
-        """What is written inside is one batch of a journal, all of it or nothing."""
+        """Write all inside the block as one batch of a journal, or nothing."""
         storage = self.storage
         return storage.together() if isinstance(storage, StudyJournal) else nullcontext()
 
     def all_trials(self) -> list[FrozenTrial]:
-        """Every stored trial, by number."""
+        """Return every stored trial, by number."""
         return self.storage.get_all_trials(self._id, deepcopy=False)
 
     def trials(self) -> list[FrozenTrial]:
-        """Every trial that was started here and is no copy of another one, by number."""
+        """Return every trial that was started here and is no copy of another one, by number."""
         return [trial for trial in self.all_trials() if own(trial)]
 
     def records(self) -> list[TrialRecord]:
-        """The trials as the summary shows them, with those taken over from other studies."""
+        """Return the trials as the summary shows them, with those taken over from other studies."""
         return [self.record(trial) for trial in self.all_trials() if known(trial)]
 
     def get(self, number: int) -> FrozenTrial:
-        """One trial as it is stored."""
+        """Return one trial as it is stored."""
         return self.storage.get_trial(self._place(number))
 
     def _place(self, number: int) -> int:
-        """The id of a trial in its storage."""
+        """Return the id of a trial in its storage."""
         return self.storage.get_trial_id_from_study_id_trial_number(self._id, number)
 
     def record(self, trial: FrozenTrial | int) -> TrialRecord:
-        """One trial as the summary shows it, from the store alone."""
+        """Return one trial as the summary shows it, from the store alone."""
         number = trial if isinstance(trial, int) else trial.number
         if number not in self._ended:
             stored = self.get(trial) if isinstance(trial, int) else trial
@@ -166,7 +166,7 @@ class TrialStore:
     def milestone(
         self, number: int, report: Report, cost: Mapping[str, Any] | None = None
     ) -> Verdict:
-        """Stores a milestone, and says whether the trial goes on.
+        """Store a milestone, and return whether the trial goes on.
 
         The same report may come again after a restart: the verdict that was given stands.
 
@@ -195,7 +195,7 @@ class TrialStore:
         return Verdict(**said["verdict"])
 
     def _point(self, stored: FrozenTrial, examples: int, said: Mapping[str, Any]) -> None:
-        """A point of the curve as Optuna's samplers and pages have it; of one objective alone."""
+        """Store a point of the curve for Optuna's samplers and pages; of one objective alone."""
         if len(self.objectives) == 1 and examples not in stored.intermediate_values:
             value = float(said["metrics"][self.objective])
             self.storage.set_trial_intermediate_value(self._place(stored.number), examples, value)
@@ -219,7 +219,7 @@ class TrialStore:
         return self.scheduler.verdict(curves, stored.number, report.examples)
 
     def complete(self, number: int) -> TrialRecord:
-        """The trial used up its budget; its values are the objectives at its best milestone."""
+        """End a trial that used up its budget, with the objectives at its best milestone."""
         curve = milestones(self.get(number))
         best = best_milestone(curve, self.first)
         if best is None:
@@ -234,25 +234,25 @@ class TrialStore:
         return self.record(number)
 
     def infeasible(self, number: int, reason: str) -> TrialRecord:
-        """The trial found no memory at its smallest micro-batch; the sampler learns that."""
+        """End a trial that found no memory at its smallest micro-batch; the sampler learns that."""
         self._end(number, Stored.PRUNED, constraints={MEMORY: 1.0}, reason=reason)
         return self.record(number)
 
     def prune(self, number: int, reason: str) -> TrialRecord:
-        """The trial was stopped at a rung; its curve stays."""
+        """End a trial that was stopped at a rung; its curve stays."""
         self._end(number, Stored.PRUNED, reason=reason)
         return self.record(number)
 
     def fail(
         self, number: int, reason: str, *, repeats: bool = False, traceback: str = ""
     ) -> TrialRecord:
-        """The trial cannot go on.
+        """End a trial that cannot go on.
 
         Args:
             number: of the trial.
             reason: one line for the user.
             repeats: the same settings would fail again, so they are not run again.
-            traceback: where it failed, for whoever has to look.
+            traceback: where it failed.
         """
         said: dict[str, Any] = {REPEATS: repeats, **({TRACEBACK: traceback} if traceback else {})}
         self._end(number, Stored.FAIL, reason=reason, **said)
@@ -267,7 +267,7 @@ class TrialStore:
         constraints: Mapping[str, float] | None = None,
         **said: Any,
     ) -> None:
-        """Notes how a trial ends, then ends it.
+        """Note how a trial ends, then end it.
 
         The words are a library's, which may name a place. Optuna's samplers take the last point
         of a curve for the value of a trial that was stopped.
@@ -283,7 +283,7 @@ class TrialStore:
             self._conclude(number)
 
     def _conclude(self, number: int) -> None:
-        """Ends a trial as it is noted."""
+        """End a trial as it is noted."""
         stored, place = self.get(number), self._place(number)
         end = stored.user_attrs[END]
         told = create_trial(state=Stored.FAIL, constraints=end["constraints"]).system_attrs
@@ -293,7 +293,7 @@ class TrialStore:
         self.storage.set_trial_state_values(place, Stored[end["state"]], end["values"])
 
     def restarted(self, number: int, note: str, *, micro_batch: int = 0, counts: bool) -> None:
-        """A process of the trial died; it goes on from its checkpoint.
+        """Note that a process of a trial died, which goes on from its checkpoint.
 
         Args:
             number: of the trial.
@@ -308,18 +308,18 @@ class TrialStore:
         self._note(number, {**changes, NOTES: [*said.get(NOTES, []), note]})
 
     def forgiven(self, number: int, deaths: int) -> None:
-        """Deaths of the trial's processes that were forgiven, over all starts."""
+        """Store the deaths of a trial's processes that were forgiven, over all starts."""
         self._note(number, {RESTARTS: deaths})
 
     def noted(self, number: int, notes: Sequence[str]) -> None:
-        """Keeps what the trial said beside its curve, each sentence once."""
+        """Keep what the trial said beside its curve, each sentence once."""
         known = self.get(number).user_attrs.get(NOTES, [])
         fresh = [note for note in dict.fromkeys(notes) if note not in known]
         if fresh:
             self._note(number, {NOTES: [*known, *fresh]})
 
     def charge(self, number: int, attempt: str, seconds: float, gpus: float) -> None:
-        """What a start of the trial has used up, where no milestone says it.
+        """Store what a start of a trial has used up, where no milestone says it.
 
         Args:
             number: of the trial.
@@ -330,7 +330,7 @@ class TrialStore:
         self._note(number, {COST + attempt: {"seconds": seconds, "gpus": gpus}})
 
     def settle(self, number: int) -> None:
-        """Writes what a killed driver left out of a trial, and ends it where its end is known."""
+        """Write what a killed driver left out of a trial, and end it where its end is known."""
         stored = self.get(number)
         curve = milestones(stored)
         stops = [said["verdict"] for said in curve.values() if said["verdict"]["stop"]]
@@ -345,7 +345,7 @@ class TrialStore:
                 self.complete(number)
 
     def _note(self, number: int, notes: Mapping[str, Any]) -> None:
-        """Stores attributes; a list or dictionary as JSON has it."""
+        """Store attributes; a list or dictionary as JSON has it."""
         known, place = self.get(number).user_attrs, self._place(number)
         for name, value in notes.items():
             if known.get(name) != value:
