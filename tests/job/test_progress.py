@@ -8,7 +8,7 @@ from rich.console import Console
 
 from sentune.formatting import clock, percent, short
 from sentune.job import progress as shown
-from sentune.job.progress import Display, Pace
+from sentune.job.progress import Display, RemainingTime
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
@@ -147,9 +147,9 @@ def test_what_an_earlier_start_did_is_one_line_and_no_speed(log) -> None:
     scene.begin()
     assert len(text.getvalue().splitlines()) == 3
     assert "complete at an earlier start: direction/accuracy 80.0 %" in text.getvalue()
-    assert scene.display.pace.seen == 0
+    assert scene.display.remaining.seen == 0
     scene.store(trial(1, TrialState.COMPLETE, 0.8, 900), curve)
-    assert scene.display.pace.seen == 600
+    assert scene.display.remaining.seen == 600
 
 
 def test_a_trial_of_another_study_is_none_of_those_planned(log) -> None:
@@ -181,13 +181,13 @@ def test_what_is_to_come_counts_waiting_running_and_finals(log) -> None:
 def test_pace_counts_from_the_first_milestone(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(shown.time, "monotonic", lambda: now[0])
-    pace = Pace()
-    assert pace.left(1000) is None
-    pace.add(50)
+    remaining = RemainingTime()
+    assert remaining.left(1000) is None
+    remaining.add(50)
     now[0] = 110.0
-    assert pace.left(1000) is None
-    pace.add(200)
-    assert pace.left(1000) == pytest.approx(50.0)  # 200 examples in 10 s
+    assert remaining.left(1000) is None
+    remaining.add(200)
+    assert remaining.left(1000) == pytest.approx(50.0)  # 200 examples in 10 s
 
 
 def test_the_live_table_shows_trials_finalists_and_hides_old_ones() -> None:

@@ -12,7 +12,7 @@ from sentune.cli.cluster_growth_report import growth_report
 from sentune.cli.cluster_job import options_of, read_job
 from sentune.cluster import Cluster, NodeLimit, read_cluster
 from sentune.errors import InvalidValue
-from sentune.job.families import Family, make_job
+from sentune.job.families import JobFamily, make_job
 from sentune.job.plan import SECONDS
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
@@ -131,7 +131,7 @@ def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
     return described_cluster(nodes) if nodes else read_cluster(file or Path("cluster.yaml"))
 
 
-def _probe(job: Family, wish: Wish, console: Console) -> Probe | None:
+def _probe(job: JobFamily, wish: Wish, console: Console) -> Probe | None:
     if wish.probe:
         job.prepare(console)
         return job.probe(SECONDS)

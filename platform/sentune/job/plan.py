@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sentune.errors import TrialFailed
 from sentune.formatting import clock, counted
-from sentune.job.families.base import Family
+from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.study.planning.capacity import available
 from sentune.study.planning.checks import check_world
@@ -25,7 +25,7 @@ SECONDS = 60.0
 """Longest probe. On the built-in corpus and encoder it takes 3 to 20, a BERT reaches it."""
 
 
-def checked_plan(job: Family, options: StudyOptions, console: Console) -> Plan:
+def checked_plan(job: JobFamily, options: StudyOptions, console: Console) -> Plan:
     """The plan of a job that has been prepared, on the cluster that this process has joined.
 
     Prints a warning where training goes on all the same.
@@ -42,7 +42,7 @@ def checked_plan(job: Family, options: StudyOptions, console: Console) -> Plan:
 
 
 def show_plan(
-    job: Family, options: StudyOptions, console: Console, *, seconds: float = SECONDS
+    job: JobFamily, options: StudyOptions, console: Console, *, seconds: float = SECONDS
 ) -> None:
     """Prints what a study will ask for and cost; leaves nothing but the cache in the storage.
 

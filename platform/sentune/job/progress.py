@@ -22,7 +22,7 @@ EARLIER = "an earlier start"
 
 
 @dataclass
-class Pace:
+class RemainingTime:
     """Guesses the time left from examples seen and examples to come.
 
     Counted from the first milestone of this start, so that neither what an earlier start did nor
@@ -55,7 +55,7 @@ class Display:
 
     def __init__(self, console: Console, *, varied: tuple[str, ...]) -> None:
         self.console, self.varied = console, varied
-        self.pace = Pace()
+        self.remaining = RemainingTime()
         self.started = time.monotonic()
         self.summary: StudySummary | None = None
         self.plan: dict[str, Any] = {}
@@ -120,7 +120,7 @@ class Display:
             self._line(start if run.seed is None else again)
         for examples, metrics in sorted(record.curve.items()):
             if examples > before:
-                self.pace.add(examples - max(before, record.begun_at))
+                self.remaining.add(examples - max(before, record.begun_at))
                 before = examples
                 score = f"{self._score(metrics)}{self._outlook()}"
                 self._line(f"{_called(run)} at {examples:,} examples: {score}")
@@ -189,7 +189,7 @@ class Display:
         return round(waiting * usual + running + max(0, finals - done))
 
     def _outlook(self) -> str:
-        best, left = self.best, self.pace.left(self.to_come())
+        best, left = self.best, self.remaining.left(self.to_come())
         ended = self._seen.ended if self._seen is not None else 0
         parts = [f"{ended} of {self.plan['trials']} trials done"]
         if best is not None:

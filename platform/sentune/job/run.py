@@ -18,8 +18,8 @@ from sentune.job.options import StudyOptions, forked
 from sentune.terminal import screen
 
 if TYPE_CHECKING:
-    from sentune.job.families import Family
-    from sentune.job.study_session import Turn
+    from sentune.job.families import JobFamily
+    from sentune.job.study_session import StudySession
     from sentune.records import StudySummary
     from sentune.study.config import StudyConfig
     from sentune.study.space.space import SearchSpace
@@ -55,7 +55,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     """
     from sentune.job.families import make_job
     from sentune.job.plan import show_plan
-    from sentune.job.study_session import Turn, origin
+    from sentune.job.study_session import StudySession, origin
     from sentune.job.terminal_report import next_commands, pointers, report
 
     console = screen()
@@ -65,19 +65,19 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     if options.dry_run:
         show_plan(job, options, console)
         return
-    with Turn(job.config) as turn:
-        summary = _study(job, options, space, console, turn, old or origin(job.config))
+    with StudySession(job.config) as session:
+        summary = _study(job, options, space, console, session, old or origin(job.config))
     report(summary, console, varied=tuple(job.space.settings))
     pointers(summary, console, commands=next_commands(summary, job.config, options))
     check_ending(summary)
 
 
 def _study(
-    job: Family,
+    job: JobFamily,
     options: StudyOptions,
     space: SearchSpace,
     console: Console,
-    turn: Turn,
+    session: StudySession,
     forked_from: str | None,
 ) -> StudySummary:
     """The study, from its corpora to its summary."""
@@ -98,7 +98,7 @@ def _study(
     summary = start_summary(job, options, forked_from)
     with connected(), contextlib.ExitStack() as later:
         checked_plan(job, options, console)
-        lock = turn.take()
+        lock = session.take()
         summary.lineage["generation"] = lock.generation
         tracker = later.enter_context(tracking(job.config, options, console))
         study = Study(job.config, job.space, job.spec_maker(), job.program(), world=job.world())

@@ -1,4 +1,4 @@
-"""A job's turn at its study: nobody else drives it meanwhile, and it can be started again."""
+"""The session of a job with its study: the driver lock, and study.json to start it again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sentune.study.space.space import SearchSpace
 
 
-class Turn:
+class StudySession:
     """The lock of a study, taken as early as that leaves nothing behind where a job is refused.
 
     Args:
@@ -33,14 +33,14 @@ class Turn:
         self._config = config
         self._lock: DriverLock | None = None
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> StudySession:
         own = [Path(self._config.folder, name) for name in (LOCK_FILE, DATABASE)]
         if self._config.optuna_url or any(path.exists() for path in own):
             self.take()
         return self
 
     def take(self) -> DriverLock:
-        """Take the lock, unless this turn has it already, and return it.
+        """Take the lock, unless this session has it already, and return it.
 
         Raises:
             StudyConflict: another process drives the study; says which.

@@ -42,7 +42,7 @@ PROBED_ROWS = 20_000
 """Rows of a corpus that a probe reads; whole shards are read, so there may be more."""
 
 
-class Family(ABC):
+class JobFamily(ABC):
     """A job of one family of methods; ``sentune.job.run`` calls its methods in this order.
 
     Attributes:
@@ -181,7 +181,7 @@ class Family(ABC):
         return ranked(outcome.trials, objectives_of(self.config, self.space))[0]
 
 
-class Trained(Family):
+class TrainedFamily(JobFamily):
     """Methods that are trained by gradient.
 
     Attributes:

@@ -12,15 +12,15 @@ from sentune.corpora.mixing import MixedHandle
 from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, weight_names
 from sentune.job.corpora import dev_corpora, numbered, with_weights
-from sentune.job.families.base import Trained
+from sentune.job.families.base import TrainedFamily
 from sentune.job.options import OperationOptions, WordOptions
 from sentune.study.space.space import SearchSpace
 from sentune.training.inputs import Inputs, operation_inputs, word_inputs
 from sentune.training.trial import Opens
 
 
-class Generative(Trained):
-    """See ``Family``."""
+class GenerativeFamily(TrainedFamily):
+    """See ``JobFamily``."""
 
     prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     _inputs: Inputs
@@ -36,7 +36,7 @@ class Generative(Trained):
         self.dev = dev_corpora(self.options, self.builtin, self.prefer)
 
 
-class Operations(Generative):
+class OperationFamily(GenerativeFamily):
     """InterSent: an encoder, a decoder, and corpora of operations mixed."""
 
     name = "operations"
@@ -81,7 +81,7 @@ class Operations(Generative):
         return MixedHandle(tuple(handles), weights)
 
 
-class Words(Generative):
+class WordFamily(GenerativeFamily):
     """Invertible decoders: fixed word vectors, and sentences in their order."""
 
     name = "words"

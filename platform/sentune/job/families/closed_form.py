@@ -20,7 +20,7 @@ from sentune.credentials import without_credentials
 from sentune.encoders.words import WordTable, open_words
 from sentune.errors import InvalidValue
 from sentune.job.corpora import read_evaluation, shipped_words
-from sentune.job.families.base import Family, first_configuration, first_rows
+from sentune.job.families.base import JobFamily, first_configuration, first_rows
 from sentune.job.options import ClosedFormOptions
 from sentune.job.product import Product
 from sentune.job.search_request import cache_folder, searching, with_readouts
@@ -42,8 +42,8 @@ PROBED_ROWS = 4_000
 """Rows of the larger of two fits of a probe; the other one has a quarter."""
 
 
-class WordVectors(Family):
-    """See ``Family``."""
+class ClosedFormFamily(JobFamily):
+    """See ``JobFamily``."""
 
     name = "word-vectors"
     prefer = Kind.SCORED_PAIRS
