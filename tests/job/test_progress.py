@@ -56,12 +56,12 @@ class Scene:
     def store(self, record: TrialRecord, curve: dict[int, float] | None = None) -> None:
         """A run of the search is stored as it is now."""
         self.runs[record.id] = stored(record, curve)
-        self.display.changed()
+        self.display.refresh()
 
     def final(self, trial: int, seed: int, record: TrialRecord, curve: dict[int, float]) -> None:
         """A run of the finals is stored as it is now."""
         self.finals[trial, seed] = replace(stored(record, curve), trial=trial, seed=seed)
-        self.display.changed()
+        self.display.refresh()
 
 
 def stored(record: TrialRecord, curve: dict[int, float] | None = None) -> StoredRun:
@@ -85,7 +85,7 @@ def test_a_log_gets_a_line_for_each_event_and_long_lines_stay_whole(log) -> None
     failed = trial(0, TrialState.FAILED, 0.7, 100)
     failed.reason = "after 128 examples: loss nan " + "x" * 90
     scene.store(failed, {100: 0.7})
-    scene.display.changed()  # nothing has changed since
+    scene.display.refresh()  # nothing has changed since
     lines = [line.partition("] ")[2] for line in text.getvalue().splitlines()]
     assert lines == [
         "Study s: 4 trials of up to 900 examples, rungs at 100, 300",

@@ -13,7 +13,7 @@ import typer
 from sentune.errors import InvalidValue
 from sentune.terminal import Terminal
 from sentune.tracking.database import ensure_database
-from sentune.tracking.environment import artifact_root_in, calm, tracking_uri_in
+from sentune.tracking.environment import artifact_root_in, quieten_mlflow, tracking_uri_in
 from sentune.tracking.runs import runs_page
 
 HOST = "127.0.0.1"
@@ -40,7 +40,7 @@ def dashboard(
         highlight=False,
         soft_wrap=True,
     )
-    calm()
+    quieten_mlflow()
     os.environ.setdefault("PYTHONWARNINGS", "ignore")  # deprecations inside MLflow's server
     # Nothing here runs MLflow's background jobs, which start several processes more.
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"

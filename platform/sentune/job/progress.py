@@ -59,7 +59,7 @@ class Display:
         self.started = time.monotonic()
         self.summary: StudySummary | None = None
         self.plan: dict[str, Any] = {}
-        self._look: Callable[[], StudySnapshot] | None = None
+        self._take_snapshot: Callable[[], StudySnapshot] | None = None
         self._seen: StudySnapshot | None = None
         self._shown: dict[tuple[int, int | None], StoredRun] = {}
 
@@ -73,28 +73,31 @@ class Display:
             yield
 
     def begin(
-        self, summary: StudySummary, plan: dict[str, Any], look: Callable[[], StudySnapshot]
+        self,
+        summary: StudySummary,
+        plan: dict[str, Any],
+        take_snapshot: Callable[[], StudySnapshot],
     ) -> None:
         """Shows what is planned, and what earlier starts of the study have finished.
 
         Args:
             summary: of the study.
             plan: what it will ask for.
-            look: takes a snapshot of it.
+            take_snapshot: of the study.
         """
-        self.summary, self.plan, self._look = summary, plan, look
+        self.summary, self.plan, self._take_snapshot = summary, plan, take_snapshot
         trials = f"{plan['trials']} trial" + ("s" if plan["trials"] > 1 else "")
         rungs = ", ".join(f"{rung:,}" for rung in plan["rungs"])
         budget = f"up to {plan['max_examples']:,} examples, rungs at {rungs}"
         if not rungs:
             budget = f"{plan['max_examples']:,} examples each"
         self._line(f"Study {summary.study}: {trials} of {budget}")
-        self._show(look(), earlier=True)
+        self._show(take_snapshot(), earlier=True)
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         """Shows what has changed since it was last called."""
-        if self._look is not None:
-            self._show(self._look())
+        if self._take_snapshot is not None:
+            self._show(self._take_snapshot())
 
     def _show(self, seen: StudySnapshot, *, earlier: bool = False) -> None:
         self._seen = seen

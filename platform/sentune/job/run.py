@@ -81,7 +81,7 @@ def _study(
     forked_from: str | None,
 ) -> StudySummary:
     """The study, from its corpora to its summary."""
-    from sentune.job.artifacts import exhibit, exhibits_folder, write_page
+    from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
     from sentune.job.plan import checked_plan
     from sentune.job.progress import Display
     from sentune.job.study_session import describe
@@ -101,25 +101,27 @@ def _study(
         lock = session.take()
         summary.lineage["generation"] = lock.generation
         tracker = later.enter_context(tracking(job.config, options, console))
-        study = Study(job.config, job.space, job.spec_maker(), job.program(), world=job.world())
+        study = Study(
+            job.config, job.space, job.spec_maker(), job.program(), world=job.fingerprints()
+        )
         study.held = lock
         describe(job.config, options, space, forked_from)
         summary.plan = planned(study.plan, job.config)
         look = partial(study.view.snapshot, driven=True)
-        tracker.follow(look, summary)
+        tracker.start(look, summary)
         display.begin(summary, study.plan.to_dict(), look)
-        study.watchers += (display.changed, tracker.changed)
+        study.watchers += (display.refresh, tracker.notify)
         with display.shown():
             outcome = study.run()
         finish(summary, outcome)
         if outcome.state == "complete":
             tables = job.product(outcome).publish(summary)
-            folder = exhibits_folder(job.config.storage, job.config.name)
-            exhibit(summary, tables, folder)
+            folder = artifacts_folder(job.config.storage, job.config.name)
+            write_artifacts(summary, tables, folder)
         study.retention.apply(everything=True)
         write_summary(summary, job.config.folder)
         write_page(summary, outcome.trials, job.config.storage)
-        tracker.tell(summary)
+        tracker.update(summary)
     return summary
 
 

@@ -33,11 +33,11 @@ TRAINING = (
 """Those that studies of training by gradient take over as they are."""
 
 
-def narrowed(space: SearchSpace, options: TrainingOptions, suits: str) -> SearchSpace:
+def narrowed(space: SearchSpace, options: TrainingOptions, pretrained: str) -> SearchSpace:
     """The space that ``--set``, ``--objective`` and ``--search-readouts`` leave.
 
     Args:
-        suits: what the starts of the space are for, the encoder or the word vectors.
+        pretrained: what the starts of the space are for, the encoder or the word vectors.
 
     Raises:
         InvalidValue: a setting that there is not, or a value that it cannot have.
@@ -50,7 +50,7 @@ def narrowed(space: SearchSpace, options: TrainingOptions, suits: str) -> Search
         value: Value = getattr(own if name in type(own).model_fields else training, name)
         return value
 
-    left = space.narrow(options.narrowing, others, method.readouts, typed).for_encoder(suits)
+    left = space.narrow(options.narrowing, others, method.readouts, typed).for_encoder(pretrained)
     split({k: v for k, v in left.fixed.items() if not is_weight(k)}, method)
     if "max_length" in left.settings:
         fix = "fix one length: a corpus is tokenised once for all trials"

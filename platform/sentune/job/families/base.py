@@ -92,7 +92,7 @@ class JobFamily(ABC):
     def program(self) -> Program:
         """What a trial runs; its larger parts go to the object store once, here."""
 
-    def world(self) -> dict[str, Any]:
+    def fingerprints(self) -> dict[str, Any]:
         """Fingerprints of what results depend on beside space and settings."""
         corpora = {role: corpus["fingerprint"] for role, corpus in self.corpora().items()}
         return {"corpora": corpora, "code": result_fingerprint()}
@@ -159,7 +159,7 @@ class JobFamily(ABC):
         """
 
     @abstractmethod
-    def stated(self, examples_per_second: float, validation_seconds: float) -> Probe:
+    def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         """What a user states in place of a probe.
 
         Raises:
@@ -197,12 +197,12 @@ class TrainedFamily(JobFamily):
         self, options: TrainingOptions, space: SearchSpace
     ) -> tuple[SearchSpace, StudyConfig]:
         """Narrowed by ``--set``, with the starts that suit the encoder or the word vectors."""
-        left = narrowed(self.widened(space), options, self.suits)
+        left = narrowed(self.widened(space), options, self.pretrained)
         return left, study_config(options, left)
 
     @property
     @abstractmethod
-    def suits(self) -> str:
+    def pretrained(self) -> str:
         """What the starts of the space are for: the encoder, or the word vectors."""
 
     @property
@@ -244,9 +244,9 @@ class TrainedFamily(JobFamily):
         """The training loop, with the folder that methods are built from."""
         return WithEncoder(train, self._shipped)
 
-    def world(self) -> dict[str, Any]:
+    def fingerprints(self) -> dict[str, Any]:
         """With the encoder."""
-        return {**super().world(), "encoder": self._shipped.digest}
+        return {**super().fingerprints(), "encoder": self._shipped.digest}
 
     def probe(self, seconds: float) -> Probe:
         """A few steps of training."""
@@ -257,7 +257,7 @@ class TrainedFamily(JobFamily):
             spec, batch_size=training.batch_size, seconds=seconds, threads=threads
         )
 
-    def stated(self, examples_per_second: float, validation_seconds: float) -> Probe:
+    def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         """On a GPU."""
         return Probe(
             start_seconds=0.0,

@@ -121,10 +121,10 @@ class ClosedFormFamily(JobFamily):
         words = {source: shipped_words(table, cache) for source, table in self.words.items()}
         return FitAndSweep(words=words, workers=self.options.workers)
 
-    def world(self) -> dict[str, Any]:
+    def fingerprints(self) -> dict[str, Any]:
         """With the word tables."""
         words = {source: table.fingerprint for source, table in self.words.items()}
-        return {**super().world(), "words": words}
+        return {**super().fingerprints(), "words": words}
 
     def handles(self) -> Sequence[Opens]:
         """The sentences, shared where they fit, else as shards that a trial streams."""
@@ -144,7 +144,7 @@ class ClosedFormFamily(JobFamily):
         program = FitAndSweep(words={source: Held(words) for source, words in self.words.items()})
         return probe_fit(program, specs, seconds=seconds, threads=1)
 
-    def stated(self, examples_per_second: float, validation_seconds: float) -> Probe:
+    def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         """Not possible."""
         del validation_seconds
         fix = "how long a fit takes does not go by examples; give --probe"

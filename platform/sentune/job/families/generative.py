@@ -30,7 +30,7 @@ class GenerativeFamily(TrainedFamily):
         corpora = self._inputs.corpora
         return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}
 
-    def take(self, inputs: Inputs) -> None:
+    def keep(self, inputs: Inputs) -> None:
         """Keeps what was read, and reads the corpora to select on."""
         self._inputs, self.folder, self.tokens = inputs, inputs.folder, inputs.tokens
         self.dev = dev_corpora(self.options, self.builtin, self.prefer)
@@ -44,7 +44,7 @@ class OperationFamily(GenerativeFamily):
     options: OperationOptions
 
     @property
-    def suits(self) -> str:
+    def pretrained(self) -> str:
         """The encoder."""
         return self.options.encoder
 
@@ -60,7 +60,7 @@ class OperationFamily(GenerativeFamily):
     def read(self, cache: Path, console: Console) -> None:
         """The corpora as shards; encoder, decoder and tokens in the cache."""
         del console
-        self.take(
+        self.keep(
             operation_inputs(
                 self.options.corpora,
                 encoder=self.options.encoder,
@@ -89,7 +89,7 @@ class WordFamily(GenerativeFamily):
     options: WordOptions
 
     @property
-    def suits(self) -> str:
+    def pretrained(self) -> str:
         """The word vectors."""
         return self.options.vectors
 
@@ -103,5 +103,5 @@ class WordFamily(GenerativeFamily):
             cache=cache,
             limit=self.options.limit,
         )
-        self.take(inputs)
+        self.keep(inputs)
         console.print(inputs.note, soft_wrap=True, markup=False, highlight=False)

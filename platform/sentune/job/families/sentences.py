@@ -34,7 +34,7 @@ class SentenceFamily(TrainedFamily):
         return ("builtin:scenes",) if pairs else ("builtin:nli",)
 
     @property
-    def suits(self) -> str:
+    def pretrained(self) -> str:
         """The encoder."""
         return self.options.encoder
 

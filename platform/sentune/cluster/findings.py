@@ -73,7 +73,7 @@ FIXES = {
 }
 
 
-def judge(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[Finding]:
+def findings_of(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[Finding]:
     """All questions to the nodes, in the order in which they should be mended.
 
     Args:
