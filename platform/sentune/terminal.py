@@ -56,6 +56,11 @@ def screen() -> Terminal:
     return console if console.is_terminal else Terminal(width=120)
 
 
+def print_line(console: Console, text: str, style: str = "") -> None:
+    """Print one line without markup and never wrapped: paths and line numbers stay whole."""
+    console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)
+
+
 def say(text: object) -> None:
-    """One harmless line on the standard output."""
+    """Print one harmless line on the standard output."""
     typer.echo(shown(str(text)))

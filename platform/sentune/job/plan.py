@@ -20,6 +20,7 @@ from sentune.study.planning.checks import check_world
 from sentune.study.planning.connect import connected
 from sentune.study.planning.estimate import size_of
 from sentune.study.planning.plan import Plan, make_plan
+from sentune.terminal import print_line
 
 SECONDS = 60.0
 """Longest probe. On the built-in corpus and encoder it takes 3 to 20, a BERT reaches it."""
@@ -37,7 +38,7 @@ def checked_plan(job: JobFamily, options: StudyOptions, console: Console) -> Pla
     size = job.checkpoint_bytes()
     for warning in check_world(job.config, plan, tracking=options.tracking, checkpoint_bytes=size):
         line = f"warning: {warning}"
-        console.print(line, style="yellow", soft_wrap=True, markup=False, highlight=False)
+        print_line(console, line, "yellow")
     return plan
 
 
@@ -62,7 +63,7 @@ def show_plan(
         trouble = f"its cost cannot be told: {failure}"
     console.print(plan_table(plan.to_dict()))
     if trouble:
-        console.print(trouble, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, trouble)
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:

@@ -17,6 +17,7 @@ from rich.text import Text
 from sentune.formatting import MARKS, clock, measured, short
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
+from sentune.terminal import print_line
 
 EARLIER = "an earlier start"
 
@@ -145,7 +146,7 @@ class Display:
         if not self.console.is_terminal:
             elapsed = clock(time.monotonic() - self.started)
             line = f"[{elapsed:>7}] {text}"
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_line(self.console, line)
 
     def _objective(self, metrics: dict[str, float]) -> float | None:
         """None too where it is no number: nothing is best then."""

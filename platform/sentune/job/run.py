@@ -15,7 +15,7 @@ from rich.console import Console
 
 from sentune.job.exit_codes import check_ending
 from sentune.job.options import StudyOptions, forked
-from sentune.terminal import screen
+from sentune.terminal import print_line, screen
 
 if TYPE_CHECKING:
     from sentune.job.families import JobFamily
@@ -93,7 +93,7 @@ def _study(
     job.prepare(console)
     for role, corpus in job.corpora().items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, line)
     display = Display(console, varied=tuple(job.space.settings))
     summary = start_summary(job, options, forked_from)
     with connected(), contextlib.ExitStack() as later:

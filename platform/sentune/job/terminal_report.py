@@ -18,6 +18,7 @@ from sentune.job.test_set import Winner
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.view import ERROR, View, of_subset
 from sentune.study.config import StudyConfig
+from sentune.terminal import print_line
 
 
 def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) -> None:
@@ -25,19 +26,19 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     console.print()
     console.print(_trials(summary, varied))
     for line in happenings(summary):
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, line)
     console.print()
     console.print(f"spent: {spent_line(summary.spent)}", highlight=False)
     if summary.reason:  # the job says last what to do about it
         told = f"the study is {summary.state}: {summary.reason}"
-        console.print(told, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, told)
     if summary.model is None:
         return
     if summary.finalists:
         console.print()
         console.print(_finalists(summary))
     if summary.verdict:
-        console.print(summary.verdict, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, summary.verdict)
     winner, dev = _winner(summary)
     console.print()
     console.print(_configuration(summary, winner))
@@ -78,7 +79,7 @@ def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str
     console.print()
     width = max(len(name) for name in commands)
     for name, command in commands.items():
-        console.print(f"{name:<{width}}  {command}", soft_wrap=True, highlight=False, markup=False)
+        print_line(console, f"{name:<{width}}  {command}")
 
 
 def next_commands(

@@ -33,6 +33,7 @@ from sentune.study.planning.probe import probe_fit
 from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.study import StudyOutcome
+from sentune.terminal import print_line
 from sentune.training.closed_form import FitAndSweep, Shards
 from sentune.training.closed_form_model import export_closed_form
 from sentune.training.fits import VECTORS, closed_form_settings
@@ -105,7 +106,7 @@ class ClosedFormFamily(JobFamily):
         for source, table in self.words.items():
             known = table.known_share(judged)
             line = f"vectors {source}: {len(table.words):,} words, {known:.1%} of dev's"
-            console.print(line, soft_wrap=True, markup=False, highlight=False)
+            print_line(console, line)
 
     @property
     def _streams(self) -> bool:

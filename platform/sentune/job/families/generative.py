@@ -15,6 +15,7 @@ from sentune.job.corpora import dev_corpora, numbered, with_weights
 from sentune.job.families.base import TrainedFamily
 from sentune.job.options import OperationOptions, WordOptions
 from sentune.study.space.space import SearchSpace
+from sentune.terminal import print_line
 from sentune.training.inputs import Inputs, operation_inputs, word_inputs
 from sentune.training.trial import Opens
 
@@ -104,4 +105,4 @@ class WordFamily(GenerativeFamily):
             limit=self.options.limit,
         )
         self.keep(inputs)
-        console.print(inputs.note, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, inputs.note)
