@@ -1,4 +1,4 @@
-"""What a study leaves beside its model: tables, figures and its report, also as artifacts."""
+"""Writes tables, figures and the report of a study, which MLflow also gets as artifacts."""
 
 from __future__ import annotations
 

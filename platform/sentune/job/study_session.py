@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 
 class StudySession:
-    """The lock of a study, taken as early as that leaves nothing behind where a job is refused.
+    """Holds the driver lock of a study; a study that exists is locked on entry.
 
-    Args:
-        config: names the study and its places.
+    A new study is locked by ``take``, later: a job that is refused before leaves no file behind.
     """
 
     def __init__(self, config: StudyConfig) -> None:
@@ -61,7 +60,7 @@ class StudySession:
 
 
 def origin(config: StudyConfig) -> str | None:
-    """The study that this one was forked from, as its first start has written it.
+    """Return the study that this one was forked from, as ``study.json`` says.
 
     A damaged ``study.json`` is written again by this start; then the summary knows.
     """
@@ -76,9 +75,9 @@ def origin(config: StudyConfig) -> str | None:
 def describe(
     config: StudyConfig, options: StudyOptions, space: SearchSpace, forked_from: str | None
 ) -> None:
-    """Writes ``study.json``: with what the study can be started again, by whoever has no command.
+    """Write ``study.json``, from which ``sentune study resume`` starts the study again.
 
-    Credentials are left out: they come from the environment of whoever starts it.
+    Credentials are left out: the environment of the next start has them.
     """
     content: dict[str, Any] = {
         "job": type(options).__name__,

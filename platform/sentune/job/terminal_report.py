@@ -47,7 +47,7 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
 
 
 def happenings(summary: StudySummary) -> list[str]:
-    """What happened to trials beside their curves: restarts, notes, constraints that they break."""
+    """Return a line for each restart, note and broken constraint of the trials."""
     lines = []
     for trial in sorted(summary.trials, key=lambda trial: trial.id):
         told = list(trial.notes)
@@ -75,7 +75,7 @@ def _times(count: int) -> str:
 
 
 def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str]) -> None:
-    """Where things are and what to type next; paths are never wrapped or coloured."""
+    """Print the places of results and the next commands, unwrapped and uncoloured."""
     console.print()
     width = max(len(name) for name in commands)
     for name, command in commands.items():
@@ -85,7 +85,7 @@ def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str
 def next_commands(
     summary: StudySummary, config: StudyConfig, options: StudyOptions
 ) -> dict[str, str]:
-    """What to look at and type next; paths below this folder are written from here."""
+    """Return name -> place or command; paths below the working folder are relative."""
     beside = Path(sys.executable).parent / "sentune"
     sentune = _from_here(str(beside)) if beside.exists() else "sentune"
     commands = {
@@ -110,7 +110,7 @@ def _from_here(path: str) -> str:
 
 
 def _winner(summary: StudySummary) -> tuple[FinalistRecord | TrialRecord, Mapping[str, Spread]]:
-    """Whose model was shipped, and what it reached on dev: over seeds, or in its one run."""
+    """Return the run whose model was shipped and its dev metrics, over seeds or of its one run."""
     if summary.winner is not None:
         finalist = summary.finalists[summary.winner]
         return finalist, finalist.metrics
@@ -146,7 +146,7 @@ def _trials(summary: StudySummary, varied: tuple[str, ...]) -> Table:
 
 
 def _settings(trial: TrialRecord, shown: Mapping[str, Any]) -> Text:
-    """Of a trial that failed, below them why; its words are no markup."""
+    """Return the settings, and below them the reason of a trial that failed."""
     why = trial.reason if trial.state in (TrialState.FAILED, TrialState.INFEASIBLE) else ""
     parts = without_credentials([short(dict(shown)), why])
     return Text("\n".join(part for part in parts if part))

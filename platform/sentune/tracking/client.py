@@ -1,4 +1,4 @@
-"""What all of tracking needs of MLflow: a client, names and texts as it takes them, refusals."""
+"""MLflow's client, and names, texts and refusals as it takes them."""
 
 from __future__ import annotations
 

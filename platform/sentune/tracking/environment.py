@@ -1,4 +1,4 @@
-"""Where tracking goes by default, and how MLflow behaves in this process."""
+"""Default places of tracking, and MLflow's environment variables in this process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TIMEOUTS = {
 
 
 def quieten_mlflow() -> None:
-    """MLflow prints no addresses, bars and hints in this process and sends no telemetry.
+    """Make MLflow print no addresses, bars and hints in this process and send no telemetry.
 
     What the user has set stays. Call it before mlflow is first imported: part of it is read then.
     """
@@ -43,7 +43,7 @@ def quieten_mlflow() -> None:
 
 
 def shorten_timeouts() -> None:
-    """MLflow's client gives up after seconds instead of minutes: the next pass tries again.
+    """Make MLflow's client give up after seconds instead of minutes: the next pass tries again.
 
     Set once, from the thread that starts the study, and left: changing the environment while
     other threads read it can crash a process.

@@ -71,10 +71,10 @@ Item = tuple[str, Any]
 
 
 class Refusals:
-    """What the server refuses for good, by hash: said once, and not tried again.
+    """Hashes of what the server refuses for good: reported once, not tried again.
 
     Args:
-        destination: what a message calls the server; credentials are taken out.
+        destination: name of the server in messages; credentials are taken out.
     """
 
     def __init__(self, destination: str) -> None:
@@ -86,7 +86,7 @@ class Refusals:
         return bool(self._hashes) and digest_of(content) in self._hashes
 
     def add(self, content: Any, error: Exception) -> None:
-        """Remembers it, and says so."""
+        """Remember a refused content, and log it."""
         self._hashes.add(digest_of(content))
         log.warning(
             "%s refuses part of the study, which is left out: %s (%s)",
@@ -96,7 +96,7 @@ class Refusals:
         )
 
     def is_final(self, content: Any, error: Exception) -> bool:
-        """Whether an error will be the same next time."""
+        """Return whether an error will be the same next time."""
         code = getattr(error, "error_code", "")
         if code in DOUBTFUL:
             self._doubts[digest_of(content)] += 1
@@ -104,7 +104,7 @@ class Refusals:
         return isinstance(error, Refused) or code in NEVER
 
     def guard(self, content: Any, action: Callable[[], object]) -> None:
-        """Runs an action unless its content was refused before; a refusal of it ends here."""
+        """Run an action unless its content was refused before; record a refusal of it."""
         if content in self:
             return
         try:
@@ -130,13 +130,13 @@ class Server:
         self._done: set[str] = set()
 
     def once(self, content: Any, action: Callable[[], object]) -> None:
-        """Runs an action for a content that this connection has not had."""
+        """Run an action for a content that this connection has not sent."""
         if (known := digest_of(content)) not in self._done:
             self._refusals.guard(content, action)
             self._done.add(known)
 
     def send_run(self, run: StoredRun, folder: str, *, tables: bool) -> None:
-        """A run of the search or the finals; one that has not changed since costs a look-up."""
+        """Send a run of the search or the finals, unless it has not changed since."""
         key = RunKey(run.trial, run.seed)
         known, had_tables = self._sent.get(key, (None, False))
         if known is not run or had_tables is not tables:
@@ -144,7 +144,7 @@ class Server:
             self._sent[key] = (run, tables)
 
     def send(self, content: RunContent, folder: str) -> None:
-        """Sends what the server does not hold of a run; all of it in one call, its end after it."""
+        """Send what the server lacks of a run in one call, then its end."""
         self._refusals.guard(
             (str(content.key), content.digest), lambda: self._send(content, folder)
         )
@@ -174,7 +174,7 @@ class Server:
             run.status = content.status
 
     def _log(self, run: Run, items: Sequence[Item]) -> None:
-        """In one call; where it is refused, halves find out which of them it was."""
+        """Log items in one call; of a refused call, halves find the refused item."""
         items = [item for item in items if (run.id, item) not in self._refusals]
         if not items:
             return
@@ -211,7 +211,7 @@ class Server:
             run.points[point.name].add(point.step)
 
     def _tables(self, run: Run, folder: str, name: str) -> None:
-        """The tables of a run's sweeps, with their pictures."""
+        """Upload the tables of a run's sweeps, with their pictures."""
         from sentune.study.store.study_view import TABLES
 
         text = read_document(f"{folder}/trials/{name}", TABLES)
@@ -222,14 +222,14 @@ class Server:
             upload(self._client, run, Path(scratch), "readouts", digest_of(text))
 
     def document(self, file: str, text: str) -> None:
-        """A small document of the study's run."""
+        """Log a small document of the study's run."""
         run = self._runs.get(RunKey(), _now())
         if not has(run, file, digest_of(text)):
             self._client.log_text(run.id, text, file)
             note(self._client, run, file, digest_of(text))
 
     def datasets(self, corpora: Mapping[str, Mapping[str, Any]]) -> None:
-        """The corpora by role, with their fingerprints."""
+        """Log the corpora by role, with their fingerprints."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         run, said = self._runs.get(RunKey(), _now()), without_credentials(dict(corpora))
@@ -252,11 +252,11 @@ class Server:
         note(self._client, run, "datasets", digest_of(said))
 
     def artifact(self, path: Path, folder: str) -> None:
-        """A file or folder of the study's run."""
+        """Upload a file or folder to the study's run."""
         upload(self._client, self._runs.get(RunKey(), _now()), path, folder)
 
     def model(self, place: str, name: str, description: str, tags: Mapping[str, str]) -> None:
-        """A model folder or URI, registered as the champion of a name."""
+        """Register a model folder or URI as the champion of a name."""
         with ExitStack() as copy:
             try:
                 folder = copy.enter_context(on_this_machine(place))
@@ -267,7 +267,7 @@ class Server:
 
 
 def reconcile(study: StudySnapshot, server: Server, registered: str) -> None:
-    """Brings MLflow's runs of a study to what a snapshot says.
+    """Bring MLflow's runs of a study to the state of a snapshot.
 
     Args:
         study: with what its driver says of it (``summary``).
@@ -361,7 +361,7 @@ class Tracker:
         return cls(study, uri, work=local_folder(storage, study), **options)
 
     def start(self, take_snapshot: Callable[[], StudySnapshot], summary: StudySummary) -> None:
-        """Begins.
+        """Start the thread.
 
         Args:
             take_snapshot: takes a snapshot of the study; called from another thread.
@@ -372,13 +372,13 @@ class Tracker:
         self._thread.start()
 
     def notify(self) -> None:
-        """Something of the study is stored: a pass is due."""
+        """Ask for a pass, since the study has changed."""
         with self._changed:
             self._asked += 1
             self._changed.notify_all()
 
     def update(self, summary: StudySummary) -> None:
-        """The driver has a new summary."""
+        """Take a new summary of the driver, and ask for a pass."""
         self._summary = replace(summary, corpora=dict(summary.corpora))
         self.notify()
 
@@ -488,7 +488,7 @@ def _now() -> int:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, shortly: under an HTTP client's long tale lies an operating system's."""
+    """Return a short reason: the operating system's error under an HTTP client's, if any."""
     root = error
     while root.__cause__ or root.__context__:
         root = root.__cause__ or root.__context__  # type: ignore[assignment]

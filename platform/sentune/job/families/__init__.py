@@ -1,4 +1,4 @@
-"""The families of methods: what reading, probing, training and keeping differ in between them."""
+"""The families of methods, which differ in how they read, probe, train and export."""
 
 from __future__ import annotations
 

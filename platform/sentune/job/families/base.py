@@ -1,4 +1,4 @@
-"""What a job asks of a family of methods, and what all families trained by gradient share."""
+"""The interface of a family of methods to a job, and the base of those trained by gradient."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class JobFamily(ABC):
 
     @abstractmethod
     def requested(self, options: Any, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
-        """The space that the options leave, and the study that they ask for.
+        """Return the narrowed space and the study's configuration.
 
         Raises:
             InvalidValue: an option, a setting or a value that cannot be used.
@@ -90,10 +90,10 @@ class JobFamily(ABC):
 
     @abstractmethod
     def program(self) -> Program:
-        """What a trial runs; its larger parts go to the object store once, here."""
+        """Return the program of a trial; its larger parts go to the object store once, here."""
 
     def fingerprints(self) -> dict[str, Any]:
-        """Fingerprints of what results depend on beside space and settings."""
+        """Return fingerprints of the corpora and the code, on which results depend."""
         corpora = {role: corpus["fingerprint"] for role, corpus in self.corpora().items()}
         return {"corpora": corpora, "code": result_fingerprint()}
 
@@ -102,7 +102,7 @@ class JobFamily(ABC):
         """Handles of the training corpora, shared or streamed."""
 
     def handle(self, settings: dict[str, Any], handles: Sequence[Opens]) -> Opens:
-        """The training corpus of a trial. May take settings out that the training does not know."""
+        """Return the training corpus of a trial; may remove settings unknown to the training."""
         del settings
         (only,) = handles
         return only
@@ -113,7 +113,7 @@ class JobFamily(ABC):
         hold: Callable[[Any], Opens] = share,
         handles: Sequence[Opens] | None = None,
     ) -> MakeSpec:
-        """Makes a training run of settings; the corpora go to the object store once, here.
+        """Return a function from settings to a ``TrialSpec``; corpora go to the object store once.
 
         Args:
             hold: makes a handle of something; ``Held`` keeps it in this process, without Ray.
@@ -160,7 +160,7 @@ class JobFamily(ABC):
 
     @abstractmethod
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
-        """What a user states in place of a probe.
+        """Return the cost that a user states in place of a probe.
 
         Raises:
             InvalidValue: the cost of a trial does not go by examples.
@@ -203,7 +203,7 @@ class TrainedFamily(JobFamily):
     @property
     @abstractmethod
     def pretrained(self) -> str:
-        """What the starts of the space are for: the encoder, or the word vectors."""
+        """Name of the encoder or word vectors, which choose the space's first points."""
 
     @property
     def training(self) -> TrainingSettings:
@@ -305,7 +305,7 @@ class TrainedFamily(JobFamily):
 
 
 def first_configuration(space: SearchSpace) -> dict[str, Value]:
-    """What a search tries first; what no known point says is taken from the middle."""
+    """Return the first point of a search; settings that it leaves open are at their middle."""
     points = space.first_points()
     known = points[0] if points else {}
 
@@ -316,7 +316,7 @@ def first_configuration(space: SearchSpace) -> dict[str, Value]:
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], rows: int) -> pa.Table:
-    """The first rows of a corpus; no batch behind them is read."""
+    """Return the first rows of a corpus without reading the batches behind them."""
     taken: list[pa.RecordBatch] = []
     for batch in batches:
         taken.append(batch)

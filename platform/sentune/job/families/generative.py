@@ -1,4 +1,4 @@
-"""Methods whose batches have a way of their own: operations that are decoded, ordered sentences."""
+"""Methods with a decoder: sentence operations (InterSent), ordered sentences (invertible)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GenerativeFamily(TrainedFamily):
         return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}
 
     def keep(self, inputs: Inputs) -> None:
-        """Keeps what was read, and reads the corpora to select on."""
+        """Keep the inputs, and read the dev corpora."""
         self._inputs, self.folder, self.tokens = inputs, inputs.folder, inputs.tokens
         self.dev = dev_corpora(self.options, self.builtin, self.prefer)
 
