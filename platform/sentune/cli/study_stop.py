@@ -29,7 +29,7 @@ def stop(
     asked = ask(url, name, "stop now" if now else "stop") if url else None
     if asked is None:
         overview, reason = _state(view)
-        say(f"nobody drives {name}: it is {overview.state}{reason}")
+        say(f"no driver runs {name}: it is {overview.state}{reason}")
         return
     how = "at once" if now else "after its trials have written checkpoints"
     say(f"asked {asked.driver} to stop {name} {how}; waiting (Ctrl-C leaves, the request stays)")

@@ -56,7 +56,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     from sentune.job.families import make_job
     from sentune.job.plan import show_plan
     from sentune.job.study_session import StudySession, origin
-    from sentune.job.terminal_report import next_commands, pointers, report
+    from sentune.job.terminal_report import next_commands, print_commands, report
 
     console = screen()
     old = options.study if options.fork else None
@@ -68,7 +68,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     with StudySession(job.config) as session:
         summary = _study(job, options, space, console, session, old or origin(job.config))
     report(summary, console, varied=tuple(job.space.settings))
-    pointers(summary, console, commands=next_commands(summary, job.config, options))
+    print_commands(summary, console, commands=next_commands(summary, job.config, options))
     check_ending(summary)
 
 

@@ -25,7 +25,7 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     """Prints the tables of a study that has ended, best trial first."""
     console.print()
     console.print(_trials(summary, varied))
-    for line in happenings(summary):
+    for line in trial_events(summary):
         print_line(console, line)
     console.print()
     console.print(f"spent: {spent_line(summary.spent)}", highlight=False)
@@ -46,7 +46,7 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     console.print(_metrics(summary, dev))
 
 
-def happenings(summary: StudySummary) -> list[str]:
+def trial_events(summary: StudySummary) -> list[str]:
     """Return a line for each restart, note and broken constraint of the trials."""
     lines = []
     for trial in sorted(summary.trials, key=lambda trial: trial.id):
@@ -74,7 +74,7 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str]) -> None:
+def print_commands(summary: StudySummary, console: Console, *, commands: dict[str, str]) -> None:
     """Print the places of results and the next commands, unwrapped and uncoloured."""
     console.print()
     width = max(len(name) for name in commands)
