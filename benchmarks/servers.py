@@ -31,7 +31,7 @@ from sentune.study.study import Study
 from sentune.summary import write_summary
 from sentune.tracking import Tracker
 from sentune.tracking.database import ensure_database
-from sentune.tracking.environment import calm, tracking_uri_in
+from sentune.tracking.environment import quieten_mlflow, tracking_uri_in
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
 from tests.servers import Bucket, Postgres, bucket, postgres
@@ -91,19 +91,19 @@ def study(place: Place, name: str, trials: int) -> float:
         concurrent=AT_A_TIME,
     )  # fmt: skip
     tracker = Tracker.in_storage(name, place.storage, tracking_uri=place.tracking)
-    asked = Study(config, space, make_spec, short, (tracker.changed,), {})
+    asked = Study(config, space, make_spec, short, (tracker.notify,), {})
     summary = StudySummary(
         study=name, method="toy", state="running", objective=OBJECTIVE, mode="max", corpora={},
         space=space.to_dict(),
     )  # fmt: skip
     started = time.monotonic()
     summary.plan = asked.plan.to_dict()
-    tracker.follow(partial(asked.view.snapshot, driven=True), summary)
+    tracker.start(partial(asked.view.snapshot, driven=True), summary)
     outcome = asked.run()
     assert [trial.state for trial in outcome.trials] == ["complete"] * trials
     summary.state, summary.trials = outcome.state, outcome.trials
     write_summary(summary, config.folder)
-    tracker.tell(summary)
+    tracker.update(summary)
     assert tracker.close(600)
     return time.monotonic() - started
 
@@ -126,7 +126,7 @@ def places(folder: Path, database: Postgres, s3: Bucket) -> dict[str, Place]:
 
 def timed(trials: int, rounds: int) -> dict[str, float]:
     """Seconds by place, summed over rounds that take turns."""
-    calm()
+    quieten_mlflow()
     with postgres() as database, bucket() as s3, tempfile.TemporaryDirectory() as folder:
         os.environ.update({**database.variables, **s3.variables})  # before Ray: workers inherit it
         os.environ["XDG_STATE_HOME"] = f"{folder}/state"

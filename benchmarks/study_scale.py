@@ -65,12 +65,12 @@ def resumed(folder: Path) -> float:
     """Seconds of a start that has nothing left to do, with a tracker that looks at it."""
     started = time.monotonic()
     tracker = Tracker.in_storage("large", str(folder))
-    study = Study(config(folder), SPACE, make_spec, empty, (tracker.changed,), {})
+    study = Study(config(folder), SPACE, make_spec, empty, (tracker.notify,), {})
     summary = StudySummary(
         study="large", method="toy", state="running", objective=OBJECTIVE, mode="max", corpora={},
         space=SPACE.to_dict(),
     )  # fmt: skip
-    tracker.follow(partial(study.view.snapshot, driven=True), summary)
+    tracker.start(partial(study.view.snapshot, driven=True), summary)
     outcome = study.run()
     seconds = time.monotonic() - started
     assert len(outcome.trials) == TRIALS

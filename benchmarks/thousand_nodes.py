@@ -199,12 +199,12 @@ def main() -> None:
                 corpora={}, space=SPACE.to_dict(),
             )  # fmt: skip
             summary.plan = plan.to_dict()
-            tracker.follow(look, summary)
+            tracker.start(look, summary)
             display.begin(summary, plan.to_dict(), look)
 
             def stored(_: int) -> None:
-                display.changed()
-                tracker.changed()
+                display.refresh()
+                tracker.notify()
 
             runner = TrialRunner(
                 store=store,

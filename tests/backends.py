@@ -23,9 +23,9 @@ class Servers:
     @classmethod
     def with_template(cls, postgres: Postgres, s3: Bucket) -> Servers:
         """Makes MLflow's tables once, which takes it seconds; each test gets a copy of them."""
-        from sentune.tracking.environment import calm
+        from sentune.tracking.environment import quieten_mlflow
 
-        calm()
+        quieten_mlflow()
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
         store = SqlAlchemyStore(postgres.make("template_mlflow"), f"s3://{BUCKET}/template")

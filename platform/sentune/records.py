@@ -112,8 +112,8 @@ class StudySummary:
     """``summary.json``: everything a study found. ``version`` changes when a field changes.
 
     Attributes:
-        state: ``running``, ``complete``, ``stopped`` (a budget, or somebody's request; it can go
-            on), ``interrupted`` or ``failed``.
+        state: ``running``, ``complete``, ``stopped`` (by a budget or a request; it can go on),
+            ``interrupted`` or ``failed``.
         reason: why it ended as it did; empty for a complete one.
         objective, mode: the first of ``objectives``.
         objectives: ``{"metric", "mode"}``; of several the trials have a Pareto front.

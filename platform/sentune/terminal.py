@@ -1,4 +1,4 @@
-"""What goes to a terminal: no text in it is taken for a command of the terminal."""
+"""Output to a terminal, without control characters and credentials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEFT_OUT = {code: None for code in (*_CONTROLS, *_TURNS) if chr(code) not in "\
 
 
 def harmless(text: str) -> str:
-    """The text without control characters; line breaks and tabs stay.
+    """Return the text without control characters; line breaks and tabs stay.
 
     A sentence, a setting or a reason may come from a file or a database that others write, and a
     terminal obeys what begins with an escape.
@@ -34,8 +34,8 @@ def shown(text: str) -> str:
 class Terminal(Console):
     """A console whose texts are ``shown``, and have no markup; only its own styles escape.
 
-    What a table breaks over two lines is looked at line by line: whoever puts an error's words
-    into one takes the credentials out first.
+    A table's text is cleaned line by line after wrapping, so the credentials of an error message
+    must be removed before it goes into a table.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -56,6 +56,11 @@ def screen() -> Terminal:
     return console if console.is_terminal else Terminal(width=120)
 
 
+def print_line(console: Console, text: str, style: str = "") -> None:
+    """Print one line without markup and never wrapped: paths and line numbers stay whole."""
+    console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)
+
+
 def say(text: object) -> None:
-    """One harmless line on the standard output."""
+    """Print one harmless line on the standard output."""
     typer.echo(shown(str(text)))

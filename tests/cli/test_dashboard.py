@@ -31,7 +31,7 @@ def test_tables_are_made_before_anything_opens_the_database(
     done: list[str] = []
     monkeypatch.setattr(module, "ensure_database", lambda uri: done.append(f"ensure {uri}"))
     monkeypatch.setattr(module, "runs_page", lambda uri: done.append(f"open {uri}") or "/")
-    monkeypatch.setattr(module, "calm", lambda: None)
+    monkeypatch.setattr(module, "quieten_mlflow", lambda: None)
     for name in ("PYTHONWARNINGS", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION"):
         monkeypatch.setenv(name, "")  # it sets them for the server; gone with the test
     monkeypatch.setattr(module.os, "execv", lambda path, command: done.append("serve"))
@@ -54,7 +54,7 @@ def test_the_server_answers_this_machine_alone(tmp_path: Path) -> None:
     story = Story(tmp_path / "product")
     story.trial(2)
     tracker = Tracker.in_storage("little", str(tmp_path))
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     assert tracker.close(120)
     port = free_port()
     code = "import typer; from sentune.cli.dashboard import dashboard; typer.run(dashboard)"

@@ -179,7 +179,7 @@ def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
     assert "to stop toy at once" in said
     assert "toy is stopped (by request); 4 trials have ended" in said
     assert "sentune study resume toy" in said
-    assert "nobody drives toy: it is stopped" in run(tmp_path, "stop", "toy")
+    assert "no driver runs toy: it is stopped" in run(tmp_path, "stop", "toy")
 
 
 def test_a_lock_is_released_where_the_driver_is_not_alive_here(tmp_path: Path):

@@ -122,19 +122,19 @@ def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> 
         study.held = lock
         look = partial(study.view.snapshot, driven=True)
         killers = [Killer(killed[0], float(killed[1]), look)] if killed else []
-        study.watchers += [*killers, tracker.changed]
+        study.watchers += [*killers, tracker.notify]
         summary = StudySummary(
             study=NAME, method="toy", state="running", objective=OBJECTIVE, mode="max",
             corpora={}, space=SPACE.to_dict(),
         )  # fmt: skip
         summary.plan = study.plan.to_dict()
-        tracker.follow(look, summary)
+        tracker.start(look, summary)
         outcome = study.run()
         summary.state, summary.trials = outcome.state, outcome.trials
         summary.finalists, summary.winner = outcome.finalists, outcome.winner
         summary.reason = outcome.reason
         write_summary(summary, config.folder)
-        tracker.tell(summary)
+        tracker.update(summary)
         sent = tracker.close(timeout=120)
     return outcome.state if sent else "MLflow has not got everything"
 

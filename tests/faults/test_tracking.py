@@ -226,16 +226,16 @@ def test_a_slow_server_holds_nobody_up_and_gets_every_run_once(
     uri = f"http://127.0.0.1:{door.server_port}"
     with server(storage, port):
         tracker = Tracker(story.name, uri, first_wait=0.05)
-        tracker.follow(story.snapshot, story.summary())
+        tracker.start(story.snapshot, story.summary())
         for number in range(story.trials):
             story.trial(number)
-            tracker.changed()
+            tracker.notify()
         story.finalists()  # all of it is stored before the first request is answered
-        tracker.changed()
+        tracker.notify()
         assert not SlowDoor.gate.is_set()
         SlowDoor.gate.set()
         assert SlowDoor.late.wait(PATIENCE)
-        tracker.tell(story.ending())
+        tracker.update(story.ending())
         assert tracker.close(PATIENCE)
         runs = held(SlowDoor.target)  # fails if a run is there twice
     door.shutdown()

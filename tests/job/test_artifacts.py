@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sentune.job.artifacts import exhibit
+from sentune.job.artifacts import write_artifacts
 from tests.report.studies import finished
 
 SWEEP: dict[str, Any] = {
@@ -21,7 +21,7 @@ SWEEP: dict[str, Any] = {
 def test_tables_figures_and_their_page_stand_in_one_folder(tmp_path: Path) -> None:
     curve = {"precision": [1.0, 0.5], "recall": [0.0, 1.0]}
     tables = {"sts/sweep.json": SWEEP, "rte/precision_recall.json": curve}
-    exhibit(finished(), tables, tmp_path)
+    write_artifacts(finished(), tables, tmp_path)
     found = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
     assert found == {
         *("sts/sweep.json", "sts/curve_components.png", "rte/precision_recall.json"),
@@ -29,5 +29,5 @@ def test_tables_figures_and_their_page_stand_in_one_folder(tmp_path: Path) -> No
         *("finalists.png", "cost.png", "importance.png", "figures.html"),
     }
     assert json.loads((tmp_path / "sts" / "sweep.json").read_text()) == SWEEP
-    exhibit(finished(), {}, tmp_path)  # a later start has no tables: the curve stays drawn
+    write_artifacts(finished(), {}, tmp_path)  # a later start has no tables: the curve stays drawn
     assert (tmp_path / "precision_recall.png").exists()

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from sentune.errors import TrialFailed
-from sentune.job.families import Family, make_job
+from sentune.job.families import JobFamily, make_job
 from sentune.job.families.base import first_configuration
 from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.job.plan import show_plan
@@ -66,7 +66,7 @@ def test_a_plan_whose_cost_is_not_found_in_time_is_shown_without(tmp_path: Path)
             raise TrialFailed(f"no step was through in {seconds:g} s")
 
     text = io.StringIO()
-    console, slow = Console(file=text, width=100), cast("Family", Slow())
+    console, slow = Console(file=text, width=100), cast("JobFamily", Slow())
     show_plan(slow, JobOptions(storage=str(tmp_path)), console, seconds=7)
     assert "8, drawn by tpe" in text.getvalue()
     assert "cannot be told: no step was through in 7 s" in text.getvalue()

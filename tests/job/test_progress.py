@@ -8,7 +8,7 @@ from rich.console import Console
 
 from sentune.formatting import clock, percent, short
 from sentune.job import progress as shown
-from sentune.job.progress import Display, Pace
+from sentune.job.progress import Display, RemainingTime
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
@@ -56,12 +56,12 @@ class Scene:
     def store(self, record: TrialRecord, curve: dict[int, float] | None = None) -> None:
         """A run of the search is stored as it is now."""
         self.runs[record.id] = stored(record, curve)
-        self.display.changed()
+        self.display.refresh()
 
     def final(self, trial: int, seed: int, record: TrialRecord, curve: dict[int, float]) -> None:
         """A run of the finals is stored as it is now."""
         self.finals[trial, seed] = replace(stored(record, curve), trial=trial, seed=seed)
-        self.display.changed()
+        self.display.refresh()
 
 
 def stored(record: TrialRecord, curve: dict[int, float] | None = None) -> StoredRun:
@@ -85,7 +85,7 @@ def test_a_log_gets_a_line_for_each_event_and_long_lines_stay_whole(log) -> None
     failed = trial(0, TrialState.FAILED, 0.7, 100)
     failed.reason = "after 128 examples: loss nan " + "x" * 90
     scene.store(failed, {100: 0.7})
-    scene.display.changed()  # nothing has changed since
+    scene.display.refresh()  # nothing has changed since
     lines = [line.partition("] ")[2] for line in text.getvalue().splitlines()]
     assert lines == [
         "Study s: 4 trials of up to 900 examples, rungs at 100, 300",
@@ -147,9 +147,9 @@ def test_what_an_earlier_start_did_is_one_line_and_no_speed(log) -> None:
     scene.begin()
     assert len(text.getvalue().splitlines()) == 3
     assert "complete at an earlier start: direction/accuracy 80.0 %" in text.getvalue()
-    assert scene.display.pace.seen == 0
+    assert scene.display.remaining.seen == 0
     scene.store(trial(1, TrialState.COMPLETE, 0.8, 900), curve)
-    assert scene.display.pace.seen == 600
+    assert scene.display.remaining.seen == 600
 
 
 def test_a_trial_of_another_study_is_none_of_those_planned(log) -> None:
@@ -181,13 +181,13 @@ def test_what_is_to_come_counts_waiting_running_and_finals(log) -> None:
 def test_pace_counts_from_the_first_milestone(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(shown.time, "monotonic", lambda: now[0])
-    pace = Pace()
-    assert pace.left(1000) is None
-    pace.add(50)
+    remaining = RemainingTime()
+    assert remaining.left(1000) is None
+    remaining.add(50)
     now[0] = 110.0
-    assert pace.left(1000) is None
-    pace.add(200)
-    assert pace.left(1000) == pytest.approx(50.0)  # 200 examples in 10 s
+    assert remaining.left(1000) is None
+    remaining.add(200)
+    assert remaining.left(1000) == pytest.approx(50.0)  # 200 examples in 10 s
 
 
 def test_the_live_table_shows_trials_finalists_and_hides_old_ones() -> None:

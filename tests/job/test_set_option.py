@@ -16,7 +16,7 @@ import pytest
 
 from sentune.cli.cluster_job import Asked, options_of, read_job
 from sentune.errors import InvalidValue
-from sentune.job.families import Family, make_job
+from sentune.job.families import JobFamily, make_job
 from sentune.methods import CLOSED_FORM, find, find_closed_form
 from sentune.study.space import Choice, Integer, Uniform
 
@@ -26,7 +26,7 @@ WORDS = ("--corpus", "stsb:a.csv", "--dev", "stsb:b.csv", "--vectors", "glove:c.
 SHOWN = re.compile(r"(tune_\w+\.py)|--set\s+(\w+)=([^\s`\"')|]+)")
 
 
-def planned(asked: Asked, *settings: str) -> Family:
+def planned(asked: Asked, *settings: str) -> JobFamily:
     """The job with these ``--set`` options, before anything is read."""
     named = WORDS if asked.space.method in CLOSED_FORM else ()
     given = [part for setting in settings for part in ("--set", setting)]

@@ -20,7 +20,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from sentune.cli import app, cluster_check
-from sentune.cluster.judging import Finding, NodeAnswer, judge
+from sentune.cluster.findings import Finding, NodeAnswer, findings_of
 from sentune.errors import InvalidValue
 from sentune.study.planning import cluster_doctor
 from sentune.study.planning.cluster_doctor import (
@@ -51,7 +51,7 @@ HEAD = replace(GOOD, node="10.0.0.1", cpus=0, gpus=0, gpus_seen=0)
 
 
 def crosses(*nodes: NodeAnswer) -> list[Finding]:
-    return [found for found in judge(nodes, ray="2.60.0", python="3.11.7") if not found.ok]
+    return [found for found in findings_of(nodes, ray="2.60.0", python="3.11.7") if not found.ok]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def cluster() -> Iterator[None]:
 
 
 def test_a_good_cluster_has_ticks_alone() -> None:
-    found = judge([HEAD, GOOD], ray="2.60.0", python="3.11.7")
+    found = findings_of([HEAD, GOOD], ray="2.60.0", python="3.11.7")
     assert not crosses(HEAD, GOOD)
     assert not any(finding.fix for finding in found)
     assert [finding.subject for finding in found] == [
@@ -116,7 +116,7 @@ def test_many_nodes_with_one_trouble_are_one_line() -> None:
 
 
 def test_without_any_answer_nothing_is_ticked_that_was_not_seen() -> None:
-    found = judge([NodeAnswer(node="n", trouble="dead")], ray="2.60.0", python="3.11.7")
+    found = findings_of([NodeAnswer(node="n", trouble="dead")], ray="2.60.0", python="3.11.7")
     assert not any(finding.ok for finding in found)
 
 
@@ -306,14 +306,14 @@ def test_a_cluster_that_does_not_answer_is_one_cross_and_exit_code_1() -> None:
 def test_a_real_node_answers(cluster: None, tmp_path: Path) -> None:
     places = Places(storage=str(tmp_path / "studies"), optuna=f"sqlite:///{tmp_path}/optuna.db")
     [answer] = ask_nodes(places)
-    assert not [found for found in judge([answer], **versions()) if not found.ok], answer
+    assert not [found for found in findings_of([answer], **versions()) if not found.ok], answer
     assert answer.reach == {"storage": "", "Optuna": ""}
     assert (answer.cpus, answer.gpus) == (1, answer.gpus_seen)
     low, high = answer.clock
     assert low <= 0 <= high  # driver and node share a clock
     assert not list((tmp_path / "studies").iterdir())
     one_more = replace(answer, gpus=answer.gpus + 1)
-    assert [f.subject for f in judge([one_more], **versions()) if not f.ok] == ["GPUs"]
+    assert [f.subject for f in findings_of([one_more], **versions()) if not f.ok] == ["GPUs"]
 
 
 @pytest.mark.cluster

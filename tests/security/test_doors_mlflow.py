@@ -17,7 +17,7 @@ import pytest
 
 from sentune.cli.dashboard import server_command
 from sentune.tracking.database import ensure_database
-from sentune.tracking.environment import calm, tracking_uri_in
+from sentune.tracking.environment import quieten_mlflow, tracking_uri_in
 
 pytestmark = pytest.mark.servers
 
@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (storage.parent / "secret.txt").write_text(SECRET)
     uri = tracking_uri_in(str(storage))
     ensure_database(uri)
-    calm()
+    quieten_mlflow()
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)

@@ -24,7 +24,7 @@ from sentune.job.families import make_job
 from sentune.job.options import ClosedFormOptions, JobOptions, parse
 from sentune.job.study_session import describe
 from sentune.job.study_summary import start_summary
-from sentune.job.terminal_report import next_commands, pointers, report
+from sentune.job.terminal_report import next_commands, print_commands, report
 from sentune.job.test_set import TestReads, Winner
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.report import build
@@ -120,17 +120,17 @@ def test_a_job_writes_and_says_no_password(place: str, tmp_path: Path) -> None:
     place = StudyPlace(name="doors", folder=str(storage / "doors"), url="")
     run = StoredRun(trial=0, record=trial, ended=1)
     seen = StudySnapshot(place=place, objectives=(Objective(job.space.objective),), runs=(run,))
-    tracker.follow(lambda: seen, summary)
+    tracker.start(lambda: seen, summary)
     describe(job.config, options, job.space, None)
     reads = TestReads(job.config.folder)
     reads.begin(Winner(run="0000", trial=0), options.test, force=False)
     reads.identify([corpus.fingerprint for corpus in read_evaluation(options.test)])
     write_summary(summary, job.config.folder)
     write_page(summary, summary.trials, str(storage))
-    tracker.tell(summary)
+    tracker.update(summary)
     tracker.close(0.1)
     report(summary, console, varied=tuple(job.space.settings))
-    pointers(summary, console, commands=next_commands(summary, job.config, options))
+    print_commands(summary, console, commands=next_commands(summary, job.config, options))
     files = written(tmp_path)
     assert {"studies/doors/summary.json", "studies/doors/report.html"} <= files.keys()
     assert any(name.endswith("table.json") for name in files)

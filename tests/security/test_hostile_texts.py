@@ -194,7 +194,7 @@ def test_a_study_of_hostile_texts_is_printed_harmless() -> None:
     seen = iter([before, *(replace(before, runs=(run,)) for run in runs)])
     display.begin(study, {"trials": 1, "rungs": [], "max_examples": 9}, lambda: next(seen))
     for _ in runs:
-        display.changed()
+        display.refresh()
     assert clean(file.getvalue())
     assert "\x1b" not in file.getvalue()
     assert "[/red]" in file.getvalue()

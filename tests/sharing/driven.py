@@ -77,20 +77,20 @@ def main(
         )  # fmt: skip
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
         work = partial(program, folder / f"{name}.log")
-        study = Study(config, SPACE, make_spec, work, (tracker.changed,), {})
+        study = Study(config, SPACE, make_spec, work, (tracker.notify,), {})
         study.held = lock
         summary = StudySummary(
             study=name, method="toy", state="running", objective=OBJECTIVE, mode="max",
             corpora={}, space=SPACE.to_dict(),
         )  # fmt: skip
         summary.plan = study.plan.to_dict()
-        tracker.follow(partial(study.view.snapshot, driven=True), summary)
+        tracker.start(partial(study.view.snapshot, driven=True), summary)
         (folder / f"{name}.ready").touch()
         while not (folder / "go").exists():
             time.sleep(0.1)
         outcome = study.run()
         summary.state, summary.trials = outcome.state, outcome.trials
-        tracker.tell(summary)
+        tracker.update(summary)
         sent = tracker.close(timeout=300)
     return outcome.state if sent else "MLflow has not got everything"
 

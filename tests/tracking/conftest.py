@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from sentune.tracking.environment import calm
+from sentune.tracking.environment import quieten_mlflow
 from tests.tracking.story import Story
 
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An MLflow database without runs: making its tables takes longer than most tests."""
-    calm()
+    quieten_mlflow()
     import mlflow
 
     folder = tmp_path_factory.mktemp("empty")

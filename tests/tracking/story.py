@@ -146,10 +146,10 @@ class Story:
 
     def tell(self, tracker: Tracker) -> None:
         """The whole story."""
-        tracker.follow(self.snapshot, self.summary())
+        tracker.start(self.snapshot, self.summary())
         for number in range(self.trials):
             self.trial(number)
-            tracker.changed()
+            tracker.notify()
         self.finalists()
-        tracker.changed()
-        tracker.tell(self.ending())
+        tracker.notify()
+        tracker.update(self.ending())

@@ -37,20 +37,20 @@ def test_a_server_that_comes_and_goes_loses_nothing(
 ) -> None:
     port = free_port()
     tracker = Tracker(story.name, f"http://ann:hush@127.0.0.1:{port}", first_wait=0.01)
-    tracker.follow(story.snapshot, story.summary())  # nothing listens: it returns all the same
+    tracker.start(story.snapshot, story.summary())  # nothing listens: it returns all the same
     for number in range(3):
         story.trial(number)
-        tracker.changed()
+        tracker.notify()
     assert not tracker.flush(0)
     with server(storage, port):
         assert tracker.flush(PATIENCE)
     for number in range(3, 6):
         story.trial(number)
-        tracker.changed()
+        tracker.notify()
     assert not tracker.flush(0)
     with server(storage, port):
         story.finalists()
-        tracker.tell(story.ending())
+        tracker.update(story.ending())
         assert tracker.close(PATIENCE)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         folder = resolve_model("models:/little@champion", f"http://127.0.0.1:{port}")

@@ -71,7 +71,7 @@ def test_a_study_as_runs(storage: Path, story: Story, held: Held) -> None:
 
 def test_the_corpora_are_datasets_of_the_study(storage: Path, story: Story, held: Held) -> None:
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     run = held(close(tracker))["little"]
     (found,) = mlflow_client(tracker.tracking_uri).get_run(run["id"]).inputs.dataset_inputs
     assert (found.dataset.name, found.dataset.digest) == ("builtin:nli", "f" * 16)
@@ -81,7 +81,7 @@ def test_the_corpora_are_datasets_of_the_study(storage: Path, story: Story, held
 def test_a_run_has_the_times_of_its_milestones(storage: Path, story: Story, held: Held) -> None:
     tracker = tracker_in(storage)
     story.trial(2)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     run = held(close(tracker))["trial-0002"]
     client = mlflow_client(tracker.tracking_uri)
     found = client.get_metric_history(run["id"], METRIC)
@@ -114,7 +114,7 @@ def test_what_a_run_is_told_goes_in_one_call(
 def test_a_study_that_goes_on_is_running_again(storage: Path, story: Story, held: Held) -> None:
     for state, status in (("interrupted", "KILLED"), ("running", "RUNNING")):
         tracker = tracker_in(storage)
-        tracker.follow(story.snapshot, story.summary(state))
+        tracker.start(story.snapshot, story.summary(state))
         run = held(close(tracker))["little"]
         assert (run["status"], run["tags"]["sentune.state"]) == (status, state)
 
@@ -144,13 +144,13 @@ def test_how_a_study_ended_is_told_in_the_summary_s_own_words(
     storage: Path, story: Story, held: Held, state: str, status: str
 ) -> None:
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     summary = story.summary(
         state, reason="--max-hours 2 are used up", spent=SPENT, front=[3, 1], forked_from="older",
         objectives=[{"metric": "a/b", "mode": "max"}, {"metric": "c/d", "mode": "min"}],
         comparison={"p": 0.2}, test_reads=[{"winner": 1}],
     )  # fmt: skip
-    tracker.tell(summary)
+    tracker.update(summary)
     run = held(close(tracker))["little"]
     assert (run["status"], run["tags"]["sentune.state"]) == (status, state)
     assert run["tags"]["sentune.reason"] == summary.reason
@@ -170,7 +170,7 @@ def test_a_trial_without_memory_and_one_that_breaks_a_constraint(
         story.store(trial)
     tracker = tracker_in(storage)
     objectives = [{"metric": "a/b", "mode": "max"}, {"metric": "c/d", "mode": "min"}]
-    tracker.follow(story.snapshot, story.summary(objectives=objectives))
+    tracker.start(story.snapshot, story.summary(objectives=objectives))
     runs = held(close(tracker))
     small, broken = runs["trial-0000"], runs["trial-0001"]
     assert (small["status"], small["tags"]["sentune.state"]) == ("FAILED", "infeasible")
@@ -189,16 +189,16 @@ def test_a_resume_adds_and_doubles_nothing(storage: Path, story: Story, held: He
     orphan.curve = {1000: {METRIC: 0.6}}
     story.store(orphan)
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     before = held(close(tracker))
     assert before["trial-0003"]["status"] == "RUNNING"
 
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     orphan.curve = {at: {METRIC: 0.6} for at in MILESTONES}
     orphan.state = TrialState.COMPLETE
     story.store(orphan)
-    tracker.changed()
+    tracker.notify()
     after = held(close(tracker))
     assert after.keys() == before.keys()
     for name in ("trial-0000", "trial-0001", "trial-0002"):
@@ -220,7 +220,7 @@ def test_a_second_start_finds_nothing_to_send(
     for name in writes:
         monkeypatch.setattr(mlflow.MlflowClient, name, None)
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.ending())
+    tracker.start(story.snapshot, story.ending())
     assert held(close(tracker)) == first
 
 
@@ -231,10 +231,10 @@ def test_a_study_that_is_driven_again_and_finds_nothing_to_do_gets_no_second_poi
     story.tell(tracker)
     first = held(close(tracker))
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     assert tracker.flush(120)
     ending = story.ending()
-    tracker.tell(replace(ending, spent=replace(ending.spent, hours=1.6)))  # of the start itself
+    tracker.update(replace(ending, spent=replace(ending.spent, hours=1.6)))  # of the start itself
     again = held(close(tracker))
     assert again["little"]["points"] == first["little"]["points"]
     assert again.keys() == first.keys()
@@ -247,7 +247,7 @@ def test_a_new_server_gets_the_whole_study(
     story.tell(tracker)
     wanted = held(close(tracker))
     tracker = tracker_in(other)
-    tracker.follow(story.snapshot, story.ending())
+    tracker.start(story.snapshot, story.ending())
     found = held(close(tracker))
     for runs in (wanted, found):
         for run in runs.values():
@@ -261,7 +261,7 @@ def test_a_study_of_the_same_name_has_runs_of_its_own(
     for identity in ("one", "two"):
         story.identity = identity
         tracker = tracker_in(storage)
-        tracker.follow(story.snapshot, story.summary())
+        tracker.start(story.snapshot, story.summary())
         close(tracker)
     client = mlflow_client(tracking_uri_in(str(storage)))
     assert len(client.search_runs(["1"], "run_name = 'little'")) == 2
@@ -374,7 +374,7 @@ def test_what_is_left_at_the_end_is_said_and_sent_by_the_next_start(
         assert not tracker._thread.is_alive()
     assert "next start (the same command) sends" in caplog.text
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.ending())
+    tracker.start(story.snapshot, story.ending())
     assert len(held(close(tracker))) == 9
 
 
@@ -387,11 +387,11 @@ def test_a_driver_waits_for_no_server(storage: Path, story: Story, monkeypatch: 
 
     monkeypatch.setattr(reconcile, "ensure_database", hangs)
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     assert inside.wait(60)
     for number in range(story.trials):
         story.trial(number)
-        tracker.changed()
+        tracker.notify()
     assert not go_on.is_set()
     assert not tracker.flush(0)
     go_on.set()
@@ -405,7 +405,7 @@ def test_a_run_that_was_deleted_does_not_stop_the_rest(
     trial = TrialRecord(id=7, state=TrialState.RUNNING, settings={"learning_rate": 0.1})
     trial.curve = {1000: {METRIC: 0.5}}
     story.store(trial)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     assert tracker.flush(120)
     runs = held(tracker.tracking_uri)
     mlflow_client(tracker.tracking_uri).delete_run(runs["trial-0007"]["id"])
@@ -413,7 +413,7 @@ def test_a_run_that_was_deleted_does_not_stop_the_rest(
     trial.state = TrialState.COMPLETE
     story.store(trial)
     story.trial(1)
-    tracker.changed()
+    tracker.notify()
     runs = held(close(tracker))
     check_trial(runs["trial-0001"], 1)
     assert runs["trial-0007"]["status"] == "FINISHED"
@@ -429,7 +429,7 @@ def test_limits_names_and_numbers_that_are_none(
     trial.curve = {1000: many | {"sts/nan": math.nan, "../out": 1.0}}
     story.store(trial)
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     run = held(close(tracker))["trial-0000"]
     assert len(run["params"]) == 151
     assert run["params"]["long"].endswith("(7,000 characters)")
@@ -465,10 +465,10 @@ def test_what_the_server_refuses_is_said_once_and_holds_nothing_up(
     monkeypatch.setattr(mlflow.MlflowClient, "log_batch", log_batch)
     tracker = tracker_in(storage, first_wait=0.001)
     story.trial(2)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     assert tracker.flush(120)
     story.runs[2] = replace(story.runs[2], record=replace(story.runs[2].record, notes=["more"]))
-    tracker.changed()
+    tracker.notify()
     run = held(close(tracker))["trial-0002"]
     assert run["tags"]["sentune.notes"] == "more"
     assert run["params"] == {"learning_rate": "0.01", "deep.er": "[1, 2]"}
@@ -489,7 +489,7 @@ def test_no_credential_leaves(storage: Path, story: Story) -> None:
     trial.reason = "cannot open http://u:hush@h/x?sig=hush"
     story.store(trial)
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, summary)
+    tracker.start(story.snapshot, summary)
     close(tracker)
     files = [path for path in storage.rglob("*") if path.is_file()]
     assert any(path.name == "mlflow.db" for path in files)
@@ -520,11 +520,11 @@ def test_the_sweeps_of_a_run_are_its_artifacts(storage: Path, story: Story, held
     story.trial(2)
     story.finalists()
     tracker = tracker_in(storage)
-    tracker.follow(story.snapshot, story.summary())
+    tracker.start(story.snapshot, story.summary())
     assert tracker.flush(120)
     for run in ("0002", "finalist-0002-seed-1"):  # written after the end was stored
         story.keep_tables(run, {"rte/sweep.json": SWEEP})
-    tracker.changed()
+    tracker.notify()
     runs = held(close(tracker))
     for name in ("trial-0002", "trial-0002-seed-1"):
         assert runs[name]["artifacts"] == ["readouts"]
@@ -549,7 +549,7 @@ def test_a_failed_look_is_said_and_harmless(
         return story.snapshot()
 
     tracker = tracker_in(storage, first_wait=0.001)
-    tracker.follow(look, story.summary())
+    tracker.start(look, story.summary())
     assert list(held(close(tracker))) == ["little"]
     assert caplog.text.count("has not answered") == 1
 
@@ -580,7 +580,7 @@ def test_it_is_quiet(tmp_path: Path) -> None:
         "from sentune.tracking import Tracker;"
         f"story = Story(Path({str(tmp_path / 'product')!r})); story.trial(2);"
         f"tracker = Tracker.in_storage('little', {str(tmp_path)!r});"
-        "tracker.follow(story.snapshot, story.summary());"
+        "tracker.start(story.snapshot, story.summary());"
         "sys.exit(0 if tracker.close(120) else 1)"
     )
     root = Path(__file__).parents[2]

@@ -26,7 +26,7 @@ def tell_end(story: Story, storage: Path, model: str) -> str:
     for number in range(3):
         story.trial(number)
     tracker = Tracker.in_storage(story.name, str(storage))
-    tracker.follow(story.snapshot, story.summary("complete", model=model))
+    tracker.start(story.snapshot, story.summary("complete", model=model))
     assert tracker.close(120)
     return tracker.tracking_uri
 
@@ -146,7 +146,7 @@ def test_only_shares_are_percentages_in_the_description(storage: Path, story: St
         for name, mean in means.items()
     }
     tracker = Tracker.in_storage(story.name, str(storage))
-    tracker.follow(story.snapshot, summary)
+    tracker.start(story.snapshot, summary)
     assert tracker.close(120)
     client = mlflow_client(tracker.tracking_uri)
     text = client.get_model_version_by_alias("little", "champion").description

@@ -32,7 +32,7 @@ MODULES = {
 """Command, or group of commands -> module of this package, whose function or ``app`` it is."""
 
 
-class Lazily(TyperGroup):
+class LazyGroup(TyperGroup):
     """Imports the module of the command that is asked for; all of them for the list."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -56,7 +56,7 @@ class Lazily(TyperGroup):
 
 
 app = typer.Typer(
-    cls=Lazily,
+    cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -59,10 +59,15 @@ def plan(
     All other options are the job's: sentune cluster plan jobs/tune_gumbel.py --trials 40
     --gpus-per-worker 1 --price gpu-spot=0.35
     """
-    from sentune.cli.cluster_plan import Wish, cluster_of, parse_prices, show_cluster_plan
+    from sentune.cli.cluster_plan import (
+        ClusterPlanRequest,
+        cluster_of,
+        parse_prices,
+        show_cluster_plan,
+    )
     from sentune.terminal import screen
 
-    wish = Wish(
+    request = ClusterPlanRequest(
         cluster=cluster_of(cluster_file, node or []),
         prices=parse_prices(price or []),
         examples_per_second=examples_per_second,
@@ -70,7 +75,7 @@ def plan(
         probe=probe,
         streams=streams,
     )
-    show_cluster_plan(script, context.args, wish, screen())
+    show_cluster_plan(script, context.args, request, screen())
 
 
 @app.command()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sentune.cluster.judging import Finding, NodeAnswer, judge
+from sentune.cluster.findings import Finding, NodeAnswer, findings_of
 from sentune.study.planning.cluster_doctor import Places, ask_nodes, versions
 from sentune.study.planning.connect import address_of, job_server, joined, left
 
@@ -34,7 +34,7 @@ def _from_within(address: str, places: Places) -> tuple[list[Finding], str]:
         return findings, "The nodes were not asked."
     try:
         nodes = ask_nodes(places)
-        return [*findings, *judge(nodes, **versions())], _count(nodes)
+        return [*findings, *findings_of(nodes, **versions())], _count(nodes)
     finally:
         left()
 

@@ -12,7 +12,7 @@ from sentune.cli.cluster_growth_report import growth_report
 from sentune.cli.cluster_job import options_of, read_job
 from sentune.cluster import Cluster, NodeLimit, read_cluster
 from sentune.errors import InvalidValue
-from sentune.job.families import Family, make_job
+from sentune.job.families import JobFamily, make_job
 from sentune.job.plan import SECONDS
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
@@ -22,7 +22,7 @@ from sentune.study.space.space import SearchSpace
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class ClusterPlanRequest:
     """What is known beside the job.
 
     Attributes:
@@ -50,7 +50,9 @@ class Wish:
             raise InvalidValue("--probe", True, "or state --examples-per-second, not both")
 
 
-def show_cluster_plan(script: Path, arguments: Sequence[str], wish: Wish, console: Console) -> None:
+def show_cluster_plan(
+    script: Path, arguments: Sequence[str], request: ClusterPlanRequest, console: Console
+) -> None:
     """Prints how the cluster grows for the job; starts nothing.
 
     Raises:
@@ -60,23 +62,23 @@ def show_cluster_plan(script: Path, arguments: Sequence[str], wish: Wish, consol
     asked = read_job(script)
     options = options_of(asked, arguments)
     job = make_job(options, asked.space)
-    probe = _probe(job, wish, console)
-    streams = wish.streams or bool(job.config.data_cpus)
+    probe = _probe(job, request, console)
+    streams = request.streams or bool(job.config.data_cpus)
     config = replace(job.config, data_cpus=1.0 if streams else 0.0)
-    console.print(cluster_report(config, job.space, wish, probe))
+    console.print(cluster_report(config, job.space, request, probe))
 
 
 def cluster_report(
-    config: StudyConfig, space: SearchSpace, wish: Wish, probe: Probe | None
+    config: StudyConfig, space: SearchSpace, request: ClusterPlanRequest, probe: Probe | None
 ) -> Group:
     """The tables of a study on a cluster."""
-    start = tuple(kind for kind in wish.cluster.kinds.values() for _ in range(kind.min_nodes))
-    up = machines(replace(wish.cluster, kinds={str(n): kind for n, kind in enumerate(start)}))
-    plan = make_plan(config, space, Capacity(nodes=up, reachable=machines(wish.cluster)))
-    whole = forecast(plan, config, wish.cluster, probe, wish.prices)
-    steps = forecasts(plan, config, wish.cluster, probe, wish.prices)
+    start = tuple(kind for kind in request.cluster.kinds.values() for _ in range(kind.min_nodes))
+    up = machines(replace(request.cluster, kinds={str(n): kind for n, kind in enumerate(start)}))
+    plan = make_plan(config, space, Capacity(nodes=up, reachable=machines(request.cluster)))
+    whole = forecast(plan, config, request.cluster, probe, request.prices)
+    steps = forecasts(plan, config, request.cluster, probe, request.prices)
     basis = estimate(plan, config, probe).basis if probe else ""
-    return growth_report(plan, wish.cluster, wish.prices, whole, steps, basis)
+    return growth_report(plan, request.cluster, request.prices, whole, steps, basis)
 
 
 def parse_prices(texts: Iterable[str]) -> dict[str, float]:
@@ -130,10 +132,10 @@ def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
     return described_cluster(nodes) if nodes else read_cluster(file or Path("cluster.yaml"))
 
 
-def _probe(job: Family, wish: Wish, console: Console) -> Probe | None:
-    if wish.probe:
+def _probe(job: JobFamily, request: ClusterPlanRequest, console: Console) -> Probe | None:
+    if request.probe:
         job.prepare(console)
         return job.probe(SECONDS)
-    if wish.examples_per_second is None:
+    if request.examples_per_second is None:
         return None
-    return job.stated(wish.examples_per_second, wish.validation_seconds)
+    return job.stated_cost(request.examples_per_second, request.validation_seconds)

@@ -8,7 +8,7 @@ import typer
 
 from sentune.corpora.formats import FORMATS
 from sentune.corpora.schema import Kind
-from sentune.terminal import Terminal
+from sentune.terminal import Terminal, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,13 +65,12 @@ def prepare(
         shard_rows=shard_rows,
         bad_rows=bad_rows,
     )
-    console = Terminal()
     shards = counted(len(manifest["shards"]), "shard")
-    _say(console, f"{out}: {manifest['kind']} in {shards}")
-    _say(console, f"fingerprint {manifest['fingerprint']}")
-    _say(console, _counted(manifest["counts"]))
+    say(f"{out}: {manifest['kind']} in {shards}")
+    say(f"fingerprint {manifest['fingerprint']}")
+    say(_counted(manifest["counts"]))
     if manifest["quarantine"]["rows"]:
-        _say(console, f"bad rows, with file, line and reason: {out.rstrip('/')}/{QUARANTINE}")
+        say(f"bad rows, with file, line and reason: {out.rstrip('/')}/{QUARANTINE}")
 
 
 @app.command()
@@ -85,14 +84,13 @@ def show(
     from sentune.corpora.formats import kinds_of, read
 
     corpus = read(spec, kind or kinds_of(spec)[0], bad_rows=bad_rows)
-    console = Terminal()
-    _print_rows(console, corpus, rows)
-    _say(console, f"{corpus.kind.value}, fingerprint {corpus.fingerprint}")
-    _say(console, _counted(corpus.counts))
+    _print_rows(Terminal(), corpus, rows)
+    say(f"{corpus.kind.value}, fingerprint {corpus.fingerprint}")
+    say(_counted(corpus.counts))
     for bad in corpus.quarantine[:BAD_ROWS_SHOWN]:
-        _say(console, f"bad row: {bad.path}:{bad.line}: {bad.reason}")
+        say(f"bad row: {bad.path}:{bad.line}: {bad.reason}")
     if (more := len(corpus.quarantine) - BAD_ROWS_SHOWN) > 0:
-        _say(console, f"and {more:,} more bad rows; sentune corpora prepare writes all of them")
+        say(f"and {more:,} more bad rows; sentune corpora prepare writes all of them")
 
 
 def _print_rows(console: Console, corpus: Corpus, rows: int) -> None:
@@ -115,8 +113,3 @@ def _shown(value: object) -> str:
 
 def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
-
-
-def _say(console: Console, line: str) -> None:
-    """One line as it is, never wrapped: paths and line numbers stay whole for a search."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from sentune.errors import InvalidValue
-from sentune.terminal import Terminal
+from sentune.terminal import say
 from sentune.tracking.database import ensure_database
-from sentune.tracking.environment import artifact_root_in, calm, tracking_uri_in
+from sentune.tracking.environment import artifact_root_in, quieten_mlflow, tracking_uri_in
 from sentune.tracking.runs import runs_page
 
 HOST = "127.0.0.1"
@@ -34,13 +34,8 @@ def dashboard(
     uri = tracking_uri_in(str(storage))
     ensure_database(uri)  # before a study and this server both find it empty and make its tables
     page = runs_page(uri)
-    Terminal().print(
-        f"MLflow over {storage}: http://{HOST}:{port}{page} (Ctrl-C ends it)",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
-    calm()
+    say(f"MLflow over {storage}: http://{HOST}:{port}{page} (Ctrl-C ends it)")
+    quieten_mlflow()
     os.environ.setdefault("PYTHONWARNINGS", "ignore")  # deprecations inside MLflow's server
     # Nothing here runs MLflow's background jobs, which start several processes more.
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
@@ -71,7 +66,7 @@ def server_command(storage: Path, port: int) -> list[str]:
         *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port)),
         *("--backend-store-uri", tracking_uri_in(str(storage))),
         *("--default-artifact-root", artifact_root_in(str(storage))),
-        "--no-serve-artifacts",  # else anybody here may upload files into its working folder
+        "--no-serve-artifacts",  # else any local process may upload files into its working folder
         *("--allowed-hosts", ",".join(f"{name}:*" for name in names)),
         *("--cors-allowed-origins", ",".join(f"http://{name}:{port}" for name in names)),
         *("--x-frame-options", "DENY", "--workers", "1", "--uvicorn-opts", "--log-level warning"),

@@ -13,7 +13,7 @@ ARITY = {"fuse": 2, "difference": 2, "compress": 1}
 
 
 class Operates(Protocol):
-    """What carries the operations out, on single sentences or embeddings [D]."""
+    """A model with sentence operations, on single sentences or embeddings [D]."""
 
     def encode(self, sentences: str) -> Embeddings: ...
 

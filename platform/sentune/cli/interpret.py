@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentune.cli.model import Device, Model
-from sentune.terminal import Terminal
+from sentune.terminal import Terminal, print_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,7 +70,7 @@ def _show(found: Interpreted, sentence: str, console: Console) -> None:
         table.add_row(Text(one.reference), _percent(one.coverage), near)
     if found.interpretations:
         console.print(table)
-    console.print(_summary(found), highlight=False, markup=False, soft_wrap=True)
+    print_line(console, _summary(found))
 
 
 def _summary(found: Interpreted) -> str:

@@ -15,7 +15,7 @@ from sentune.errors import SentuneError
 from sentune.job.exit_codes import INTERRUPTED, WRONG, Ended
 from sentune.job.options import StudyOptions, option_name, parse
 from sentune.study import LAUNCHERS
-from sentune.terminal import Terminal
+from sentune.terminal import Terminal, print_line
 
 if TYPE_CHECKING:
     from sentune.study.space.space import SearchSpace
@@ -73,15 +73,13 @@ def command(
 
             tune(options, space)
         except Ended as end:
-            errors.print(end.line, style=end.style, markup=False, highlight=False, soft_wrap=True)
+            print_line(errors, end.line, end.style)
             sys.exit(end.code)
         except SentuneError as error:
-            errors.print(
-                f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
-            )
+            print_line(errors, f"error: {error}", "red")
             sys.exit(WRONG)
         except KeyboardInterrupt:
-            errors.print("interrupted; the same command resumes the study", markup=False)
+            print_line(errors, "interrupted; the same command resumes the study")
             sys.exit(INTERRUPTED)
 
     main.__doc__ = f"Tune {space.method} and leave one model with an error bar on its number."

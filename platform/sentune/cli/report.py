@@ -28,13 +28,13 @@ def report(
     optuna: OptunaOption = None,
 ) -> None:
     """Write report.html and report.md: what a study found, how, from what, and at what cost."""
-    from sentune.job.artifacts import exhibits_folder
+    from sentune.job.artifacts import artifacts_folder
     from sentune.report import build, write
     from sentune.study.store.study_index import is_database
 
     seen, where = view_of(name, storage, optuna).snapshot(), storage_of(storage)
-    exhibits = None if is_database(where) else exhibits_folder(where, name)
-    made = build(summary_of(seen), seen.trials, exhibits)
+    artifacts = None if is_database(where) else artifacts_folder(where, name)
+    made = build(summary_of(seen), seen.trials, artifacts)
     for path in write(made, out if out is not None else _own_folder(seen)):
         say(path)
 

@@ -8,6 +8,7 @@ import typer
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
+from sentune.terminal import say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,11 +52,10 @@ def list_studies(storage: StorageOption = None, optuna: OptunaOption = None) -> 
 
     place = storage_of(storage)
     found = [snapshot(study) for study in every_study(place, optuna)]
-    console = _console()
     if found:
-        console.print(studies_table(found))
+        _console().print(studies_table(found))
     else:
-        _say(console, f"no study in {without_credentials(place)}")
+        say(f"no study in {without_credentials(place)}")
 
 
 @app.command()
@@ -119,10 +119,10 @@ def release(
 
     place = view_of(name, storage, optuna).place
     if holder := standing(place.url, name).holder if place.url else None:
-        _say(_console(), f"{name} is driven by {holder}")
+        say(f"{name} is driven by {holder}")
         if not yes:
             typer.confirm("Is that machine dead, or its network cut for good?", abort=True)
-    _say(_console(), break_lock(place.url, name) if place.url else f"{name} was never driven")
+    say(break_lock(place.url, name) if place.url else f"{name} was never driven")
 
 
 @app.command()
@@ -209,7 +209,7 @@ def export(
         written = copy_study(view, out)
     else:
         written = exported(view.snapshot().trials, out, curves=curves)
-    _say(_console(), f"{out}: {written:,} trials")
+    say(f"{out}: {written:,} trials")
 
 
 @app.command()
@@ -222,9 +222,9 @@ def gc(
         bool, typer.Option("--dry-run", help="Say what would go, and drop nothing.")
     ] = False,
 ) -> None:
-    """Drop checkpoints that nobody needs, and what killed processes have left.
+    """Drop checkpoints that are not needed, and what killed processes have left.
 
-    The winner's checkpoint stays, and so does everything of a study that somebody drives.
+    The winner's checkpoint stays, and so does everything of a study that is driven.
     """
     from sentune.cli.study_gc import collect
     from sentune.study.store.study_index import every_study
@@ -271,8 +271,3 @@ def _console() -> Console:
     from sentune.terminal import screen
 
     return screen()
-
-
-def _say(console: Console, line: str) -> None:
-    """One line as it is, never wrapped."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -21,7 +21,7 @@ from sentune.job.options import (
 )
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import DESCRIPTION, StudyPlace
-from sentune.terminal import Terminal
+from sentune.terminal import Terminal, print_line
 
 KINDS: dict[str, type[StudyOptions]] = {
     kind.__name__: kind for kind in (ClosedFormOptions, JobOptions, OperationOptions, WordOptions)
@@ -87,13 +87,13 @@ def start(job: StoredJob) -> None:
     there = bool(job.folder) and Path(job.folder).is_dir()
     if job.folder and not there:
         told = f"{job.folder} is not on this machine; relative paths of corpora count from here"
-        errors.print(f"warning: {told}", markup=False, highlight=False, soft_wrap=True)
+        print_line(errors, f"warning: {told}")
     try:
         with contextlib.chdir(job.folder) if there else contextlib.nullcontext():
             tune(job.options, job.space)
     except Ended as end:
-        errors.print(end.line, style=end.style, markup=False, highlight=False, soft_wrap=True)
+        print_line(errors, end.line, end.style)
         sys.exit(end.code)
     except KeyboardInterrupt:
-        errors.print("interrupted; sentune study resume goes on", markup=False, highlight=False)
+        print_line(errors, "interrupted; sentune study resume goes on")
         sys.exit(INTERRUPTED)

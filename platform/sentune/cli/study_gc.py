@@ -1,10 +1,11 @@
-"""``sentune study gc``: drops what studies that nobody drives can do without."""
+"""``sentune study gc``: removes what studies without a driver no longer need."""
 
 from __future__ import annotations
 
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -12,14 +13,12 @@ from rich.filesize import decimal
 from sentune.study.runner.cleanup import Removable, abandoned_scratch, removable_of
 from sentune.study.store.driver_lock import DriverLock, standing
 from sentune.study.store.study_view import StudyView
+from sentune.terminal import print_line
 
 
 def collect(views: Sequence[StudyView], console: Console, *, dry_run: bool) -> None:
-    """A line for each study and kind; nothing of a study that somebody drives."""
-
-    def say(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
+    """Remove what can go and print a line for each study and kind; a driven study keeps all."""
+    say = partial(print_line, console)
     total = 0
     for view in views:
         name = view.place.name

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from rich.console import Console
 
 from sentune.study.store.driver_lock import Holder, ask, standing
 from sentune.study.store.driver_process import ProcessState
-from sentune.study.store.study_view import StudyView
+from sentune.study.store.study_view import StudySnapshot, StudyView
+from sentune.terminal import print_line
 
 POLL = 0.5
 
@@ -21,17 +23,13 @@ def stop(
     now: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Says who was asked, and how it ended."""
-
-    def say(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
+    """Ask the study's driver to stop, and print how that ended."""
+    say = partial(print_line, console)
     name, url = view.place.name, view.place.url
     asked = ask(url, name, "stop now" if now else "stop") if url else None
     if asked is None:
-        overview = view.snapshot()
-        reason = f" ({overview.reason})" if overview.reason else ""
-        say(f"nobody drives {name}: it is {overview.state}{reason}")
+        overview, reason = _state(view)
+        say(f"no driver runs {name}: it is {overview.state}{reason}")
         return
     how = "at once" if now else "after its trials have written checkpoints"
     say(f"asked {asked.driver} to stop {name} {how}; waiting (Ctrl-C leaves, the request stays)")
@@ -39,11 +37,16 @@ def stop(
     if left:
         say(left)
         return
-    overview = view.snapshot()
-    reason = f" ({overview.reason})" if overview.reason else ""
+    overview, reason = _state(view)
     say(f"{name} is {overview.state}{reason}; {overview.ended:,} trials have ended")
     if overview.state != "complete":
         say(f"go on with: sentune study resume {name}")
+
+
+def _state(view: StudyView) -> tuple[StudySnapshot, str]:
+    """Return a snapshot of the study and its reason in parentheses, empty where it has none."""
+    overview = view.snapshot()
+    return overview, f" ({overview.reason})" if overview.reason else ""
 
 
 def _await(look: Callable[[], Holder | None], asked: Holder, sleep: Callable[[float], None]) -> str:

@@ -23,7 +23,7 @@ SECONDS = 2.0
 
 
 def watch(view: StudyView, console: Console, rows: int) -> None:
-    """Draws until nobody drives the study, or its user has seen enough."""
+    """Draw the study's screen until it has no driver or the user presses q."""
     if not console.is_terminal:
         while (seen := view.snapshot()).alive:
             time.sleep(SECONDS)

@@ -1,4 +1,4 @@
-"""Clusters that grow and shrink: how far they can, and what of them some work takes."""
+"""Limits of clusters that grow and shrink."""
 
 from sentune.cluster.limits import (
     Cluster,

@@ -1,4 +1,4 @@
-"""What a study leaves beside its model: tables, figures and its report, also as artifacts."""
+"""Writes tables, figures and the report of a study, which MLflow also gets as artifacts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sentune.study.interactive_page import INTERACTIVE, interactive_page, plain_
 from sentune.tracking.environment import local_folder
 
 
-def exhibits_folder(storage: str, study: str) -> Path:
+def artifacts_folder(storage: str, study: str) -> Path:
     """``exhibits/`` in a local study's folder; for a URI one in the home folder.
 
     It stays: MLflow may get its copy at a later start.
@@ -29,7 +29,7 @@ def exhibits_folder(storage: str, study: str) -> Path:
     return local_folder(storage, study) / "exhibits"
 
 
-def exhibit(
+def write_artifacts(
     summary: StudySummary,
     tables: Mapping[str, Any],
     folder: Path,
@@ -69,8 +69,8 @@ def write_page(
     Returns:
         Where the page stands.
     """
-    exhibits = exhibits_folder(storage, summary.study)
-    pages = write(build(summary, trials, exhibits), exhibits.parent)
+    artifacts = artifacts_folder(storage, summary.study)
+    pages = write(build(summary, trials, artifacts), artifacts.parent)
     if "://" not in storage:
         return str(pages[0])
     files, root = fsspec.url_to_fs(f"{storage}/{summary.study}")

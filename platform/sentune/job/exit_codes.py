@@ -1,4 +1,4 @@
-"""How a job ends, for the shell: exit codes and the last line."""
+"""Exit codes and last lines of a job."""
 
 from __future__ import annotations
 

@@ -13,18 +13,19 @@ from rich.text import Text
 
 from sentune.errors import TrialFailed
 from sentune.formatting import clock, counted
-from sentune.job.families.base import Family
+from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.study.planning.capacity import available
 from sentune.study.planning.checks import check_world
 from sentune.study.planning.connect import connected
 from sentune.study.planning.plan import Plan, make_plan, size_of
+from sentune.terminal import print_line
 
 SECONDS = 60.0
 """Longest probe. On the built-in corpus and encoder it takes 3 to 20, a BERT reaches it."""
 
 
-def checked_plan(job: Family, options: StudyOptions, console: Console) -> Plan:
+def checked_plan(job: JobFamily, options: StudyOptions, console: Console) -> Plan:
     """The plan of a job that has been prepared, on the cluster that this process has joined.
 
     Prints a warning where training goes on all the same.
@@ -36,12 +37,12 @@ def checked_plan(job: Family, options: StudyOptions, console: Console) -> Plan:
     size = job.checkpoint_bytes()
     for warning in check_world(job.config, plan, tracking=options.tracking, checkpoint_bytes=size):
         line = f"warning: {warning}"
-        console.print(line, style="yellow", soft_wrap=True, markup=False, highlight=False)
+        print_line(console, line, "yellow")
     return plan
 
 
 def show_plan(
-    job: Family, options: StudyOptions, console: Console, *, seconds: float = SECONDS
+    job: JobFamily, options: StudyOptions, console: Console, *, seconds: float = SECONDS
 ) -> None:
     """Prints what a study will ask for and cost; leaves nothing but the cache in the storage.
 
@@ -61,7 +62,7 @@ def show_plan(
         trouble = f"its cost cannot be told: {failure}"
     console.print(plan_table(plan.to_dict()))
     if trouble:
-        console.print(trouble, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, trouble)
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:

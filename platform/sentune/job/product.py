@@ -1,4 +1,4 @@
-"""What a study leaves: the winner's model, judged once on the test corpora."""
+"""The product of a study: the winner's model, measured once on the test corpora."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Product(ABC):
         """Writes the model into a local folder."""
 
     def rules(self, judged: Sequence[Corpus]) -> dict[str, float]:
-        """What rules without a model reach on the corpora."""
+        """Return the metrics of rules without a model."""
         return baselines(None, judged)
 
     def references_for(self, judged: Sequence[Corpus]) -> References | None:
@@ -191,7 +191,7 @@ class TrainedProduct(Product):
 
 
 def _beside(measured: Mapping[str, float], rules: Mapping[str, float]) -> dict[str, float]:
-    """The rules of the tasks that the model can do: a point has no direction to compare."""
+    """Return the rules of the tasks that the model can do (a point has no direction)."""
     tasks = {name.partition("/")[0] for name in measured}
     return {name: value for name, value in rules.items() if name.partition("/")[0] in tasks}
 
@@ -238,7 +238,7 @@ def _published(storage: str, summary: StudySummary, test: tuple[str, ...]) -> di
 
 
 def _winner(summary: Mapping[str, Any]) -> Any:
-    """What tells two winners apart: trial and seeds, or all trials where there are no finals."""
+    """Return a key of the winner: trial, seeds and metrics, or all trials without finals."""
     if summary["winner"] is None:
         return [(trial["id"], trial["metrics"]) for trial in summary["trials"]]
     finalist = summary["finalists"][summary["winner"]]
@@ -266,7 +266,7 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
 
 
 def _readings(summary: StudySummary) -> dict[str, str]:
-    """Of more than one reading: the figures were chosen among several."""
+    """Return time -> run of each reading where there were several, else nothing."""
     if len({read["run"] for read in summary.test_reads}) < 2:
         return {}
     return {

@@ -17,12 +17,13 @@ from rich.text import Text
 from sentune.formatting import MARKS, clock, measured, short
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
+from sentune.terminal import print_line
 
 EARLIER = "an earlier start"
 
 
 @dataclass
-class Pace:
+class RemainingTime:
     """Guesses the time left from examples seen and examples to come.
 
     Counted from the first milestone of this start, so that neither what an earlier start did nor
@@ -55,11 +56,11 @@ class Display:
 
     def __init__(self, console: Console, *, varied: tuple[str, ...]) -> None:
         self.console, self.varied = console, varied
-        self.pace = Pace()
+        self.remaining = RemainingTime()
         self.started = time.monotonic()
         self.summary: StudySummary | None = None
         self.plan: dict[str, Any] = {}
-        self._look: Callable[[], StudySnapshot] | None = None
+        self._take_snapshot: Callable[[], StudySnapshot] | None = None
         self._seen: StudySnapshot | None = None
         self._shown: dict[tuple[int, int | None], StoredRun] = {}
 
@@ -73,28 +74,31 @@ class Display:
             yield
 
     def begin(
-        self, summary: StudySummary, plan: dict[str, Any], look: Callable[[], StudySnapshot]
+        self,
+        summary: StudySummary,
+        plan: dict[str, Any],
+        take_snapshot: Callable[[], StudySnapshot],
     ) -> None:
         """Shows what is planned, and what earlier starts of the study have finished.
 
         Args:
             summary: of the study.
             plan: what it will ask for.
-            look: takes a snapshot of it.
+            take_snapshot: of the study.
         """
-        self.summary, self.plan, self._look = summary, plan, look
+        self.summary, self.plan, self._take_snapshot = summary, plan, take_snapshot
         trials = f"{plan['trials']} trial" + ("s" if plan["trials"] > 1 else "")
         rungs = ", ".join(f"{rung:,}" for rung in plan["rungs"])
         budget = f"up to {plan['max_examples']:,} examples, rungs at {rungs}"
         if not rungs:
             budget = f"{plan['max_examples']:,} examples each"
         self._line(f"Study {summary.study}: {trials} of {budget}")
-        self._show(look(), earlier=True)
+        self._show(take_snapshot(), earlier=True)
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         """Shows what has changed since it was last called."""
-        if self._look is not None:
-            self._show(self._look())
+        if self._take_snapshot is not None:
+            self._show(self._take_snapshot())
 
     def _show(self, seen: StudySnapshot, *, earlier: bool = False) -> None:
         self._seen = seen
@@ -120,7 +124,7 @@ class Display:
             self._line(start if run.seed is None else again)
         for examples, metrics in sorted(record.curve.items()):
             if examples > before:
-                self.pace.add(examples - max(before, record.begun_at))
+                self.remaining.add(examples - max(before, record.begun_at))
                 before = examples
                 score = f"{self._score(metrics)}{self._outlook()}"
                 self._line(f"{_called(run)} at {examples:,} examples: {score}")
@@ -142,7 +146,7 @@ class Display:
         if not self.console.is_terminal:
             elapsed = clock(time.monotonic() - self.started)
             line = f"[{elapsed:>7}] {text}"
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_line(self.console, line)
 
     def _objective(self, metrics: dict[str, float]) -> float | None:
         """None too where it is no number: nothing is best then."""
@@ -189,7 +193,7 @@ class Display:
         return round(waiting * usual + running + max(0, finals - done))
 
     def _outlook(self) -> str:
-        best, left = self.best, self.pace.left(self.to_come())
+        best, left = self.best, self.remaining.left(self.to_come())
         ended = self._seen.ended if self._seen is not None else 0
         parts = [f"{ended} of {self.plan['trials']} trials done"]
         if best is not None:

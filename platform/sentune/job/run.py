@@ -15,11 +15,11 @@ from rich.console import Console
 
 from sentune.job.exit_codes import check_ending
 from sentune.job.options import StudyOptions, forked
-from sentune.terminal import screen
+from sentune.terminal import print_line, screen
 
 if TYPE_CHECKING:
-    from sentune.job.families import Family
-    from sentune.job.study_session import Turn
+    from sentune.job.families import JobFamily
+    from sentune.job.study_session import StudySession
     from sentune.records import StudySummary
     from sentune.study.config import StudyConfig
     from sentune.study.space.space import SearchSpace
@@ -55,8 +55,8 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     """
     from sentune.job.families import make_job
     from sentune.job.plan import show_plan
-    from sentune.job.study_session import Turn, origin
-    from sentune.job.terminal_report import next_commands, pointers, report
+    from sentune.job.study_session import StudySession, origin
+    from sentune.job.terminal_report import next_commands, print_commands, report
 
     console = screen()
     old = options.study if options.fork else None
@@ -65,23 +65,23 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     if options.dry_run:
         show_plan(job, options, console)
         return
-    with Turn(job.config) as turn:
-        summary = _study(job, options, space, console, turn, old or origin(job.config))
+    with StudySession(job.config) as session:
+        summary = _study(job, options, space, console, session, old or origin(job.config))
     report(summary, console, varied=tuple(job.space.settings))
-    pointers(summary, console, commands=next_commands(summary, job.config, options))
+    print_commands(summary, console, commands=next_commands(summary, job.config, options))
     check_ending(summary)
 
 
 def _study(
-    job: Family,
+    job: JobFamily,
     options: StudyOptions,
     space: SearchSpace,
     console: Console,
-    turn: Turn,
+    session: StudySession,
     forked_from: str | None,
 ) -> StudySummary:
     """The study, from its corpora to its summary."""
-    from sentune.job.artifacts import exhibit, exhibits_folder, write_page
+    from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
     from sentune.job.plan import checked_plan
     from sentune.job.progress import Display
     from sentune.job.study_session import describe
@@ -93,12 +93,12 @@ def _study(
     job.prepare(console)
     for role, corpus in job.corpora().items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, line)
     display = Display(console, varied=tuple(job.space.settings))
     summary = start_summary(job, options, forked_from)
     with connected(), contextlib.ExitStack() as later:
         checked_plan(job, options, console)
-        lock = turn.take()
+        lock = session.take()
         summary.lineage["generation"] = lock.generation
         tracker = later.enter_context(tracking(job.config, options, console))
         study = Study(
@@ -108,20 +108,20 @@ def _study(
         describe(job.config, options, space, forked_from)
         summary.plan = planned(study.plan, job.config)
         look = partial(study.view.snapshot, driven=True)
-        tracker.follow(look, summary)
+        tracker.start(look, summary)
         display.begin(summary, study.plan.to_dict(), look)
-        study.watchers += (display.changed, tracker.changed)
+        study.watchers += (display.refresh, tracker.notify)
         with display.shown():
             outcome = study.run()
         finish(summary, outcome)
         if outcome.state == "complete":
             tables = job.product(outcome).publish(summary)
-            folder = exhibits_folder(job.config.storage, job.config.name)
-            exhibit(summary, tables, folder)
+            folder = artifacts_folder(job.config.storage, job.config.name)
+            write_artifacts(summary, tables, folder)
         study.retention.apply(everything=True)
         write_summary(summary, job.config.folder)
         write_page(summary, outcome.trials, job.config.storage)
-        tracker.tell(summary)
+        tracker.update(summary)
     return summary
 
 

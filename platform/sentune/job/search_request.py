@@ -1,4 +1,4 @@
-"""What the options ask of a search: the space that is left, the study, its places on disk."""
+"""The options of a job as a narrowed search space and a study's configuration."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ SEARCHING = (
     *("trials", "concurrent", "max_concurrent", "priority", "sampler", "seed"),
     *("failed_share", "keep", "warm_start"),
 )
-"""Options that every study takes over as they are."""
+"""Options that are copied into every study's configuration."""
 
 TRAINING = (
     *("population", "max_examples", "validate_every", "eta", "finalists", "seeds"),
     *("launcher", "workers", "gpus_per_worker", "scheduler", "checkpoint_every"),
 )
-"""Those that studies of training by gradient take over as they are."""
+"""Further options that are copied for methods trained by gradient."""
 
 
-def narrowed(space: SearchSpace, options: TrainingOptions, suits: str) -> SearchSpace:
-    """The space that ``--set``, ``--objective`` and ``--search-readouts`` leave.
+def narrowed(space: SearchSpace, options: TrainingOptions, pretrained: str) -> SearchSpace:
+    """Return the space narrowed by ``--set``, ``--objective`` and ``--search-readouts``.
 
     Args:
-        suits: what the starts of the space are for, the encoder or the word vectors.
+        pretrained: encoder or word vectors, which choose the space's first points.
 
     Raises:
         InvalidValue: a setting that there is not, or a value that it cannot have.
@@ -49,7 +49,7 @@ def narrowed(space: SearchSpace, options: TrainingOptions, suits: str) -> Search
         value: Value = getattr(own if name in type(own).model_fields else training, name)
         return value
 
-    left = space.narrow(options.narrowing, others, method.readouts, typed).for_encoder(suits)
+    left = space.narrow(options.narrowing, others, method.readouts, typed).for_encoder(pretrained)
     split({k: v for k, v in left.fixed.items() if not is_weight(k)}, method)
     if "max_length" in left.settings:
         fix = "fix one length: a corpus is tokenised once for all trials"
@@ -60,7 +60,7 @@ def narrowed(space: SearchSpace, options: TrainingOptions, suits: str) -> Search
 def with_readouts(
     space: SearchSpace, options: StudyOptions, readouts: Sequence[Readout]
 ) -> SearchSpace:
-    """The space with the objective that was asked for, its readouts drawn where that was asked."""
+    """Return the space with the ``--objective`` and, by ``--search-readouts``, its readouts."""
     if options.search_readouts:
         if not readouts:
             fix = f"{space.method} has none that are swept over a grid"
@@ -73,7 +73,7 @@ def with_readouts(
 
 
 def searching(options: StudyOptions, space: SearchSpace) -> dict[str, Any]:
-    """What every job's study takes over from the options."""
+    """Return the fields of ``StudyConfig`` that every job sets from its options."""
     return {
         "name": options.study,
         "storage": absolute(options.storage),
@@ -92,7 +92,7 @@ def searching(options: StudyOptions, space: SearchSpace) -> dict[str, Any]:
 
 
 def study_config(options: TrainingOptions, space: SearchSpace) -> StudyConfig:
-    """The study that the options ask for."""
+    """Return the configuration of a study of methods trained by gradient."""
     if options.population:  # its best checkpoint is the result: a schedule has no settings to seed
         members, stops = options.population, options.generations
         options = options.model_copy(
@@ -106,7 +106,7 @@ def study_config(options: TrainingOptions, space: SearchSpace) -> StudyConfig:
 
 
 def absolute(storage: str) -> str:
-    """A local storage as an absolute path; a URI as it is."""
+    """Return a local storage as an absolute path, a URI as it is."""
     storage = storage.removeprefix("file://")
     return storage if "://" in storage else str(Path(storage).expanduser().resolve())
 
@@ -123,7 +123,7 @@ def check_batch(space: SearchSpace, rows: int) -> None:
 
 
 def cache_folder(config: StudyConfig) -> Path:
-    """Where tokens and built-in encoders are kept: beside the studies, or in the home folder."""
+    """Return the folder of tokens and built-in encoders: in a local storage, else at home."""
     if "://" in config.storage:
         return Path.home() / ".cache" / "sentune"
     return Path(config.storage) / ".cache"

@@ -1,4 +1,4 @@
-"""A job's turn at its study: nobody else drives it meanwhile, and it can be started again."""
+"""The session of a job with its study: the driver lock, and study.json to start it again."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ if TYPE_CHECKING:
     from sentune.study.space.space import SearchSpace
 
 
-class Turn:
-    """The lock of a study, taken as early as that leaves nothing behind where a job is refused.
+class StudySession:
+    """Holds the driver lock of a study; a study that exists is locked on entry.
 
-    Args:
-        config: names the study and its places.
+    A new study is locked by ``take``, later: a job that is refused before leaves no file behind.
     """
 
     def __init__(self, config: StudyConfig) -> None:
         self._config = config
         self._lock: DriverLock | None = None
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> StudySession:
         own = [Path(self._config.folder, name) for name in (LOCK_FILE, DATABASE)]
         if self._config.optuna_url or any(path.exists() for path in own):
             self.take()
         return self
 
     def take(self) -> DriverLock:
-        """Take the lock, unless this turn has it already, and return it.
+        """Take the lock, unless this session has it already, and return it.
 
         Raises:
             StudyConflict: another process drives the study; says which.
@@ -61,7 +60,7 @@ class Turn:
 
 
 def origin(config: StudyConfig) -> str | None:
-    """The study that this one was forked from, as its first start has written it.
+    """Return the study that this one was forked from, as ``study.json`` says.
 
     A damaged ``study.json`` is written again by this start; then the summary knows.
     """
@@ -76,9 +75,9 @@ def origin(config: StudyConfig) -> str | None:
 def describe(
     config: StudyConfig, options: StudyOptions, space: SearchSpace, forked_from: str | None
 ) -> None:
-    """Writes ``study.json``: with what the study can be started again, by whoever has no command.
+    """Write ``study.json``, from which ``sentune study resume`` starts the study again.
 
-    Credentials are left out: they come from the environment of whoever starts it.
+    Credentials are left out: the environment of the next start has them.
     """
     content: dict[str, Any] = {
         "job": type(options).__name__,

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sentune.credentials import without_credentials
-from sentune.job.families.base import Family
+from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
@@ -16,7 +16,7 @@ from sentune.tracking import lineage
 
 
 def start_summary(
-    job: Family, options: StudyOptions, forked_from: str | None = None
+    job: JobFamily, options: StudyOptions, forked_from: str | None = None
 ) -> StudySummary:
     """What is known of the study before its first trial."""
     return StudySummary(

@@ -18,26 +18,27 @@ from sentune.job.test_set import Winner
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.view import ERROR, View, of_subset
 from sentune.study.config import StudyConfig
+from sentune.terminal import print_line
 
 
 def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) -> None:
     """Prints the tables of a study that has ended, best trial first."""
     console.print()
     console.print(_trials(summary, varied))
-    for line in happenings(summary):
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    for line in trial_events(summary):
+        print_line(console, line)
     console.print()
     console.print(f"spent: {spent_line(summary.spent)}", highlight=False)
     if summary.reason:  # the job says last what to do about it
         told = f"the study is {summary.state}: {summary.reason}"
-        console.print(told, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, told)
     if summary.model is None:
         return
     if summary.finalists:
         console.print()
         console.print(_finalists(summary))
     if summary.verdict:
-        console.print(summary.verdict, soft_wrap=True, markup=False, highlight=False)
+        print_line(console, summary.verdict)
     winner, dev = _winner(summary)
     console.print()
     console.print(_configuration(summary, winner))
@@ -45,8 +46,8 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     console.print(_metrics(summary, dev))
 
 
-def happenings(summary: StudySummary) -> list[str]:
-    """What happened to trials beside their curves: restarts, notes, constraints that they break."""
+def trial_events(summary: StudySummary) -> list[str]:
+    """Return a line for each restart, note and broken constraint of the trials."""
     lines = []
     for trial in sorted(summary.trials, key=lambda trial: trial.id):
         told = list(trial.notes)
@@ -73,18 +74,18 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def pointers(summary: StudySummary, console: Console, *, commands: dict[str, str]) -> None:
-    """Where things are and what to type next; paths are never wrapped or coloured."""
+def print_commands(summary: StudySummary, console: Console, *, commands: dict[str, str]) -> None:
+    """Print the places of results and the next commands, unwrapped and uncoloured."""
     console.print()
     width = max(len(name) for name in commands)
     for name, command in commands.items():
-        console.print(f"{name:<{width}}  {command}", soft_wrap=True, highlight=False, markup=False)
+        print_line(console, f"{name:<{width}}  {command}")
 
 
 def next_commands(
     summary: StudySummary, config: StudyConfig, options: StudyOptions
 ) -> dict[str, str]:
-    """What to look at and type next; paths below this folder are written from here."""
+    """Return name -> place or command; paths below the working folder are relative."""
     beside = Path(sys.executable).parent / "sentune"
     sentune = _from_here(str(beside)) if beside.exists() else "sentune"
     commands = {
@@ -109,7 +110,7 @@ def _from_here(path: str) -> str:
 
 
 def _winner(summary: StudySummary) -> tuple[FinalistRecord | TrialRecord, Mapping[str, Spread]]:
-    """Whose model was shipped, and what it reached on dev: over seeds, or in its one run."""
+    """Return the run whose model was shipped and its dev metrics, over seeds or of its one run."""
     if summary.winner is not None:
         finalist = summary.finalists[summary.winner]
         return finalist, finalist.metrics
@@ -145,7 +146,7 @@ def _trials(summary: StudySummary, varied: tuple[str, ...]) -> Table:
 
 
 def _settings(trial: TrialRecord, shown: Mapping[str, Any]) -> Text:
-    """Of a trial that failed, below them why; its words are no markup."""
+    """Return the settings, and below them the reason of a trial that failed."""
     why = trial.reason if trial.state in (TrialState.FAILED, TrialState.INFEASIBLE) else ""
     parts = without_credentials([short(dict(shown)), why])
     return Text("\n".join(part for part in parts if part))

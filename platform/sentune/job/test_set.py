@@ -1,4 +1,4 @@
-"""The test set is read once: every reading is noted before it happens, a second look is refused."""
+"""The record of test-set readings: each is noted before it happens, a second one is refused."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ FILE = "test_reads.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Winner:
-    """Whose model is judged.
+    """The run whose model is shipped.
 
     Attributes:
-        run: that the model comes from; it tells two winners apart.
-        trial: its trial.
-        seeds: of the finals, over which it won; empty where there were none.
+        run: name of the run, by which two winners differ.
+        seeds: of the finals that it won; empty where there were none.
     """
 
     run: str
@@ -35,7 +34,7 @@ class Winner:
 
     @classmethod
     def of(cls, summary: StudySummary) -> Winner:
-        """The winner's best seed on dev; without finals the best trial."""
+        """Return the winning finalist's best seed on dev; without finals the best trial."""
         first = Objective(summary.objective, summary.mode)
         if summary.winner is None:
             several = [Objective(o["metric"], o["mode"]) for o in summary.objectives]
@@ -51,11 +50,7 @@ class Winner:
 
 
 class TestReads:
-    """The readings of a study's test corpora, in its folder.
-
-    Args:
-        storage: the study's folder or URI.
-    """
+    """The readings of a study's test corpora, kept in its folder or URI ``storage``."""
 
     __test__ = False  # the name looks like a test to pytest
 
@@ -66,14 +61,10 @@ class TestReads:
         self.known: list[dict[str, Any]] = json.loads(text) if text is not None else []
 
     def begin(self, winner: Winner, specs: Sequence[str], *, force: bool) -> None:
-        """Notes that the corpora are about to be read.
+        """Record that the corpora (``FORMAT:PATH`` each) are about to be read for a winner.
 
         A reading that was killed may be done again, for the same winner on the same corpora.
-
-        Args:
-            winner: whose model is judged.
-            specs: ``FORMAT:PATH`` of each corpus.
-            force: read them even where that is a second look.
+        ``force`` allows a second reading.
 
         Raises:
             StudyConflict: they were read before for another winner, or others were read.
@@ -93,10 +84,7 @@ class TestReads:
         self._write()
 
     def identify(self, fingerprints: Sequence[str]) -> None:
-        """Notes what was read, before anything is judged on it.
-
-        Args:
-            fingerprints: of the corpora, in the order of ``begin``.
+        """Record the corpora's fingerprints, in the order of ``begin``, before measuring.
 
         Raises:
             StudyConflict: the same files held something else at the first reading.
@@ -114,7 +102,7 @@ class TestReads:
             raise StudyConflict(_refusal(self._storage, known[0], told))
 
     def _counted(self) -> list[dict[str, Any]]:
-        """The readings that a further one must agree with: those since the last forced one."""
+        """Return the readings since the last forced one, with which a further one must agree."""
         forced = [place for place, entry in enumerate(self.known) if entry["forced"]]
         return self.known[forced[-1] if forced else 0 :]
 
@@ -127,6 +115,6 @@ def _refusal(storage: str, first: Mapping[str, Any], now: str) -> str:
     when = datetime.fromisoformat(first["time"]).strftime("%Y-%m-%d %H:%M UTC")
     return (
         f"{storage}: the test corpora ({specs}) were read on {when} for {first['run']}, and {now}. "
-        "Whoever reads them twice chooses by them: start another study, or give --force-test, "
+        "A second reading would select on them: start another study, or give --force-test, "
         "which is recorded in summary.json"
     )

@@ -21,7 +21,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]|~#])")
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What stands in a table; ``key`` is what a column is sorted by, the text where it is None."""
+    """A cell; columns are sorted by ``key``, by the text where it is None."""
 
     text: str
     key: float | None = None
@@ -30,7 +30,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnHead:
-    """A column's head. Numbers stand to the right; ``wide`` ones may wrap."""
+    """A column's head; numbers are right-aligned, ``wide`` columns wrap."""
 
     title: str
     number: bool = False
@@ -39,12 +39,7 @@ class ColumnHead:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under heads.
-
-    Attributes:
-        sortable: a reader may sort it by any column.
-        beside: it is small and stands beside pictures.
-    """
+    """Rows under heads; a reader may sort a ``sortable`` one, one ``beside`` stands by pictures."""
 
     kind: ClassVar[str] = "table"
     columns: Sequence[ColumnHead]
@@ -65,15 +60,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A drawing.
-
-    Attributes:
-        title: what it shows.
-        description: the same in a sentence or two, for those who do not see it.
-        svg: an ``<svg>`` element without anything from outside.
-        table: the numbers behind it.
-        wide: takes the whole width of the page.
-    """
+    """A self-contained ``<svg>`` element with its description in words and its numbers."""
 
     kind: ClassVar[str] = "picture"
     title: str
@@ -109,7 +96,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class CodeBlock:
-    """Something to be read letter by letter: a command."""
+    """A command, verbatim."""
 
     kind: ClassVar[str] = "code"
     beside: ClassVar[bool] = False
@@ -118,7 +105,7 @@ class CodeBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class Folded:
-    """Blocks that are opened on demand."""
+    """Blocks behind a heading that opens them."""
 
     kind: ClassVar[str] = "folded"
     beside: ClassVar[bool] = False
@@ -146,14 +133,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyReport:
-    """A whole report.
-
-    Attributes:
-        title: name of the study.
-        state: how the study stands.
-        subtitle: what kind of study it is.
-        sections: in order; those with nothing to say are left out.
-    """
+    """A report; ``title`` is the study's name, ``subtitle`` its method and objective."""
 
     title: str
     state: str

@@ -55,7 +55,7 @@ ENDS = {
 def build(
     summary: StudySummary | Mapping[str, Any],
     records: Sequence[TrialRecord] = (),
-    folder_with_exhibits: Path | None = None,
+    artifacts: Path | None = None,
 ) -> StudyReport:
     """The report of a study in any state.
 
@@ -63,12 +63,12 @@ def build(
         summary: of the study, or the content of its ``summary.json``.
         records: its trials with their curves, from the store; a trial that is missing here is
             shown as the summary has it, without a curve.
-        folder_with_exhibits: where a finished study left its sweeps (``exhibits/``).
+        artifacts: where a finished study left its sweeps (``exhibits/``).
 
     Raises:
         InvalidValue: the summary is of a later version or damaged, or an exhibit is.
     """
-    seen = view(summary, records, folder_with_exhibits)
+    seen = view(summary, records, artifacts)
     made = [make(seen) for make in SECTIONS]
     return StudyReport(
         title=seen.summary.study,

@@ -1,4 +1,4 @@
-"""What all of tracking needs of MLflow: a client, names and texts as it takes them, refusals."""
+"""MLflow's client, and names, texts and refusals as it takes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sentune.credentials import without_credentials
 from sentune.errors import SentuneError
-from sentune.tracking.environment import calm
+from sentune.tracking.environment import quieten_mlflow
 
 MOST_NAME, MOST_PARAM, MOST_TAG = 250, 6000, 8000
 """Characters that MLflow takes in a name, a param and a tag."""
@@ -64,7 +64,7 @@ class Refused(SentuneError):
 
 def mlflow_client(tracking_uri: str) -> Any:
     """Return an ``MlflowClient`` for tracking and registry; MLflow prints nothing from then on."""
-    calm()
+    quieten_mlflow()
     import mlflow  # takes seconds
 
     return mlflow.MlflowClient(tracking_uri, registry_uri=tracking_uri)

@@ -1,4 +1,4 @@
-"""Where tracking goes by default, and how MLflow behaves in this process."""
+"""Default places of tracking, and MLflow's environment variables in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STORAGE = "studies"
 
 _DATABASE, _ARTIFACTS = "mlflow.db", "mlartifacts"
 
-_CALM = {
+_QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
@@ -23,7 +23,7 @@ _CALM = {
     "MLFLOW_DISABLE_AGENT_HINT": "true",
     "GIT_PYTHON_REFRESH": "quiet",
 }
-_HASTY = {
+_TIMEOUTS = {
     # MLflow's own patience (7 retries of 120 s) would hold the one thread that sends.
     # 30 s: what a slow server answers later is given up and asked again, for ever if it is slower.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
@@ -31,24 +31,24 @@ _HASTY = {
 }
 
 
-def calm() -> None:
-    """MLflow prints no addresses, bars and hints in this process and sends no telemetry.
+def quieten_mlflow() -> None:
+    """Make MLflow print no addresses, bars and hints in this process and send no telemetry.
 
     What the user has set stays. Call it before mlflow is first imported: part of it is read then.
     """
-    for name, value in _CALM.items():
+    for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     # it writes a traceback whenever another process holds the database; the next pass tries again
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
-def hasty() -> None:
-    """MLflow's client gives up after seconds instead of minutes: the next pass tries again.
+def shorten_timeouts() -> None:
+    """Make MLflow's client give up after seconds instead of minutes: the next pass tries again.
 
     Set once, from the thread that starts the study, and left: changing the environment while
     other threads read it can crash a process.
     """
-    for name, value in _HASTY.items():
+    for name, value in _TIMEOUTS.items():
         os.environ.setdefault(name, value)
 
 

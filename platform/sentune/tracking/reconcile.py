@@ -31,9 +31,9 @@ from sentune.tracking.database import ensure_database
 from sentune.tracking.description import winner_of
 from sentune.tracking.environment import (
     artifact_root_in,
-    calm,
-    hasty,
     local_folder,
+    quieten_mlflow,
+    shorten_timeouts,
     tracking_uri_in,
 )
 from sentune.tracking.registry import publish
@@ -71,10 +71,10 @@ Item = tuple[str, Any]
 
 
 class Refusals:
-    """What the server refuses for good, by hash: said once, and not tried again.
+    """Hashes of what the server refuses for good: reported once, not tried again.
 
     Args:
-        destination: what a message calls the server; credentials are taken out.
+        destination: name of the server in messages; credentials are taken out.
     """
 
     def __init__(self, destination: str) -> None:
@@ -86,7 +86,7 @@ class Refusals:
         return bool(self._hashes) and digest_of(content) in self._hashes
 
     def add(self, content: Any, error: Exception) -> None:
-        """Remembers it, and says so."""
+        """Remember a refused content, and log it."""
         self._hashes.add(digest_of(content))
         log.warning(
             "%s refuses part of the study, which is left out: %s (%s)",
@@ -95,22 +95,22 @@ class Refusals:
             without_credentials(str(content))[:200],
         )
 
-    def final(self, content: Any, error: Exception) -> bool:
-        """Whether an error will be the same next time."""
+    def is_final(self, content: Any, error: Exception) -> bool:
+        """Return whether an error will be the same next time."""
         code = getattr(error, "error_code", "")
         if code in DOUBTFUL:
             self._doubts[digest_of(content)] += 1
             return self._doubts[digest_of(content)] >= TRIES
         return isinstance(error, Refused) or code in NEVER
 
-    def past(self, content: Any, action: Callable[[], object]) -> None:
-        """Runs an action unless its content was refused before; a refusal of it ends here."""
+    def guard(self, content: Any, action: Callable[[], object]) -> None:
+        """Run an action unless its content was refused before; record a refusal of it."""
         if content in self:
             return
         try:
             action()
         except Exception as error:
-            if not self.final(content, error):
+            if not self.is_final(content, error):
                 raise
             self.add(content, error)
 
@@ -126,30 +126,30 @@ class Server:
 
     def __init__(self, client: Any, runs: StudyRuns, refusals: Refusals) -> None:
         self._client, self._runs, self._refusals = client, runs, refusals
-        self._brought: dict[RunKey, tuple[StoredRun, bool]] = {}
+        self._sent: dict[RunKey, tuple[StoredRun, bool]] = {}
         self._done: set[str] = set()
 
     def once(self, content: Any, action: Callable[[], object]) -> None:
-        """Runs an action for a content that this connection has not had."""
+        """Run an action for a content that this connection has not sent."""
         if (known := digest_of(content)) not in self._done:
-            self._refusals.past(content, action)
+            self._refusals.guard(content, action)
             self._done.add(known)
 
-    def bring_run(self, run: StoredRun, folder: str, *, tables: bool) -> None:
-        """A run of the search or the finals; one that has not changed since costs a look-up."""
+    def send_run(self, run: StoredRun, folder: str, *, tables: bool) -> None:
+        """Send a run of the search or the finals, unless it has not changed since."""
         key = RunKey(run.trial, run.seed)
-        known, had_tables = self._brought.get(key, (None, False))
+        known, had_tables = self._sent.get(key, (None, False))
         if known is not run or had_tables is not tables:
-            self.bring(run_content(run, tables=tables), folder)
-            self._brought[key] = (run, tables)
+            self.send(run_content(run, tables=tables), folder)
+            self._sent[key] = (run, tables)
 
-    def bring(self, content: RunContent, folder: str) -> None:
-        """Sends what the server does not hold of a run; all of it in one call, its end after it."""
-        self._refusals.past(
-            (str(content.key), content.digest), lambda: self._bring(content, folder)
+    def send(self, content: RunContent, folder: str) -> None:
+        """Send what the server lacks of a run in one call, then its end."""
+        self._refusals.guard(
+            (str(content.key), content.digest), lambda: self._send(content, folder)
         )
 
-    def _bring(self, content: RunContent, folder: str) -> None:
+    def _send(self, content: RunContent, folder: str) -> None:
         run = self._runs.get(content.key, content.began or _now())
         if run.tags.get(DIGEST) == content.digest and run.status == content.status:
             return
@@ -174,7 +174,7 @@ class Server:
             run.status = content.status
 
     def _log(self, run: Run, items: Sequence[Item]) -> None:
-        """In one call; where it is refused, halves find out which of them it was."""
+        """Log items in one call; of a refused call, halves find the refused item."""
         items = [item for item in items if (run.id, item) not in self._refusals]
         if not items:
             return
@@ -182,7 +182,7 @@ class Server:
             self._batch(run, items)
         except Exception as error:
             several = len(items) > 1 and getattr(error, "error_code", "") in NEVER | DOUBTFUL
-            if not several and not self._refusals.final((run.id, items[0]), error):
+            if not several and not self._refusals.is_final((run.id, items[0]), error):
                 raise
             if self._client.get_run(run.id).info.lifecycle_stage != "active":
                 raise ConnectionError(f"run {run.id} was deleted; it is made again") from error
@@ -211,7 +211,7 @@ class Server:
             run.points[point.name].add(point.step)
 
     def _tables(self, run: Run, folder: str, name: str) -> None:
-        """The tables of a run's sweeps, with their pictures."""
+        """Upload the tables of a run's sweeps, with their pictures."""
         from sentune.study.store.study_view import TABLES
 
         text = read_document(f"{folder}/trials/{name}", TABLES)
@@ -222,14 +222,14 @@ class Server:
             upload(self._client, run, Path(scratch), "readouts", digest_of(text))
 
     def document(self, file: str, text: str) -> None:
-        """A small document of the study's run."""
+        """Log a small document of the study's run."""
         run = self._runs.get(RunKey(), _now())
         if not has(run, file, digest_of(text)):
             self._client.log_text(run.id, text, file)
             note(self._client, run, file, digest_of(text))
 
     def datasets(self, corpora: Mapping[str, Mapping[str, Any]]) -> None:
-        """The corpora by role, with their fingerprints."""
+        """Log the corpora by role, with their fingerprints."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         run, said = self._runs.get(RunKey(), _now()), without_credentials(dict(corpora))
@@ -252,11 +252,11 @@ class Server:
         note(self._client, run, "datasets", digest_of(said))
 
     def artifact(self, path: Path, folder: str) -> None:
-        """A file or folder of the study's run."""
+        """Upload a file or folder to the study's run."""
         upload(self._client, self._runs.get(RunKey(), _now()), path, folder)
 
     def model(self, place: str, name: str, description: str, tags: Mapping[str, str]) -> None:
-        """A model folder or URI, registered as the champion of a name."""
+        """Register a model folder or URI as the champion of a name."""
         with ExitStack() as copy:
             try:
                 folder = copy.enter_context(on_this_machine(place))
@@ -267,7 +267,7 @@ class Server:
 
 
 def reconcile(study: StudySnapshot, server: Server, registered: str) -> None:
-    """Brings MLflow's runs of a study to what a snapshot says.
+    """Bring MLflow's runs of a study to the state of a snapshot.
 
     Args:
         study: with what its driver says of it (``summary``).
@@ -277,9 +277,9 @@ def reconcile(study: StudySnapshot, server: Server, registered: str) -> None:
     summary, folder = study.summary, study.place.folder
     of_study = study_content(study, summary, registered) if summary is not None else None
     if summary is not None and of_study is not None and of_study.status == RUNNING:
-        server.bring(of_study, folder)
+        server.send(of_study, folder)
     for run in (*study.runs, *study.finals):
-        server.bring_run(run, folder, tables=run.name in study.tables)
+        server.send_run(run, folder, tables=run.name in study.tables)
     if summary is None or of_study is None:
         return
     server.once(("datasets", summary.corpora), lambda: server.datasets(summary.corpora))
@@ -293,7 +293,7 @@ def reconcile(study: StudySnapshot, server: Server, registered: str) -> None:
         described, tags = of_study.tags["mlflow.note.content"], model_tags(summary)
         action = partial(server.model, summary.model, registered, described, tags)
         server.once((summary.model, of_study.digest), action)
-    server.bring(of_study, folder)
+    server.send(of_study, folder)
 
 
 class Tracker:
@@ -323,14 +323,14 @@ class Tracker:
         model_name: str | None = None,
         first_wait: float = 0.5,
     ) -> None:
-        calm()
-        hasty()
+        quieten_mlflow()
+        shorten_timeouts()
         self.study, self.tracking_uri = study, tracking_uri
         self.model_name = legal_model_name(model_name or study)
         self._artifact_root, self._work, self._experiment = artifact_root, work, experiment
         self._first_wait = first_wait
         self._refusals = Refusals(tracking_uri)
-        self._look: Callable[[], StudySnapshot] | None = None
+        self._take_snapshot: Callable[[], StudySnapshot] | None = None
         self._summary: StudySummary | None = None
         self._server: Server | None = None
         self._changed = threading.Condition()
@@ -360,27 +360,27 @@ class Tracker:
             options.setdefault("artifact_root", artifact_root_in(storage))
         return cls(study, uri, work=local_folder(storage, study), **options)
 
-    def follow(self, look: Callable[[], StudySnapshot], summary: StudySummary) -> None:
-        """Begins.
+    def start(self, take_snapshot: Callable[[], StudySnapshot], summary: StudySummary) -> None:
+        """Start the thread.
 
         Args:
-            look: takes a snapshot of the study; called from another thread.
-            summary: what its driver says of it; ``tell`` gives a newer one.
+            take_snapshot: takes a snapshot of the study; called from another thread.
+            summary: what its driver says of it; ``update`` gives a newer one.
         """
-        self._look = look
-        self.tell(summary)
+        self._take_snapshot = take_snapshot
+        self.update(summary)
         self._thread.start()
 
-    def changed(self) -> None:
-        """Something of the study is stored: a pass is due."""
+    def notify(self) -> None:
+        """Ask for a pass, since the study has changed."""
         with self._changed:
             self._asked += 1
             self._changed.notify_all()
 
-    def tell(self, summary: StudySummary) -> None:
-        """The driver has a new summary."""
+    def update(self, summary: StudySummary) -> None:
+        """Take a new summary of the driver, and ask for a pass."""
         self._summary = replace(summary, corpora=dict(summary.corpora))
-        self.changed()
+        self.notify()
 
     def flush(self, timeout: float) -> bool:
         """Waits for a pass after this call, at most ``timeout`` seconds; tries at once.
@@ -400,7 +400,7 @@ class Tracker:
         Returns:
             Whether MLflow holds all of the study; what it does not is sent by the next start.
         """
-        if self._look is None:
+        if self._take_snapshot is None:
             return True
         done = self.flush(timeout)
         with self._changed:
@@ -453,8 +453,8 @@ class Tracker:
         return True
 
     def _reconcile(self) -> None:
-        assert self._look is not None
-        study = replace(self._look(), summary=self._summary)
+        assert self._take_snapshot is not None
+        study = replace(self._take_snapshot(), summary=self._summary)
         if self._server is None:
             ensure_database(self.tracking_uri)
             client = mlflow_client(self.tracking_uri)
@@ -488,7 +488,7 @@ def _now() -> int:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, shortly: under an HTTP client's long tale lies an operating system's."""
+    """Return a short reason: the operating system's error under an HTTP client's, if any."""
     root = error
     while root.__cause__ or root.__context__:
         root = root.__cause__ or root.__context__  # type: ignore[assignment]

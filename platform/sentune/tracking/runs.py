@@ -32,7 +32,7 @@ class Run:
     points: dict[str, set[int]] = field(default_factory=dict)
 
     @property
-    def told(self) -> int:
+    def size(self) -> int:
         """Params and metrics that it holds; 0 just after it was made."""
         return len(self.params) + len(self.metrics) + len(self.points)
 
@@ -85,12 +85,12 @@ class StudyRuns:
         for key, runs in self._stored().items():
             for double in runs:
                 meant = self._runs.get(key)
-                if meant is not None and double.id != meant.id and not double.told:
+                if meant is not None and double.id != meant.id and not double.size:
                     self._client.delete_run(double.id)
 
     def _found(self) -> dict[RunKey, Run]:
-        """The study's runs; of several with one key the one that was told most, then the oldest."""
-        return {key: max(runs, key=lambda run: run.told) for key, runs in self._stored().items()}
+        """The study's runs; of several with one key the one that was size most, then the oldest."""
+        return {key: max(runs, key=lambda run: run.size) for key, runs in self._stored().items()}
 
     def _stored(self) -> dict[RunKey, list[Run]]:
         """All runs of the study by key, oldest first."""

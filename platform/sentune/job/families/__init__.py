@@ -1,22 +1,23 @@
-"""The families of methods: what reading, probing, training and keeping differ in between them."""
+"""The families of methods, which differ in how they read, probe, train and export."""
 
 from __future__ import annotations
 
-from sentune.job.families.base import Family
-from sentune.job.families.generative import Operations, Words
-from sentune.job.families.sentences import Sentences
-from sentune.job.families.word_vectors import WordVectors
+from sentune.job.families.base import JobFamily
+from sentune.job.families.closed_form import ClosedFormFamily
+from sentune.job.families.generative import OperationFamily, WordFamily
+from sentune.job.families.sentences import SentenceFamily
 from sentune.job.options import StudyOptions
 from sentune.study.space.space import SearchSpace
 
-FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (Sentences, Operations, Words, WordVectors)
+FAMILIES: dict[str, type[JobFamily]] = {
+    family.name: family
+    for family in (SentenceFamily, OperationFamily, WordFamily, ClosedFormFamily)
 }
 
 
-def make_job(options: StudyOptions, space: SearchSpace) -> Family:
+def make_job(options: StudyOptions, space: SearchSpace) -> JobFamily:
     """The job of the family that the options are for."""
     return FAMILIES[options.family](options, space)
 
 
-__all__ = ["FAMILIES", "Family", "make_job"]
+__all__ = ["FAMILIES", "JobFamily", "make_job"]

@@ -1,4 +1,4 @@
-"""What a job asks of a family of methods, and what all families trained by gradient share."""
+"""The interface of a family of methods to a job, and the base of those trained by gradient."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROBED_ROWS = 20_000
 """Rows of a corpus that a probe reads; whole shards are read, so there may be more."""
 
 
-class Family(ABC):
+class JobFamily(ABC):
     """A job of one family of methods; ``sentune.job.run`` calls its methods in this order.
 
     Attributes:
@@ -68,7 +68,7 @@ class Family(ABC):
 
     @abstractmethod
     def requested(self, options: Any, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
-        """The space that the options leave, and the study that they ask for.
+        """Return the narrowed space and the study's configuration.
 
         Raises:
             InvalidValue: an option, a setting or a value that cannot be used.
@@ -89,10 +89,10 @@ class Family(ABC):
 
     @abstractmethod
     def program(self) -> Program:
-        """What a trial runs; its larger parts go to the object store once, here."""
+        """Return the program of a trial; its larger parts go to the object store once, here."""
 
     def fingerprints(self) -> dict[str, Any]:
-        """Fingerprints of what results depend on beside space and settings."""
+        """Return fingerprints of the corpora and the code, on which results depend."""
         corpora = {role: corpus["fingerprint"] for role, corpus in self.corpora().items()}
         return {"corpora": corpora, "code": result_fingerprint()}
 
@@ -101,7 +101,7 @@ class Family(ABC):
         """Handles of the training corpora, shared or streamed."""
 
     def handle(self, settings: dict[str, Any], handles: Sequence[Opens]) -> Opens:
-        """The training corpus of a trial. May take settings out that the training does not know."""
+        """Return the training corpus of a trial; may remove settings unknown to the training."""
         del settings
         (only,) = handles
         return only
@@ -112,7 +112,7 @@ class Family(ABC):
         hold: Callable[[Any], Opens] = share,
         handles: Sequence[Opens] | None = None,
     ) -> MakeSpec:
-        """Makes a training run of settings; the corpora go to the object store once, here.
+        """Return a function from settings to a ``TrialSpec``; corpora go to the object store once.
 
         Args:
             hold: makes a handle of something; ``Held`` keeps it in this process, without Ray.
@@ -158,8 +158,8 @@ class Family(ABC):
         """
 
     @abstractmethod
-    def stated(self, examples_per_second: float, validation_seconds: float) -> Probe:
-        """What a user states in place of a probe.
+    def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
+        """Return the cost that a user states in place of a probe.
 
         Raises:
             InvalidValue: the cost of a trial does not go by examples.
@@ -180,7 +180,7 @@ class Family(ABC):
         return ranked(outcome.trials, objectives_of(self.config, self.space))[0]
 
 
-class Trained(Family):
+class TrainedFamily(JobFamily):
     """Methods that are trained by gradient.
 
     Attributes:
@@ -196,13 +196,13 @@ class Trained(Family):
         self, options: TrainingOptions, space: SearchSpace
     ) -> tuple[SearchSpace, StudyConfig]:
         """Narrowed by ``--set``, with the starts that suit the encoder or the word vectors."""
-        left = narrowed(self.widened(space), options, self.suits)
+        left = narrowed(self.widened(space), options, self.pretrained)
         return left, study_config(options, left)
 
     @property
     @abstractmethod
-    def suits(self) -> str:
-        """What the starts of the space are for: the encoder, or the word vectors."""
+    def pretrained(self) -> str:
+        """Name of the encoder or word vectors, which choose the space's first points."""
 
     @property
     def training(self) -> TrainingSettings:
@@ -256,7 +256,7 @@ class Trained(Family):
             spec, batch_size=training.batch_size, seconds=seconds, threads=threads
         )
 
-    def stated(self, examples_per_second: float, validation_seconds: float) -> Probe:
+    def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         """On a GPU."""
         return Probe(
             start_seconds=0.0,
@@ -304,7 +304,7 @@ class Trained(Family):
 
 
 def first_configuration(space: SearchSpace) -> dict[str, Value]:
-    """What a search tries first; what no known point says is taken from the middle."""
+    """Return the first point of a search; settings that it leaves open are at their middle."""
     points = space.first_points()
     known = points[0] if points else {}
 
@@ -315,7 +315,7 @@ def first_configuration(space: SearchSpace) -> dict[str, Value]:
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], rows: int) -> pa.Table:
-    """The first rows of a corpus; no batch behind them is read."""
+    """Return the first rows of a corpus without reading the batches behind them."""
     taken: list[pa.RecordBatch] = []
     for batch in batches:
         taken.append(batch)

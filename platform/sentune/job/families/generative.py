@@ -1,4 +1,4 @@
-"""Methods whose batches have a way of their own: operations that are decoded, ordered sentences."""
+"""Methods with a decoder: sentence operations (InterSent), ordered sentences (invertible)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from sentune.corpora.mixing import MixedHandle
 from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, weight_names
 from sentune.job.corpora import dev_corpora, numbered, with_weights
-from sentune.job.families.base import Trained
+from sentune.job.families.base import TrainedFamily
 from sentune.job.options import OperationOptions, WordOptions
 from sentune.study.space.space import SearchSpace
+from sentune.terminal import print_line
 from sentune.training.inputs import Inputs, operation_inputs, word_inputs
 from sentune.training.trial import Opens
 
 
-class Generative(Trained):
-    """See ``Family``."""
+class GenerativeFamily(TrainedFamily):
+    """See ``JobFamily``."""
 
     prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     _inputs: Inputs
@@ -30,13 +31,13 @@ class Generative(Trained):
         corpora = self._inputs.corpora
         return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}
 
-    def take(self, inputs: Inputs) -> None:
-        """Keeps what was read, and reads the corpora to select on."""
+    def keep(self, inputs: Inputs) -> None:
+        """Keep the inputs, and read the dev corpora."""
         self._inputs, self.folder, self.tokens = inputs, inputs.folder, inputs.tokens
         self.dev = dev_corpora(self.options, self.builtin, self.prefer)
 
 
-class Operations(Generative):
+class OperationFamily(GenerativeFamily):
     """InterSent: an encoder, a decoder, and corpora of operations mixed."""
 
     name = "operations"
@@ -44,7 +45,7 @@ class Operations(Generative):
     options: OperationOptions
 
     @property
-    def suits(self) -> str:
+    def pretrained(self) -> str:
         """The encoder."""
         return self.options.encoder
 
@@ -60,7 +61,7 @@ class Operations(Generative):
     def read(self, cache: Path, console: Console) -> None:
         """The corpora as shards; encoder, decoder and tokens in the cache."""
         del console
-        self.take(
+        self.keep(
             operation_inputs(
                 self.options.corpora,
                 encoder=self.options.encoder,
@@ -81,7 +82,7 @@ class Operations(Generative):
         return MixedHandle(tuple(handles), weights)
 
 
-class Words(Generative):
+class WordFamily(GenerativeFamily):
     """Invertible decoders: fixed word vectors, and sentences in their order."""
 
     name = "words"
@@ -89,7 +90,7 @@ class Words(Generative):
     options: WordOptions
 
     @property
-    def suits(self) -> str:
+    def pretrained(self) -> str:
         """The word vectors."""
         return self.options.vectors
 
@@ -103,5 +104,5 @@ class Words(Generative):
             cache=cache,
             limit=self.options.limit,
         )
-        self.take(inputs)
-        console.print(inputs.note, soft_wrap=True, markup=False, highlight=False)
+        self.keep(inputs)
+        print_line(console, inputs.note)

@@ -13,15 +13,15 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.tokens import tokenise_batches
 from sentune.encoders import prepare
 from sentune.job.corpora import Corpora, read_corpora, sample_references
-from sentune.job.families.base import Trained
+from sentune.job.families.base import TrainedFamily
 from sentune.job.options import JobOptions
 from sentune.job.search_request import check_batch
 from sentune.methods import find
-from sentune.training.recipes.sentences import Sentences as Recipe
+from sentune.training.recipes.sentences import Sentences
 
 
-class Sentences(Trained):
-    """See ``Family``; its trials are ``sentune.training.loop.train`` by ``Recipe``."""
+class SentenceFamily(TrainedFamily):
+    """See ``JobFamily``; its trials are ``sentune.training.loop.train`` by ``Sentences``."""
 
     name = "sentences"
     options: JobOptions
@@ -34,7 +34,7 @@ class Sentences(Trained):
         return ("builtin:scenes",) if pairs else ("builtin:nli",)
 
     @property
-    def suits(self) -> str:
+    def pretrained(self) -> str:
         """The encoder."""
         return self.options.encoder
 
@@ -45,7 +45,7 @@ class Sentences(Trained):
         check_batch(self.space, data.train.table.num_rows)
         self.dev = data.dev
         self.folder = prepare(self.options.encoder, data.sentences(), cache)
-        encoder = Recipe().table_encoder(self.folder, self.training.max_length)
+        encoder = Sentences().table_encoder(self.folder, self.training.max_length)
         batches, fingerprint = data.train.table.to_batches(), data.train.fingerprint
         self.tokens = (tokenise_batches(batches, fingerprint, encoder, cache / "tokens"),)
         self.references = sample_references(self.space, data, self.options.seed)

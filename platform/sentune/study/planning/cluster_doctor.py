@@ -29,7 +29,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from sentune.cluster.judging import NodeAnswer
+from sentune.cluster.findings import NodeAnswer
 from sentune.code import Code, CodeMismatch, compare, loaded_code
 from sentune.credentials import without_credentials
 from sentune.errors import PlanError

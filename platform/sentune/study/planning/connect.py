@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import ray
 from ray.exceptions import AuthenticationError
 
-from sentune.cluster.judging import Finding
+from sentune.cluster.findings import Finding
 from sentune.code import assert_same_code, runtime_env
 from sentune.errors import InvalidValue
 

@@ -20,7 +20,7 @@ from sentune.credentials import without_credentials
 from sentune.encoders.words import WordTable, open_words
 from sentune.errors import InvalidValue
 from sentune.job.corpora import read_evaluation, shipped_words
-from sentune.job.families.base import Family, first_configuration, first_rows
+from sentune.job.families.base import JobFamily, first_configuration, first_rows
 from sentune.job.options import ClosedFormOptions
 from sentune.job.product import Product
 from sentune.job.search_request import cache_folder, searching, with_readouts
@@ -32,6 +32,7 @@ from sentune.study.planning.probe import probe_fit
 from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.study import StudyOutcome
+from sentune.terminal import print_line
 from sentune.training.closed_form import FitAndSweep, Shards
 from sentune.training.closed_form_model import export_closed_form
 from sentune.training.fits import VECTORS, closed_form_settings
@@ -41,8 +42,8 @@ PROBED_ROWS = 4_000
 """Rows of the larger of two fits of a probe; the other one has a quarter."""
 
 
-class WordVectors(Family):
-    """See ``Family``."""
+class ClosedFormFamily(JobFamily):
+    """See ``JobFamily``."""
 
     name = "word-vectors"
     prefer = Kind.SCORED_PAIRS
@@ -104,7 +105,7 @@ class WordVectors(Family):
         for source, table in self.words.items():
             known = table.known_share(judged)
             line = f"vectors {source}: {len(table.words):,} words, {known:.1%} of dev's"
-            console.print(line, soft_wrap=True, markup=False, highlight=False)
+            print_line(console, line)
 
     @property
     def _streams(self) -> bool:
@@ -143,7 +144,7 @@ class WordVectors(Family):
         program = FitAndSweep(words={source: Held(words) for source, words in self.words.items()})
         return probe_fit(program, specs, seconds=seconds, threads=1)
 
-    def stated(self, examples_per_second: float, validation_seconds: float) -> Probe:
+    def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         """Not possible."""
         del validation_seconds
         fix = "how long a fit takes does not go by examples; give --probe"

@@ -1,4 +1,4 @@
-"""What the answers of a cluster's nodes mean: a line for each question, and for each cross the fix.
+"""Findings from the answers of a cluster's nodes: one a question, each failed one with its fix.
 
 Nothing is asked here; see ``sentune.study.planning.cluster_doctor``.
 """
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeAnswer:
-    """What a process on a node found there.
+    """The answer of a process on a node.
 
     Attributes:
         node: its address.
@@ -73,14 +73,8 @@ FIXES = {
 }
 
 
-def judge(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[Finding]:
-    """All questions to the nodes, in the order in which they should be mended.
-
-    Args:
-        nodes: one answer each.
-        ray: the driver's version.
-        python: the driver's version.
-    """
+def findings_of(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[Finding]:
+    """Return the findings in the order of repair, against the driver's versions."""
     there = [node for node in nodes if not node.trouble]
     return [
         _all("nodes answer", nodes, lambda n: n.trouble, f"{len(nodes)} up",
