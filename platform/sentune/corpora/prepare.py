@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.corpora.fingerprint import Fingerprint
-from sentune.corpora.formats import Rows, open_rows
+from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST
 from sentune.corpora.schema import Kind
 from sentune.credentials import without_credentials
@@ -82,7 +82,7 @@ def _manifest(system: Any, root: str) -> dict[str, Any] | None:
     return manifest
 
 
-def _write(rows: Rows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
+def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
     state, sizes = Fingerprint(rows.kind), []
     for number, table in enumerate(_shards(rows.batches, shard_rows)):
         for batch in table.to_batches():

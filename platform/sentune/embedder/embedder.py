@@ -92,7 +92,8 @@ class Embedder(Comparing, Operations):
             sentence: to interpret.
             k: how many at most.
             references: instead of those that are stored with the model.
-            alpha_1, alpha_2: instead of the model's own.
+            alpha_1: least coverage, instead of the model's own.
+            alpha_2: largest coverage, instead of the model's own.
 
         Raises:
             InvalidValue: the model has no boxes, or there are no references.

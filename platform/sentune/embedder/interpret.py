@@ -24,7 +24,7 @@ from sentune.geometry.interpretations.distinct import Distinct, most_distinct
 TASKS = ("ambiguous-rte", "csts")
 
 
-class Model(Protocol):
+class InterpretableModel(Protocol):
     """What is needed of an ``Embedder``."""
 
     readouts: dict[str, Any]
@@ -76,7 +76,7 @@ class Interpreted:
 
 
 def interpretations(
-    model: Model,
+    model: InterpretableModel,
     sentence: str,
     k: int,
     references: Sequence[str] | None = None,
@@ -88,7 +88,7 @@ def interpretations(
 
 
 def interpret(
-    model: Model,
+    model: InterpretableModel,
     sentence: str,
     k: int,
     references: Sequence[str] | None = None,
@@ -153,7 +153,7 @@ def _readouts(readouts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _others(
-    model: Model, sentence: str, references: Sequence[str] | None
+    model: InterpretableModel, sentence: str, references: Sequence[str] | None
 ) -> tuple[list[str], Tensor]:
     """The distinct references without the sentence itself, and their embeddings."""
     own = _plain(sentence)

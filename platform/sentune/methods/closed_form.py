@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from sentune.corpora.schema import Kind
+from sentune.corpora.schema import Kind, Statistics
 from sentune.encoders.words import WordTable
 from sentune.readouts.grid import Grid, Readout
 
@@ -31,16 +31,6 @@ class ClosedFormSettings(BaseModel):
     """a of the weights a / (a + p(word)); 1e-3 in SIF and LAES, which do not tune it."""
     max_length: int | None = Field(None, ge=1)
     """Words of a sentence that are used, known ones, from its beginning; none: all."""
-
-
-class Statistics(Protocol):
-    """What one pass over a corpus adds up. Picklable, and small against the corpus."""
-
-    def add(self, texts: Sequence[str]) -> None:
-        """Adds some sentences."""
-
-    def merge(self, other: Self) -> None:
-        """Adds what another pass has added up; the order does not matter beyond rounding."""
 
 
 class ClosedForm(ABC):

@@ -21,7 +21,7 @@ from sentune.errors import InvalidValue
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.methods.laes_decomposition import Units, of_data, of_gram
 from sentune.methods.laes_statistics import GramStatistics, KeptSentences, occurring
-from sentune.methods.laes_sweep import Batch, Recurrence, chosen, cosines, parts
+from sentune.methods.laes_sweep import LinearRecurrence, SentenceBatch, chosen, cosines, parts
 from sentune.readouts.grid import Grid, Readout
 
 Floats = NDArray[np.float64]
@@ -201,8 +201,8 @@ class Laes(ClosedForm):
         """Numbers that a word's projections take."""
         return units * len(self._ways)
 
-    def _batch(self, rows: WordRows) -> Batch:
-        return Batch.of(*occurring(self.words, self.settings.a, rows))
+    def _batch(self, rows: WordRows) -> SentenceBatch:
+        return SentenceBatch.of(*occurring(self.words, self.settings.a, rows))
 
     def _width(self, value: int) -> int:
         if self.settings.form == "hid":
@@ -211,11 +211,11 @@ class Laes(ClosedForm):
         return 2 * width if self.settings.form == "bres-cat" else width
 
     def _embedded(
-        self, models: tuple[Units, ...], batch: Batch, values: Sequence[int]
+        self, models: tuple[Units, ...], batch: SentenceBatch, values: Sequence[int]
     ) -> Iterator[Floats]:
         """[S, D] embeddings in the order of the batch, for each number of units."""
         ways = zip(models, self._ways, strict=True)
-        recurrences = [Recurrence(units, batch, backward=way) for units, way in ways]
+        recurrences = [LinearRecurrence(units, batch, backward=way) for units, way in ways]
         for p in values:
             if self.settings.form == "hid":
                 yield recurrences[0].states(p)

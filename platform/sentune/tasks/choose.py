@@ -15,7 +15,7 @@ from sentune.readouts.grid import Grids
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import ModelTask, Task
 from sentune.tasks.csts import Csts
-from sentune.tasks.direction import Direction, Exclude, entailment_pairs
+from sentune.tasks.direction import DirectionTask, Exclude, entailment_pairs
 from sentune.tasks.generation import Generation
 from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
@@ -97,7 +97,7 @@ def make_tasks(
     """
     makers: dict[str, Make] = {
         "rte": Rte,
-        "direction": partial(Direction, exclude=exclude),
+        "direction": partial(DirectionTask, exclude=exclude),
         "ambiguous-rte": partial(AmbiguousRte, references=references, grids=grids, spread=spread),
         "csts": partial(Csts, references=references, grids=grids),
         "sts": Sts,

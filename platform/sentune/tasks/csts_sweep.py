@@ -46,7 +46,7 @@ class Conditioned:
     views: Views
     scores: Floats
 
-    def sweep(self, metric: str, grids: Mapping[str, Grid]) -> Swept:
+    def sweep(self, metric: str, grids: Mapping[str, Grid]) -> CstsSweepResult:
         """The Spearman correlation of every combination with alpha_1 below alpha_2.
 
         Args:
@@ -79,7 +79,9 @@ class Conditioned:
         alike = similarities(boxes, self.embeddings, self.references, self.views, chosen)
         return _Measured(found, blocks, alike)
 
-    def _best(self, sweep: Sweep, measured: list[_Measured], places: list[Place]) -> Swept:
+    def _best(
+        self, sweep: Sweep, measured: list[_Measured], places: list[Place]
+    ) -> CstsSweepResult:
         intersection, *place = sweep.place
         found, at = measured[intersection], places.index((place[0], place[1], place[2]))
         count = found.choices.interpretations(*found.blocks[at])
@@ -89,11 +91,11 @@ class Conditioned:
             "interpretations": float(count.mean()),
             "without_interpretation": float((count == 0).mean()),
         }
-        return Swept(sweep, found.similarities[at], counts)
+        return CstsSweepResult(sweep, found.similarities[at], counts)
 
 
 @dataclass(frozen=True)
-class Swept:
+class CstsSweepResult:
     """A sweep, and what its best combination gave.
 
     Attributes:

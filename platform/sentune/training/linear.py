@@ -46,7 +46,7 @@ class LinearSettings(BaseModel):
 
 
 @dataclass(frozen=True)
-class Examples:
+class ClassifiedPairs:
     """N pairs (premise, hypothesis) and their classes, as ``readouts.three_way`` numbers them."""
 
     pairs: Sequence[tuple[str, str]]
@@ -73,7 +73,7 @@ def build(encoder: str, settings: LinearSettings, device: torch.device) -> PairC
 def fit(
     model: PairClassifier,
     tokenizer: PairTokenizer,
-    examples: Examples,
+    examples: ClassifiedPairs,
     settings: LinearSettings,
     *,
     epochs: int,

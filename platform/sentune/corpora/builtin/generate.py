@@ -50,7 +50,7 @@ class Derivation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class PremiseGroup:
     """A premise and three hypotheses as text; ``neutral_reverse`` is the label of (neutral,
     premise)."""
 
@@ -61,10 +61,10 @@ class Group:
     neutral_reverse: str
 
 
-def groups(split: str, seed: int) -> Iterator[Group]:
+def groups(split: str, seed: int) -> Iterator[PremiseGroup]:
     """Endless groups with distinct premises; the same for the same split and seed."""
     for made in derivations(split, seed):
-        yield Group(
+        yield PremiseGroup(
             premise=made.premise.text(),
             entailment=made.entailment.text(),
             neutral=made.neutral.text(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sentune.corpora.builtin import Group, groups
+from sentune.corpora.builtin import PremiseGroup, groups
 from sentune.corpora.builtin import triplets as made_triplets
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.seeded import counted, split_and_seed
@@ -24,7 +24,7 @@ def pairs(spec: Spec, log: Log) -> Iterator[Row]:
     return counted(spec, log, (row for group in made for row in _group_pairs(group)), SIZES)
 
 
-def _group_pairs(group: Group) -> Iterator[Row]:
+def _group_pairs(group: PremiseGroup) -> Iterator[Row]:
     yield group.premise, group.entailment, "entailment", "neutral"
     yield group.premise, group.neutral, "neutral", group.neutral_reverse
     yield group.premise, group.contradiction, "contradiction", "contradiction"

@@ -45,7 +45,7 @@ _MADE_OF = {Kind.TRIPLETS: Kind.LABELLED_PAIRS, Kind.SENTENCE_PAIRS: Kind.OPERAT
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class CorpusRows:
     """A corpus that is being read: batches of its rows, and the log they are told in."""
 
     spec: Spec
@@ -54,7 +54,9 @@ class Rows:
     log: Log
 
 
-def open_rows(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100) -> Rows:
+def open_rows(
+    spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
+) -> CorpusRows:
     """Opens a corpus as a stream of record batches with the schema of ``kind``.
 
     Args:
@@ -74,7 +76,7 @@ def open_rows(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int 
     rows = _as_kind(source, kind, parts.get("premises"), log)
     if "rows" in parts:
         rows = select.take(rows, parts["rows"])
-    return Rows(spec=source, kind=kind, batches=_batches(kind, islice(rows, limit)), log=log)
+    return CorpusRows(spec=source, kind=kind, batches=_batches(kind, islice(rows, limit)), log=log)
 
 
 def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100) -> Corpus:
