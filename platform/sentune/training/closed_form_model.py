@@ -16,17 +16,10 @@ from typing import Any, NamedTuple
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.whole import load_whole, save_whole
 from sentune.errors import InvalidValue
-from sentune.io.folders import whole_folder, write_json
+from sentune.io.folders import whole_folder
 from sentune.methods.closed_form import ClosedForm
-from sentune.training.card import render_card
 from sentune.training.fits import DETAILS_FILE, FIT_FILE, load_fit
-from sentune.training.model import (
-    CARD_FILE,
-    FORMAT,
-    READOUTS_FILE,
-    SETTINGS_FILE,
-    read_settings,
-)
+from sentune.training.model import READOUTS_FILE, read_settings, write_description
 
 WORDS = "words"
 
@@ -61,11 +54,7 @@ def export_closed_form(
         for name in (FIT_FILE, DETAILS_FILE):
             shutil.copyfile(checkpoint / name, beside / name)
         save_whole(words, beside / WORDS)
-        described = {"format": FORMAT, "method": model.name, "settings": dict(settings)}
-        write_json(beside / SETTINGS_FILE, described)
-        write_json(beside / READOUTS_FILE, dict(readouts))
-        text = render_card(model, settings, readouts, card)
-        (beside / CARD_FILE).write_text(text, encoding="utf-8")
+        write_description(beside, model, settings, readouts, card)
 
 
 def load_closed_form(folder: Path) -> LoadedClosedForm:
