@@ -69,11 +69,6 @@ def prepare(
     return manifest
 
 
-def manifest_of(path: str) -> dict[str, Any] | None:
-    """The manifest of a prepared folder, ``None`` where there is none."""
-    return _manifest(*fsspec.core.url_to_fs(path))
-
-
 def _manifest(system: Any, root: str) -> dict[str, Any] | None:
     name = f"{root.rstrip('/')}/{MANIFEST}"
     if not system.exists(name):

@@ -41,7 +41,7 @@ class GradientMethod(nn.Module, ABC):
         settings_type: class of its settings.
         recipe: key in ``sentune.training.recipes``: how it is built, stepped, judged and kept.
         kind: kind of corpus that it trains on.
-        objective: metric that its best checkpoint is chosen by, where nobody says otherwise.
+        objective: metric that its best checkpoint is chosen by, unless another is named.
         readouts: what is swept on the trained model, each with the paper's grid.
         training_defaults: defaults of the training's settings that are the paper's own.
     """

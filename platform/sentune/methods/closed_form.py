@@ -41,7 +41,7 @@ class ClosedForm(ABC):
         title: what the method is called in a text.
         settings_type: class of its settings.
         axis: its readout; every value of it comes from one fit.
-        objective: metric that it is selected by, where nobody says otherwise.
+        objective: metric that it is selected by, unless another is named.
         kind: kind of corpus that it is fitted on.
     """
 

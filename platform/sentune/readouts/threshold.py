@@ -94,7 +94,7 @@ def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
     values, truth = _checked(scores, positive)
     if not truth.any():
         raise InvalidValue("positive", "no case", "a precision-recall curve needs a positive case")
-    # here: it takes seconds to import, and whoever only lists studies needs none of it
+    # here: it takes seconds to import, and listing studies does without it
     from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
     precision, recall, thresholds = precision_recall_curve(truth, values)

@@ -1,6 +1,6 @@
 """``builtin:operations``: sentence operations of which each has one right answer.
 
-A scene is somebody who did something to a thing, and did something else at a place. Three forms of
+A scene is a person who did something to a thing, and did something else at a place. Three forms of
 sentence tell of it, with a fixed order of slots, and with words that belong to one slot only::
 
     deed   the [small] dog [quickly] chased the [red] ball [in the garden]     5 to 9 words

@@ -79,8 +79,8 @@ def several(spec: Spec, log: Log) -> Iterator[Row]:
 def annotated_premises(spec: Spec, log: Log) -> set[str]:
     """Under ``annotators=none`` the premises of rows with several annotators, else no premise.
 
-    Reads the file once for it. What cannot be used is not told in ``log``, as whoever reads the
-    rows next puts it aside; only its limit holds.
+    Reads the file once for it. Rows that cannot be used are not counted in ``log``, as the next
+    reader of the rows puts them aside; only the limit of ``log`` holds.
 
     Raises:
         CorpusError: the file cannot be read, or has too many rows that do not say who annotated
