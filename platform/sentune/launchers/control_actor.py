@@ -59,7 +59,7 @@ class ControlActor:
     async def forget(self, trial: str) -> None:
         """Drop all that is kept for a trial whose run has ended."""
         for kept in (self._verdicts, self._failures, self._departures):
-            kept.pop(trial, None)  # type: ignore[attr-defined]
+            kept.pop(trial, None)
         await self.start(trial)
 
     async def record_failure(self, trial: str, result: dict[str, Any]) -> None:

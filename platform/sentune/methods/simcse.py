@@ -96,7 +96,7 @@ class UnsupervisedSimcse(PairSimcse):
     settings_type: ClassVar[type[MethodSettings]] = UnsupervisedSimcseSettings
     kind: ClassVar[Kind] = Kind.SENTENCES
     roles: ClassVar[Mapping[str, str]] = {"anchor": "text", "positive": "text"}
-    settings: UnsupervisedSimcseSettings  # type: ignore[assignment]
+    settings: UnsupervisedSimcseSettings
 
     def __init__(self, encoder: TextEncoder, settings: UnsupervisedSimcseSettings) -> None:
         super().__init__(encoder, settings)

@@ -151,6 +151,6 @@ def _backward(
     parts = gold.split([len(chunk.input_ids) for chunk in chunks])
     for chunk, part in zip(chunks, parts, strict=True):
         loss = cross_entropy(model(chunk.to(device)), part, reduction="sum") / len(gold)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         total += loss.item()
     return total

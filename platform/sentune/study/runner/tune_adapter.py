@@ -47,7 +47,7 @@ class StudySearcher(_LeftOut, Searcher):
         super().__init__()
         self.conductor, self.crashes = conductor, crashes
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The next run."""
         given = self.conductor.give(trial_id)
         if given is None:
