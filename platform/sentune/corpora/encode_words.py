@@ -59,7 +59,7 @@ class WordEncoder:
         self.fingerprint = f"words{_VERSION}-{words.fingerprint}"
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """The rows of the words of every text column of the batch, under the same names."""
+        """Return the rows of the words of every text column of the batch, under the same names."""
         return pa.table(
             {
                 field.name: self._column(batch.column(field.name).to_pylist())

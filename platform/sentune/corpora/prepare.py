@@ -35,7 +35,7 @@ def prepare(
     shard_rows: int = SHARD_ROWS,
     bad_rows: int = 100,
 ) -> dict[str, Any]:
-    """Writes a corpus as Parquet shards and returns its manifest.
+    """Write a corpus as Parquet shards and return its manifest.
 
     The corpus is read as a stream: memory holds one shard, and what the format itself must
     collect (see ``formats.select``). Everything goes to a folder beside ``out`` and is moved

@@ -99,7 +99,7 @@ def _part(split: Any, make: Callable[[], S], column: str) -> S:
 
 
 def _texts(paths: Sequence[str], column: str) -> Dataset:
-    """The texts of the shards as a stream, bounded in memory, without progress bars."""
+    """Return the texts of the shards as a stream, bounded in memory, without progress bars."""
     context = DataContext.get_current().copy()
     limits = ExecutionResources.for_limits(object_store_memory=_KEPT)
     context.execution_options.resource_limits = limits

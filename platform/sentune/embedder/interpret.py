@@ -83,7 +83,7 @@ def interpretations(
     alpha_1: float | None = None,
     alpha_2: float | None = None,
 ) -> list[Interpretation]:
-    """The interpretations alone; see ``interpret``."""
+    """Return the interpretations alone; see ``interpret``."""
     return interpret(model, sentence, k, references, alpha_1, alpha_2).interpretations
 
 
@@ -95,7 +95,7 @@ def interpret(
     alpha_1: float | None = None,
     alpha_2: float | None = None,
 ) -> Interpreted:
-    """The ``k`` most distinct interpretations of a sentence, or all if there are fewer.
+    """Return the ``k`` most distinct interpretations of a sentence, or all if there are fewer.
 
     The alphas and the intersection are those that the model was tuned to on ambiguous entailment,
     else on C-STS. A model without them takes alpha_2 = 1, and alpha_1 for each sentence such that
@@ -142,7 +142,7 @@ def _in_words(found: Distinct, texts: Sequence[str]) -> Interpreted:
 
 
 def _readouts(readouts: Mapping[str, Any]) -> dict[str, Any]:
-    """The readouts of the first task that has an alpha_1, without the task's name."""
+    """Return the readouts of the first task that has an alpha_1, without the task's name."""
     for task in TASKS:
         if readouts.get(f"{task}/alpha_1") is not None:
             inside = {
@@ -155,7 +155,7 @@ def _readouts(readouts: Mapping[str, Any]) -> dict[str, Any]:
 def _others(
     model: InterpretableModel, sentence: str, references: Sequence[str] | None
 ) -> tuple[list[str], Tensor]:
-    """The distinct references without the sentence itself, and their embeddings."""
+    """Return the distinct references without the sentence itself, and their embeddings."""
     own = _plain(sentence)
     if references is not None:
         texts = [text for text in dict.fromkeys(references) if _plain(text) != own]
@@ -174,5 +174,5 @@ def _others(
 
 
 def _plain(sentence: str) -> str:
-    """The words alone, in one case."""
+    """Return the words alone, in one case."""
     return " ".join(re.sub(r"[^\w\s]", "", sentence).casefold().split())

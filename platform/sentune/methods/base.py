@@ -77,7 +77,7 @@ class GradientMethod(nn.Module, ABC):
         """What is done to the weights after each update; nothing, unless a method says so."""
 
     def collapsed(self, loss: float, anchors: int) -> bool:
-        """Whether the mean loss is what a model that cannot learn any more has.
+        """Return whether the mean loss is what a model that cannot learn any more has.
 
         Args:
             loss: mean over the anchors of a step.
@@ -111,7 +111,7 @@ class SentenceMethod(GradientMethod):
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """The columns that the roles are embedded from."""
+        """Return the columns that the roles are embedded from."""
         return tuple(dict.fromkeys(cls.roles.values()))
 
     @abstractmethod

@@ -62,7 +62,7 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def solve(self, statistics: Any, largest: int) -> None:
-        """Fits the method: one decomposition for all values of the readout up to ``largest``.
+        """Fit the method: one decomposition for all values of the readout up to ``largest``.
 
         Raises:
             TrialFailed: the statistics hold too little for it.
@@ -73,7 +73,7 @@ class ClosedForm(ABC):
         """The paper's grid of the readout for these settings (LAES-HID has another than RES)."""
 
     def within(self, grid: Grid) -> Grid:
-        """The values of a grid that these word vectors allow."""
+        """Return the values of a grid that these word vectors allow."""
         return grid
 
     @abstractmethod
@@ -102,4 +102,4 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Takes back what ``state`` gave."""
+        """Load what ``state`` gave."""

@@ -108,7 +108,7 @@ class Invertible(GradientMethod):
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """A sentence and the one that follows it."""
+        """Return a sentence and the one that follows it."""
         return "text", "following"
 
     @property

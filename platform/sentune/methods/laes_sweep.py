@@ -50,7 +50,7 @@ class SentenceBatch:
 
     @classmethod
     def of(cls, vectors: Floats, rows: WordRows) -> SentenceBatch:
-        """Sorts sentences given as rows of ``vectors``."""
+        """Sort sentences given as rows of ``vectors``."""
         order = np.argsort(-rows.lengths, kind="stable")
         means = _means(vectors, rows)[order]
         first, lengths = rows.offsets[:-1][order], rows.lengths[order]

@@ -47,7 +47,7 @@ class Conditioned:
     scores: Floats
 
     def sweep(self, metric: str, grids: Mapping[str, Grid]) -> CstsSweepResult:
-        """The Spearman correlation of every combination with alpha_1 below alpha_2.
+        """Return the Spearman correlation of every combination with alpha_1 below alpha_2.
 
         Args:
             metric: its name.
@@ -132,6 +132,6 @@ def _allowed(grids: Mapping[str, Grid]) -> list[Place]:
 
 
 def _block(cells: Cells, grids: Mapping[str, Grid], place: Place) -> Block:
-    """The cells and the prefix of one combination."""
+    """Return the cells and the prefix of one combination."""
     n, i, j = place
     return cells.between(float(grids["alpha_1"][i]), float(grids["alpha_2"][j])), n

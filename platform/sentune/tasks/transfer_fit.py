@@ -46,11 +46,11 @@ class Labels:
     metric = "accuracy"
 
     def examples(self, targets: Values) -> WeightedRows:
-        """The rows themselves."""
+        """Return the rows themselves."""
         return WeightedRows(rows=np.arange(len(targets)), classes=targets)
 
     def predict(self, model: LogisticRegression, features: Singles) -> Values:
-        """The likeliest class."""
+        """Return the likeliest class."""
         return np.asarray(model.predict(features), dtype=np.float64)
 
     def score(self, predicted: Values, targets: Values) -> float:
@@ -88,7 +88,7 @@ class Scores:
         )
 
     def predict(self, model: LogisticRegression, features: Singles) -> Values:
-        """The expected score."""
+        """Return the expected score."""
         expected: Values = model.predict_proba(features).astype(np.float64) @ model.classes_
         return expected
 

@@ -146,7 +146,7 @@ def best(scores: Values) -> Places:
 
 
 def by_dev(splits: Container[str]) -> bool:
-    """Whether dev chooses the strength, not folds of train."""
+    """Return whether dev chooses the strength, not folds of train."""
     return "dev" in splits and "test" in splits
 
 
@@ -158,7 +158,7 @@ def judged_split(splits: Container[str]) -> str:
 def grid_of(
     readouts: Mapping[str, Any] | None, name: str, default: Sequence[float]
 ) -> Sequence[float]:
-    """The strength among the readouts alone, else the default grid.
+    """Return the strength among the readouts alone, else the default grid.
 
     Raises:
         InvalidValue: the strength among the readouts is no positive number.

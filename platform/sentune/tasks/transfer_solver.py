@@ -106,7 +106,7 @@ def _fit(
     examples: WeightedRows,
     places: Places,
 ) -> bool:
-    """Whether it converged; other warnings are passed on."""
+    """Return whether it converged; other warnings are passed on."""
     weights = None if examples.weights is None else examples.weights[places]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -194,7 +194,7 @@ class CheckpointStore:
         return stored[name] if name is not None else None
 
     def _take(self, pick: _Pick, instead: str, nothing: str) -> Path | None:
-        """The folder that ``pick`` chooses among those that are as they were written."""
+        """Return the folder that ``pick`` chooses among those that are as they were written."""
         examined = dict(self._examined())
         wrong = {name: said for name, said in examined.items() if isinstance(said, str)}
         stored = {name: said for name, said in examined.items() if isinstance(said, SavedProgress)}
@@ -221,7 +221,7 @@ class CheckpointStore:
                 logger.warning("%s: %s", without_credentials(self.directory), self.notes[-1])
 
     def _tidied(self) -> list[str]:
-        """Drops what a killed process left; names of the rest."""
+        """Drop what a killed process left; return the names of the rest."""
         entries = self._place.entries(seconds=LOOK_SECONDS)
         for name in entries:
             if name.startswith(PARTIAL):
@@ -275,7 +275,7 @@ def _to_json(said: SavedProgress) -> str:
 
 
 def _from_json(text: bytes) -> SavedProgress:
-    """Raises ``ValueError`` or ``TypeError`` where it is not what was written."""
+    """Return the saved progress; ``ValueError`` or ``TypeError`` if it was not written so."""
     content = json.loads(text)
     if "files" in content and content.pop("checksum", None) != document_checksum(content):
         raise ValueError("checksum")  # without ``files`` it was written before there were any

@@ -42,7 +42,7 @@ def export_closed_form(
     readouts: Mapping[str, Any],
     card: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Makes the product folder of a trial's checkpoint, whole or not at all.
+    """Make the product folder of a trial's checkpoint, whole or not at all.
 
     Args:
         words: that the trial was fitted with; they are copied, so that the folder is complete.
@@ -58,7 +58,7 @@ def export_closed_form(
 
 
 def load_closed_form(folder: Path) -> LoadedClosedForm:
-    """The model of a folder.
+    """Return the model of a folder.
 
     Raises:
         InvalidValue: it is no model folder of a method on word vectors.

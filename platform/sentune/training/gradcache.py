@@ -42,7 +42,7 @@ def cached_backward(
     *,
     no_sync: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Tensor:
-    """Adds the gradient of ``loss(cat(embed(x) for x in inputs))`` to the parameters' ``.grad``.
+    """Add the gradient of ``loss(cat(embed(x) for x in inputs))`` to the parameters' ``.grad``.
 
     Dropout draws the same masks both times, since each micro-batch's random state is replayed;
     afterwards the generators stand where a plain backward would have left them.

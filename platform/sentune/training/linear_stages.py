@@ -60,7 +60,7 @@ class LinearRun:
 
 
 def run_linear(run: LinearRun, say: Say | None = None) -> Result:
-    """Trains and judges: ``rte`` after the first stage, ``ambiguous-rte`` in the end.
+    """Train and judge: ``rte`` after the first stage, ``ambiguous-rte`` in the end.
 
     In the second stage a new layer of three classes and the encoder are fine-tuned on all of
     ``ambiguous``: none of it is kept to choose the number of epochs. Without a second stage

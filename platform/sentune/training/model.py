@@ -78,7 +78,7 @@ def write_description(
 
 
 def load_method(folder: str | Path) -> LoadedModel:
-    """The model of a folder, on the CPU in float32, ready for inference.
+    """Return the model of a folder, on the CPU in float32, ready for inference.
 
     Raises:
         InvalidValue: it is no model folder, or one of a newer version.

@@ -71,7 +71,7 @@ def _own(spec: TrialSpec, method: nn.Module) -> TakenUp | None:
 
 
 def _others(spec: TrialSpec, batch_size: int, method: nn.Module) -> TakenUp | None:
-    """The other run's weights and optimiser; its seconds, notes and curve are its own."""
+    """Return the other run's weights and optimiser; its seconds, notes and curve are its own."""
     if not spec.start_from:
         return None
     folder, examples = _source(spec)

@@ -114,7 +114,7 @@ WHAT = "seeded generators: " + ", ".join(f"builtin:{n} ({m.what})" for n, m in N
 
 
 def readers(spec: Spec) -> Readers:
-    """The kinds that the named corpus gives.
+    """Return the kinds that the named corpus gives.
 
     Raises:
         InvalidValue: there is no such corpus, or an option belongs to another one.

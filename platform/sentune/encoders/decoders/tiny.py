@@ -45,7 +45,7 @@ def _write(spec: TinyDecoderSpec, words: Counter[str], folder: Path) -> None:
 
 
 def _config(spec: TinyDecoderSpec, vocabulary: int) -> BartConfig:
-    """A BART whose encoder, which is not used, has no layers.
+    """Return a BART whose encoder, which is not used, has no layers.
 
     Weights are drawn with a deviation of 1 / sqrt(width): with BART's 0.02, meant for a width of
     768, a narrow decoder's cross-attention adds a twentieth of the vector that it is given.

@@ -13,7 +13,7 @@ from sentune.errors import InvalidValue
 
 
 def save_whole(table: WordTable, folder: Path) -> None:
-    """Writes the table into an empty folder that ``WordTable.load`` reads.
+    """Write the table into an empty folder that ``WordTable.load`` reads.
 
     Where the table comes from the cache, its file of vectors is copied and not read.
     """

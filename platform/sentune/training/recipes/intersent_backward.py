@@ -142,7 +142,7 @@ class IntersentBackward:
         return value, leaf.grad
 
     def _decoded(self, rows: Rows, local: slice) -> list[_Decoded]:
-        """The local targets in parts of like length."""
+        """Return the local targets in parts of like length."""
         device, decoder = self._group.device, self.method.decoder
         lengths = torch.tensor([len(row) - decoder.given for row in rows])
         weights = self.method.token_weights(lengths)[local]
