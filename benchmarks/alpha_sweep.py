@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sentune.geometry import Boxes
 from sentune.readouts.grid import Grid
-from sentune.tasks.ambiguous_sweep import Swept, sweep
+from sentune.tasks.ambiguous_sweep import AmbiguousSweepResult, sweep
 from sentune.tasks.spread import in_order
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -111,7 +111,7 @@ def main() -> None:
     size = (o.pairs, o.references, o.dimensions, o.temperature)
     torch.set_num_threads(o.threads)
     found = work(False, *size)()
-    assert isinstance(found, Swept)
+    assert isinstance(found, AmbiguousSweepResult)
     mean, empty = found.of_sets[2], found.of_sets[0]
     print(f"mean |U| {mean:.0f}, empty {empty:.2f} at alphas 0.5 and 1.0")
     ways = ((SWEEP, True), (ONCE, False))

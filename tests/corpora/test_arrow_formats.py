@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sentune.corpora import SCHEMAS, Kind, read
 from sentune.corpora.fingerprint import Fingerprint, fingerprint
 from sentune.corpora.formats import kinds_of, read_pairs
-from sentune.corpora.prepare import manifest_of, prepare
+from sentune.corpora.formats.arrow import MANIFEST
+from sentune.corpora.prepare import prepare
 from sentune.errors import CorpusError, InvalidValue
 
 TEXT = st.text(alphabet="aé好 ", max_size=4)
@@ -128,7 +129,7 @@ def test_a_prepared_folder_reads_back_with_the_same_fingerprint(tmp_path: Path) 
     out = str(tmp_path / "out")
     manifest = prepare("builtin:nli?size=100", out, kind=Kind.TRIPLETS, shard_rows=30)
     assert manifest["shards"] == [30, 30, 30, 10]
-    assert manifest == manifest_of(out)
+    assert manifest == json.loads(Path(out, MANIFEST).read_text(encoding="utf-8"))
     original = read("builtin:nli?size=100", Kind.TRIPLETS)
     again = read(f"parquet:{out}", Kind.TRIPLETS)
     assert again.table == original.table

@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from sentune.methods.invertible_decoder import Coupling, Decoder
+from sentune.methods.invertible_decoder import Coupling, InvertibleDecoder
 
 
 def decoder(
     sentence: int, word: int, layers: int, seed: int = 0, limit: float | None = None
-) -> Decoder:
+) -> InvertibleDecoder:
     """In float64, with couplings that are far from the identity where they start."""
     torch.manual_seed(seed)
-    made = Decoder(sentence, word, layers=layers, hidden=16, limit=limit).double()
+    made = InvertibleDecoder(sentence, word, layers=layers, hidden=16, limit=limit).double()
     for parameter in made.couplings.parameters():
         nn.init.normal_(parameter, std=0.1)
     return made
 
 
-def orthonormal(made: Decoder) -> Decoder:
+def orthonormal(made: InvertibleDecoder) -> InvertibleDecoder:
     nn.init.orthogonal_(made.projection.weight)
     return made
 
@@ -72,7 +72,7 @@ def test_a_bound_keeps_the_inverse_of_distant_points_finite() -> None:
     torch.manual_seed(0)
     far = 100 * torch.randn(20, 8)
     for limit, finite in ((None, False), (1.0, True)):
-        made = Decoder(8, 8, layers=4, hidden=16, limit=limit)
+        made = InvertibleDecoder(8, 8, layers=4, hidden=16, limit=limit)
         for parameter in made.couplings.parameters():
             nn.init.normal_(parameter, std=0.5)
         assert bool(made.uncouple(far).isfinite().all()) is finite

@@ -27,12 +27,12 @@ from sentune.io.checksums import checksums, document_checksum
 from sentune.io.object_store import on_this_machine
 from sentune.methods import find
 from sentune.methods.closed_form import ClosedForm
-from sentune.training.build import build_method
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.closed_form_model import export_closed_form, load_closed_form
 from sentune.training.fits import build_closed_form, save_fit
 from sentune.training.group import Group
 from sentune.training.model import save_model
+from sentune.training.recipes import build_method
 from sentune.training.resuming import take_up
 from sentune.training.settings import split
 from sentune.training.state import Position, load_state, save_state

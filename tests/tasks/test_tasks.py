@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
-from sentune.tasks import Direction, Rte, Sts, Task, evaluate, make_tasks, tasks_for
+from sentune.tasks import DirectionTask, Rte, Sts, Task, evaluate, make_tasks, tasks_for
 
 
 class Cosine:
@@ -126,7 +126,7 @@ def test_another_corpus_is_judged_by_the_first_ones_threshold() -> None:
 
 
 def test_direction_counts_ties_half_and_reports_by_length() -> None:
-    result = evaluate([Direction(NLI)], embed_by(BOXES), Intervals())
+    result = evaluate([DirectionTask(NLI)], embed_by(BOXES), Intervals())
     metrics = result.metrics
     assert metrics["direction/accuracy"] == pytest.approx(2.5 / 3)
     assert metrics["direction/by_similarity"] == metrics["direction/by_extent"]
@@ -145,7 +145,7 @@ def test_direction_counts_ties_half_and_reports_by_length() -> None:
 
 
 def test_direction_by_extent_follows_the_geometry() -> None:
-    upside_down = evaluate([Direction(NLI)], embed_by(BOXES), Intervals(larger=True)).metrics
+    upside_down = evaluate([DirectionTask(NLI)], embed_by(BOXES), Intervals(larger=True)).metrics
     assert upside_down["direction/by_similarity"] == pytest.approx(2.5 / 3)
     assert upside_down["direction/by_extent"] == pytest.approx(0.5 / 3)
 
@@ -155,13 +155,15 @@ def test_the_rule_is_chosen_on_dev_and_applied_on_test() -> None:
         def direction(self, first: Tensor, second: Tensor) -> Tensor:
             return -super().direction(first, second)
 
-    dev = evaluate([Direction(NLI)], embed_by(BOXES), Contrary())
+    dev = evaluate([DirectionTask(NLI)], embed_by(BOXES), Contrary())
     assert dev.readouts == {"direction/by": "extent"}
     assert dev.metrics["direction/accuracy"] == dev.metrics["direction/by_extent"] > 0.5
-    test = evaluate([Direction(NLI)], embed_by(BOXES), Contrary(), {"direction/by": "similarity"})
+    test = evaluate(
+        [DirectionTask(NLI)], embed_by(BOXES), Contrary(), {"direction/by": "similarity"}
+    )
     assert test.metrics["direction/accuracy"] == test.metrics["direction/by_similarity"] < 0.5
     with pytest.raises(InvalidValue, match="direction/by"):
-        evaluate([Direction(NLI)], embed_by(BOXES), Contrary(), {"direction/by": "luck"})
+        evaluate([DirectionTask(NLI)], embed_by(BOXES), Contrary(), {"direction/by": "luck"})
 
 
 def test_points_have_no_direction_and_say_so() -> None:
@@ -179,10 +181,10 @@ def test_pairs_that_entail_each_other_are_left_out_or_kept_by_name() -> None:
         ("a dog", "a cat", "neutral", "entailment"),
         spec="sick:made",
     )
-    assert len(Direction(sick).pairs) == 1
-    assert len(Direction(sick, exclude="none").pairs) == 2
+    assert len(DirectionTask(sick).pairs) == 1
+    assert len(DirectionTask(sick, exclude="none").pairs) == 2
     with pytest.raises(InvalidValue, match="exclude"):
-        Direction(sick, exclude="some")  # type: ignore[arg-type]
+        DirectionTask(sick, exclude="some")  # type: ignore[arg-type]
 
 
 def test_sts_correlates_the_mean_of_both_directions() -> None:
@@ -238,7 +240,7 @@ def test_many_pairs_are_compared_in_chunks() -> None:
     words = [f"w{i}" for i in range(300)]
     rows = [(words[i], words[j], "entailment", None) for i, j in rng.integers(0, 300, (20_000, 2))]
     boxes = {w: [0.0, float(1 + i)] for i, w in enumerate(words)}
-    task = Direction(labelled(*rows))
+    task = DirectionTask(labelled(*rows))
     result = evaluate([task], embed_by(boxes), Intervals())
     expected = np.mean([np.sign(boxes[b][1] - boxes[a][1]) / 2 + 0.5 for a, b, *_ in rows])
     assert result.metrics["direction/accuracy"] == pytest.approx(float(expected))
@@ -274,7 +276,7 @@ def test_a_corpus_poses_only_the_tasks_that_its_rows_allow() -> None:
         names(corpus(Kind.SENTENCES, ("a",)))
 
 
-@pytest.mark.parametrize("make", [Rte, Direction, Sts])
+@pytest.mark.parametrize("make", [Rte, DirectionTask, Sts])
 def test_a_task_refuses_a_corpus_of_another_kind(make: type[Task]) -> None:
     with pytest.raises(CorpusError, match=r"snli:made: .* needs"):
         make(corpus(Kind.SENTENCES, ("a",)))

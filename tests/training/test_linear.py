@@ -13,7 +13,7 @@ from sentune.encoders import TextEncoder, load, prepare
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
 from sentune.methods.linear import PairChunk, PairClassifier, PairTokenizer
 from sentune.training import linear
-from sentune.training.linear import Examples, LinearSettings, build, fit, predict
+from sentune.training.linear import ClassifiedPairs, LinearSettings, build, fit, predict
 from sentune.training.linear_stages import (
     judge_three_way,
     judge_two_way,
@@ -37,7 +37,7 @@ def tokenizer(folder: str) -> PairTokenizer:
     return PairTokenizer(folder)
 
 
-def pairs_with(words: list[str], count: int, seed: int) -> Examples:
+def pairs_with(words: list[str], count: int, seed: int) -> ClassifiedPairs:
     """Random pairs whose class is the place of the word that ends the hypothesis."""
     random, vocabulary = np.random.default_rng(seed), TEXTS[0].split()
 
@@ -45,7 +45,7 @@ def pairs_with(words: list[str], count: int, seed: int) -> Examples:
         return " ".join(random.choice(vocabulary, size=random.integers(1, 6)))
 
     classes = random.integers(0, len(words), count)
-    return Examples([(text(), f"{text()} {words[c]}") for c in classes], classes)
+    return ClassifiedPairs([(text(), f"{text()} {words[c]}") for c in classes], classes)
 
 
 def corpus(kind: Kind, *rows: tuple) -> Corpus:
@@ -150,7 +150,7 @@ def test_every_pair_is_seen_once_an_epoch_and_max_examples_ends_the_run(
 
     monkeypatch.setattr(linear, "_backward", backward)
     model, told = build(folder, FAST, CPU), []
-    examples = Examples([("red", "blue")] * 40, np.arange(40))
+    examples = ClassifiedPairs([("red", "blue")] * 40, np.arange(40))
     fit(model, tokenizer, examples, FAST, epochs=2, say=told.append)
     assert [len(batch) for batch in seen] == [16, 16, 8] * 2
     for epoch in (seen[:3], seen[3:]):

@@ -14,11 +14,11 @@ from torch import Tensor
 from sentune.encoders import Tokenizer, length_sorted_chunks, load_tokenizer
 from sentune.errors import InvalidValue
 from sentune.methods import SentenceMethod, find
-from sentune.training.build import build_method
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, load_method, save_model
+from sentune.training.recipes import build_method
 from sentune.training.settings import split
 from sentune.training.trial import TrialSpec
 

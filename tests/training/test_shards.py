@@ -15,9 +15,8 @@ from sentune.corpora.encode import Encoder
 from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.methods import find
-from sentune.training.build import build_method
 from sentune.training.group import Group
-from sentune.training.recipes import recipe_of
+from sentune.training.recipes import build_method, recipe_of
 from sentune.training.settings import split
 from sentune.training.step import Stepper, make_optimizer
 

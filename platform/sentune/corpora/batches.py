@@ -85,7 +85,7 @@ class Held:
     value: Any
 
     def open(self) -> Any:
-        """The value itself."""
+        """Return the value itself."""
         return self.value
 
 
@@ -161,11 +161,11 @@ def check_batches(num_rows: int, batch_size: int, start: int) -> None:
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
-    """The order in which an epoch goes through the shards."""
+    """Return the order in which an epoch goes through the shards."""
     order: list[int] = np.random.default_rng([seed, epoch]).permutation(shards).tolist()
     return order
 
 
 def row_order(rows: int, seed: int, epoch: int, shard: int) -> npt.NDArray[np.int64]:
-    """The order in which an epoch goes through a shard's rows."""
+    """Return the order in which an epoch goes through a shard's rows."""
     return np.random.default_rng([seed, epoch, shard + 1]).permutation(rows)

@@ -52,7 +52,7 @@ class Encoder:
         self.fingerprint = _fingerprint(self._tokenizer)
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """The ids of every sentence column of the batch, under the same names."""
+        """Return the ids of every sentence column of the batch, under the same names."""
         columns = {
             field.name: self.column(batch.column(field.name))
             for field in batch.schema
@@ -61,7 +61,7 @@ class Encoder:
         return pa.table(columns)
 
     def column(self, texts: pa.Array) -> pa.ListArray:
-        """The ids of some texts; no ids at all, not even special ones, where a text is null.
+        """Return the ids of some texts; no ids at all, not even special ones, where a text is null.
 
         Each distinct text is tokenised once: a premise of NLI comes back three times.
         """

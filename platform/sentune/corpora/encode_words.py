@@ -17,7 +17,7 @@ _VERSION = 1
 """Of the columns and of how words are found; another one is made anew."""
 
 
-class WordRows(Protocol):
+class WordIds(Protocol):
     """The known words of some sentences, one sentence after the other."""
 
     @property
@@ -33,7 +33,7 @@ class Words(Protocol):
     @property
     def fingerprint(self) -> str: ...
 
-    def ids(self, sentences: Sequence[str], max_length: int | None = None) -> WordRows: ...
+    def ids(self, sentences: Sequence[str], max_length: int | None = None) -> WordIds: ...
 
 
 class WordEncoder:
@@ -59,7 +59,7 @@ class WordEncoder:
         self.fingerprint = f"words{_VERSION}-{words.fingerprint}"
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """The rows of the words of every text column of the batch, under the same names."""
+        """Return the rows of the words of every text column of the batch, under the same names."""
         return pa.table(
             {
                 field.name: self._column(batch.column(field.name).to_pylist())

@@ -28,7 +28,7 @@ class Fingerprint:
         }
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Adds rows that have the kind's schema."""
+        """Add rows that have the kind's schema."""
         for name, (values, lengths, *lists) in self._hashes.items():
             column = batch.column(name)
             for counts in lists:
@@ -49,7 +49,7 @@ class Fingerprint:
 
 
 def fingerprint(kind: Kind, table: pa.Table) -> str:
-    """The fingerprint of a whole table of the kind's schema."""
+    """Return the fingerprint of a whole table of the kind's schema."""
     state = Fingerprint(kind)
     for batch in table.to_batches():
         state.update(batch)
@@ -63,7 +63,7 @@ def _sizes(lengths: pa.Array) -> bytes:
 
 
 def _bytes(column: pa.Array) -> bytes:
-    """The concatenated UTF-8 of a string array without nulls."""
+    """Return the concatenated UTF-8 of a string array without nulls."""
     _, offsets, data = column.buffers()
     if data is None or not len(column):
         return b""

@@ -108,12 +108,12 @@ class MixedHandle:
     weights: tuple[float, ...]
 
     def open(self) -> Mixture:
-        """Opens every source."""
+        """Open every source."""
         return Mixture([handle.open() for handle in self.handles], self.weights)
 
 
 def _seed_of(seed: int, source: int) -> int:
-    """A seed for each source, or corpora of equal size would come in the same order."""
+    """Return a seed for each source, or corpora of equal size would come in the same order."""
     return int(np.random.SeedSequence([seed, _ROWS, source]).generate_state(1)[0])
 
 

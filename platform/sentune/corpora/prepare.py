@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.corpora.fingerprint import Fingerprint
-from sentune.corpora.formats import Rows, open_rows
+from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST
 from sentune.corpora.schema import Kind
 from sentune.credentials import without_credentials
@@ -35,7 +35,7 @@ def prepare(
     shard_rows: int = SHARD_ROWS,
     bad_rows: int = 100,
 ) -> dict[str, Any]:
-    """Writes a corpus as Parquet shards and returns its manifest.
+    """Write a corpus as Parquet shards and return its manifest.
 
     The corpus is read as a stream: memory holds one shard, and what the format itself must
     collect (see ``formats.select``). Everything goes to a folder beside ``out`` and is moved
@@ -69,11 +69,6 @@ def prepare(
     return manifest
 
 
-def manifest_of(path: str) -> dict[str, Any] | None:
-    """The manifest of a prepared folder, ``None`` where there is none."""
-    return _manifest(*fsspec.core.url_to_fs(path))
-
-
 def _manifest(system: Any, root: str) -> dict[str, Any] | None:
     name = f"{root.rstrip('/')}/{MANIFEST}"
     if not system.exists(name):
@@ -82,7 +77,7 @@ def _manifest(system: Any, root: str) -> dict[str, Any] | None:
     return manifest
 
 
-def _write(rows: Rows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
+def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
     state, sizes = Fingerprint(rows.kind), []
     for number, table in enumerate(_shards(rows.batches, shard_rows)):
         for batch in table.to_batches():

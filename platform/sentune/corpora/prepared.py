@@ -75,7 +75,7 @@ class Prepared:
 
 
 def prepared(spec: str, kind: Kind, cache: Path, *, limit: int | None = None) -> Prepared:
-    """The corpus as shards in the cache, under their fingerprint."""
+    """Return the corpus as shards in the cache, under their fingerprint."""
     cache.mkdir(parents=True, exist_ok=True)
     draft = cache / f".{uuid4().hex}"
     manifest = prepare(spec, str(draft), kind=kind, limit=limit)

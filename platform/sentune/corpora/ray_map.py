@@ -41,5 +41,5 @@ def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterat
 
 
 def several_machines() -> bool:
-    """Whether there is more than this machine to share work with."""
+    """Return whether there is more than this machine to share work with."""
     return ray.is_initialized() and sum(node["Alive"] for node in ray.nodes()) > 1

@@ -7,7 +7,7 @@ and what it has added up, and only the latter travels.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 import fsspec
 import pyarrow as pa
@@ -16,6 +16,7 @@ import ray
 from ray.data import DataContext, Dataset, ExecutionResources, TaskPoolStrategy
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from sentune.corpora.schema import Statistics
 from sentune.errors import CorpusError, InvalidValue
 
 _TASK_CPUS = 0.25
@@ -32,16 +33,6 @@ _ROWS = 2_048
 
 _KEPT = 64 << 20
 """Bytes of texts that Ray Data may keep ready in the object store."""
-
-
-class Statistics(Protocol):
-    """What a pass adds up. Picklable, and small against the corpus."""
-
-    def add(self, texts: Sequence[str]) -> None:
-        """Adds some sentences."""
-
-    def merge(self, other: Self) -> None:
-        """Adds what another pass has added up; the order does not matter beyond rounding."""
 
 
 S = TypeVar("S", bound=Statistics)
@@ -108,7 +99,7 @@ def _part(split: Any, make: Callable[[], S], column: str) -> S:
 
 
 def _texts(paths: Sequence[str], column: str) -> Dataset:
-    """The texts of the shards as a stream, bounded in memory, without progress bars."""
+    """Return the texts of the shards as a stream, bounded in memory, without progress bars."""
     context = DataContext.get_current().copy()
     limits = ExecutionResources.for_limits(object_store_memory=_KEPT)
     context.execution_options.resource_limits = limits

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol, Self
 
 import pyarrow as pa
 
@@ -157,3 +159,13 @@ class Corpus:
     fingerprint: str
     counts: dict[str, int] = field(default_factory=dict)
     quarantine: tuple[BadRow, ...] = ()
+
+
+class Statistics(Protocol):
+    """What one pass over a corpus adds up: picklable, and small against the corpus."""
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Add some sentences."""
+
+    def merge(self, other: Self) -> None:
+        """Add what another pass has added up; the order does not matter beyond rounding."""

@@ -51,7 +51,7 @@ class Shared:
     reference: list[Any]
 
     def open(self) -> Any:
-        """The value; its arrays are read-only views of the object store."""
+        """Return the value; its arrays are read-only views of the object store."""
         return ray.get(self.reference[0])
 
 
@@ -83,14 +83,14 @@ class Streamed:
 
 
 def share(value: Any) -> Shared:
-    """Puts a value into the object store once, for all who open the handle."""
+    """Put a value into the object store once, for all who open the handle."""
     return Shared([ray.put(value)])
 
 
 def hand_out(
     folder: TokenFolder, *, share_up_to: int = SHARE_UP_TO, prefetch: int = 4
 ) -> SharedTokens | Streamed:
-    """A handle that opens to a batch source: shared when the ids fit, else streamed.
+    """Return a handle that opens to a batch source: shared when the ids fit, else streamed.
 
     Args:
         folder: what ``tokenise_batches`` gave.

@@ -88,11 +88,11 @@ class TokenFolder:
         return sum(self.shards)
 
     def shard(self, number: int) -> Path:
-        """The file of a shard."""
+        """Return the file of a shard."""
         return self.path / shard_name(number)
 
     def load(self) -> TokenTable:
-        """The whole table in memory."""
+        """Return the whole table in memory."""
         tables = [pq.read_table(self.shard(i)) for i in range(len(self.shards))]
         table = pa.concat_tables(tables)
         columns = {name: ragged(table.column(name)) for name in self.columns}
@@ -106,7 +106,7 @@ def tokenise(
     *,
     shard_rows: int = SHARD_ROWS,
 ) -> TokenTable:
-    """The token ids of a corpus, from the cache where they are there.
+    """Return the token ids of a corpus, from the cache where they are there.
 
     Args:
         encoder: such as ``corpora.encode.Encoder(folder of a tokenizer, max_length)``.
@@ -143,7 +143,7 @@ def tokenise_batches(
 
 
 def ragged(column: pa.ChunkedArray) -> Ragged:
-    """A column of lists as flat ids with offsets."""
+    """Return a column of lists as flat ids with offsets."""
     chunks = column.chunks
     lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in chunks]
     ends = np.cumsum(np.concatenate(lengths), dtype=np.int64)
@@ -176,7 +176,7 @@ def _write(
     key: str,
     shard_rows: int,
 ) -> None:
-    """Writes beside the folder, then renames: a reader sees all of it or nothing."""
+    """Write beside the folder, then rename: a reader sees all of it or nothing."""
     draft = folder.with_name(f".{key}-{uuid4().hex}")
     draft.mkdir(parents=True)
     try:

@@ -9,7 +9,7 @@ PREFIX = "mix_"
 
 
 def is_weight(setting: str) -> bool:
-    """Whether it is the weight of a corpus."""
+    """Return whether it is the weight of a corpus."""
     return setting.startswith(PREFIX)
 
 

@@ -115,7 +115,7 @@ class Comparing(Encoding):
 
 
 def _many(*sides: Sentences) -> bool:
-    """Whether a side is more than one string or one row."""
+    """Return whether a side is more than one string or one row."""
     return any(
         side.ndim > 1 if isinstance(side, np.ndarray) else not isinstance(side, str)
         for side in sides

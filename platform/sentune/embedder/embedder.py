@@ -61,7 +61,7 @@ class Embedder(Comparing, Operations):
 
     @staticmethod
     def load(source: str | Path, device: str | torch.device | None = None) -> Embedder:
-        """A model from its folder, or from the registry.
+        """Return a model from its folder, or from the registry.
 
         Args:
             source: a ``model/`` folder that a study left, its URI, or ``models:/NAME@champion``.
@@ -83,7 +83,7 @@ class Embedder(Comparing, Operations):
         alpha_1: float | None = None,
         alpha_2: float | None = None,
     ) -> list[Interpretation]:
-        """The reference sentences whose overlaps make the most distinct interpretations.
+        """Return the reference sentences whose overlaps make the most distinct interpretations.
 
         GumbelCSE section 3.2, Eq. 13: the overlap of two boxes is an interpretation of a sentence
         where its coverage lies between alpha_1 and alpha_2.
@@ -92,7 +92,8 @@ class Embedder(Comparing, Operations):
             sentence: to interpret.
             k: how many at most.
             references: instead of those that are stored with the model.
-            alpha_1, alpha_2: instead of the model's own.
+            alpha_1: least coverage, instead of the model's own.
+            alpha_2: largest coverage, instead of the model's own.
 
         Raises:
             InvalidValue: the model has no boxes, or there are no references.

@@ -128,7 +128,7 @@ class Encoding:
 
 
 def _ignore(done: int) -> None:
-    """Nobody watches the progress."""
+    """Ignore the progress: no bar is shown."""
 
 
 def _check(sentences: Sequence[str], batch_size: int) -> None:

@@ -24,7 +24,7 @@ from sentune.geometry.interpretations.distinct import Distinct, most_distinct
 TASKS = ("ambiguous-rte", "csts")
 
 
-class Model(Protocol):
+class InterpretableModel(Protocol):
     """What is needed of an ``Embedder``."""
 
     readouts: dict[str, Any]
@@ -76,26 +76,26 @@ class Interpreted:
 
 
 def interpretations(
-    model: Model,
+    model: InterpretableModel,
     sentence: str,
     k: int,
     references: Sequence[str] | None = None,
     alpha_1: float | None = None,
     alpha_2: float | None = None,
 ) -> list[Interpretation]:
-    """The interpretations alone; see ``interpret``."""
+    """Return the interpretations alone; see ``interpret``."""
     return interpret(model, sentence, k, references, alpha_1, alpha_2).interpretations
 
 
 def interpret(
-    model: Model,
+    model: InterpretableModel,
     sentence: str,
     k: int,
     references: Sequence[str] | None = None,
     alpha_1: float | None = None,
     alpha_2: float | None = None,
 ) -> Interpreted:
-    """The ``k`` most distinct interpretations of a sentence, or all if there are fewer.
+    """Return the ``k`` most distinct interpretations of a sentence, or all if there are fewer.
 
     The alphas and the intersection are those that the model was tuned to on ambiguous entailment,
     else on C-STS. A model without them takes alpha_2 = 1, and alpha_1 for each sentence such that
@@ -142,7 +142,7 @@ def _in_words(found: Distinct, texts: Sequence[str]) -> Interpreted:
 
 
 def _readouts(readouts: Mapping[str, Any]) -> dict[str, Any]:
-    """The readouts of the first task that has an alpha_1, without the task's name."""
+    """Return the readouts of the first task that has an alpha_1, without the task's name."""
     for task in TASKS:
         if readouts.get(f"{task}/alpha_1") is not None:
             inside = {
@@ -153,9 +153,9 @@ def _readouts(readouts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _others(
-    model: Model, sentence: str, references: Sequence[str] | None
+    model: InterpretableModel, sentence: str, references: Sequence[str] | None
 ) -> tuple[list[str], Tensor]:
-    """The distinct references without the sentence itself, and their embeddings."""
+    """Return the distinct references without the sentence itself, and their embeddings."""
     own = _plain(sentence)
     if references is not None:
         texts = [text for text in dict.fromkeys(references) if _plain(text) != own]
@@ -174,5 +174,5 @@ def _others(
 
 
 def _plain(sentence: str) -> str:
-    """The words alone, in one case."""
+    """Return the words alone, in one case."""
     return " ".join(re.sub(r"[^\w\s]", "", sentence).casefold().split())

@@ -65,7 +65,7 @@ class InvertibleEmbedder(Embedder):
     def load(
         cls, source: str | Path, device: str | torch.device | None = None
     ) -> InvertibleEmbedder:
-        """The model of a folder.
+        """Return the model of a folder.
 
         Raises:
             InvalidValue: there is no such model; the message says what is missing or damaged.

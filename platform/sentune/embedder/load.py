@@ -93,7 +93,7 @@ def method_in(folder: Path) -> str:
 
 
 def load_trained(folder: Path) -> LoadedModel:
-    """The model of a method that was trained by gradient.
+    """Return the model of a method that was trained by gradient.
 
     Raises:
         InvalidValue: what is missing or damaged; absent weights must never become random ones.

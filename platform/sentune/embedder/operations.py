@@ -58,7 +58,7 @@ class Operations(Encoding):
         max_length: int | None = None,
         batch_size: int = 64,
     ) -> Any:
-        """The sentences that embeddings stand for.
+        """Return the sentences that embeddings stand for.
 
         Args:
             embeddings: [N, D], or [D] for one sentence; sentences are encoded first.

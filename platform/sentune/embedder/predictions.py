@@ -49,7 +49,7 @@ class Direction:
 
     @classmethod
     def of(cls, margin: float) -> Direction:
-        """The direction that a margin stands for."""
+        """Return the direction that a margin stands for."""
         if margin == 0:
             return cls("neither", margin)
         return cls("first" if margin > 0 else "second", margin)

@@ -39,7 +39,7 @@ class StoredReferences:
             raise InvalidValue("references", sizes, "give one embedding for each sentence")
 
     def save(self, folder: Path) -> None:
-        """Writes ``references.parquet``: ``text``, and ``embedding``, a list of D float32."""
+        """Write ``references.parquet``: ``text``, and ``embedding``, a list of D float32."""
         numbers = self.embeddings.detach().float().cpu().contiguous()
         vectors = pa.FixedSizeListArray.from_arrays(
             pa.array(numbers.flatten().numpy()), numbers.shape[1]

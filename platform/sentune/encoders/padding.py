@@ -25,7 +25,7 @@ class Chunk(NamedTuple):
     attention_mask: Tensor
 
     def to(self, device: torch.device) -> Chunk:
-        """The same chunk on another device."""
+        """Return the same chunk on another device."""
         return Chunk(self.input_ids.to(device), self.attention_mask.to(device))
 
 

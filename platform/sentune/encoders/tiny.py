@@ -5,19 +5,16 @@ Nothing is downloaded; the weights are drawn when the encoder is loaded.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from transformers import BertConfig, PreTrainedTokenizerFast
+from transformers import BertConfig
 
 from sentune.encoders.tiny_options import Inner, TinyOptions, Width
-from sentune.encoders.word_pieces import SPECIAL_TOKENS, count_words, learn_tokenizer
-from sentune.errors import InvalidValue
-from sentune.io.folders import new_folder
+from sentune.encoders.word_pieces import SPECIAL_TOKENS, learn_tokenizer
 
 
 class TinySpec(TinyOptions):
@@ -32,26 +29,13 @@ class TinySpec(TinyOptions):
 
 
 def prepare_tiny(spec: TinySpec, texts: Iterable[str], cache: Path) -> Path:
-    """Folder with config and tokenizer, named by a hash of the texts' words and the options."""
-    words = count_words(texts)
-    if not words:
-        raise InvalidValue("--encoder", "builtin:tiny", "the corpus has no words to learn from")
-    content = json.dumps([spec.model_dump(), sorted(words.items())], ensure_ascii=False)
-    folder = cache / f"tiny-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    return new_folder(folder, lambda beside: _write(spec, words, beside))
+    """Return the folder with config and tokenizer, made where it is missing."""
+    return spec.prepare(texts, cache, "tiny", partial(_write, spec))
 
 
 def _write(spec: TinySpec, words: Counter[str], folder: Path) -> None:
     tokenizer = learn_tokenizer(words, spec.vocabulary)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        model_max_length=spec.positions,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-    ).save_pretrained(str(folder))
+    spec.save_tokenizer(tokenizer, folder)
     _config(spec, tokenizer.get_vocab_size()).save_pretrained(str(folder))
 
 

@@ -1,13 +1,22 @@
-"""What the built-in encoder and the built-in decoder are told in ``builtin:tiny?name=value``."""
+"""What ``builtin:tiny?name=value`` as encoder and as decoder share: options, folder, tokenizer."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
+from sentune.encoders.word_pieces import count_words
 from sentune.errors import InvalidValue
+from sentune.io.folders import new_folder
 
 Width = Annotated[int, Field(ge=8, le=1024)]
 Inner = Annotated[int, Field(ge=8, le=4096)]
@@ -56,3 +65,36 @@ class TinyOptions(BaseModel):
         if options.width % options.heads:
             raise InvalidValue(field, spec, "width must be a multiple of heads")
         return options
+
+    def prepare(
+        self,
+        texts: Iterable[str],
+        cache: Path,
+        name: str,
+        write: Callable[[Counter[str], Path], None],
+    ) -> Path:
+        """Return the folder ``NAME-HASH``; the hash is of the texts' words and the options.
+
+        Args:
+            write: fills an empty folder, given the words and their counts.
+        """
+        words = count_words(texts)
+        if not words:
+            fix = "the corpus has no words to learn from"
+            raise InvalidValue(f"--{self.part}", "builtin:tiny", fix)
+        content = json.dumps([self.model_dump(), sorted(words.items())], ensure_ascii=False)
+        folder = cache / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        return new_folder(folder, lambda beside: write(words, beside))
+
+    def save_tokenizer(self, tokenizer: Tokenizer, folder: Path, **tokens: Any) -> None:
+        """Write the tokenizer for transformers; ``tokens`` are special ones beside BERT's."""
+        PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            model_max_length=self.positions,
+            pad_token="[PAD]",
+            unk_token="[UNK]",
+            cls_token="[CLS]",
+            sep_token="[SEP]",
+            mask_token="[MASK]",
+            **tokens,
+        ).save_pretrained(str(folder))

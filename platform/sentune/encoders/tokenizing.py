@@ -49,5 +49,5 @@ class Tokenizer:
 
 
 def load_tokenizer(path: str) -> Tokenizer:
-    """The tokenizer of a prepared encoder or of a model folder."""
+    """Return the tokenizer of a prepared encoder or of a model folder."""
     return Tokenizer(path)

@@ -58,7 +58,7 @@ class TextEncoder(nn.Module):
         return next(self.parameters()).dtype
 
     def drops_out(self) -> bool:
-        """Whether the same sentence, embedded twice, may give two vectors."""
+        """Return whether the same sentence, embedded twice, may give two vectors."""
         if not self.training:
             return False
         layers = (m.p for m in self.modules() if isinstance(m, nn.Dropout))
@@ -78,7 +78,7 @@ class TextEncoder(nn.Module):
 
 
 def load(path: str) -> TextEncoder:
-    """The encoder that ``prepare`` left at ``path``, in float32 whatever it was stored in.
+    """Return the encoder that ``prepare`` left at ``path``, in float32 whatever it was stored in.
 
     A folder without any weights is an encoder to train from scratch: its weights are drawn from
     torch's global generator, so that the trial's seed decides them.
@@ -98,7 +98,7 @@ def load(path: str) -> TextEncoder:
 
 
 def _pretrained(path: str) -> Any:
-    """The stored weights; only what is not used, a pooler or a decoder, may be missing."""
+    """Return the stored weights; only what is not used, a pooler or a decoder, may be missing."""
     with no_progress_bars():
         model, info = AutoModel.from_pretrained(
             path,

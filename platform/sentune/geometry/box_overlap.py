@@ -63,7 +63,7 @@ def direct_overlap_table(
     volume_temperature: float,
     chunk: int,
 ) -> Tensor:
-    """The same table for any temperatures and any spread of boxes; some ten times slower."""
+    """Return the same table for any temperatures and any spread of boxes; some ten times slower."""
 
     def entries(rows: tuple[Tensor, ...], columns: tuple[Tensor, ...]) -> Tensor:
         both = gumbel_intersection(Corners(*rows), Corners(*columns), intersection_temperature)

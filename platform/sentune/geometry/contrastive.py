@@ -63,7 +63,7 @@ class TermWeights:
 
 
 def local_only(candidates: Tensor) -> Tensor:
-    """The gather of a single worker: what is here is all there is."""
+    """Return the gather of a single worker: what is here is all there is."""
     return candidates
 
 

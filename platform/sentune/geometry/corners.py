@@ -39,7 +39,7 @@ def gumbel_intersection(first: Corners, second: Corners, temperature: float) -> 
 
 
 def hard_intersection(first: Corners, second: Corners) -> Corners:
-    """The intersection of sets; idempotent, unlike the Gumbel one."""
+    """Return the intersection of sets; idempotent, unlike the Gumbel one."""
     return Corners(
         torch.maximum(first.lower, second.lower), torch.minimum(first.upper, second.upper)
     )

@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def full_precision(function: F) -> F:
-    """Runs a function of tensors outside autocast, 16-bit arguments widened to float32.
+    """Run a function of tensors outside autocast, 16-bit arguments widened to float32.
 
     Autocast would do the matrix products of a KL table in bfloat16, whose 8 bits turn differences
     of a thousand summands into noise.
@@ -30,7 +30,7 @@ def full_precision(function: F) -> F:
 
 
 def widen(value: Any) -> Any:
-    """A float16 or bfloat16 tensor as float32; anything else unchanged."""
+    """Return a float16 or bfloat16 tensor as float32; anything else unchanged."""
     if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16):
         return value.float()
     return value

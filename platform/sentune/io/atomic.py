@@ -45,7 +45,7 @@ _TORCH_WRITER = "inline_container.cc"
 
 @contextmanager
 def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
-    """Tells a fault of the disk below as a ``StorageError``; other errors pass.
+    """Raise a fault of the disk in the block as a ``StorageError``; other errors pass.
 
     Args:
         path: what is written.
@@ -65,14 +65,14 @@ def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Ite
 
 
 def check_space(path: Path, needed: int) -> None:
-    """Raises a ``StorageError`` where less than ``needed`` bytes are free."""
+    """Raise a ``StorageError`` where less than ``needed`` bytes are free."""
     if needed and shutil.disk_usage(_existing(path)).free < needed:
         reason = _reason(errno.ENOSPC, path, needed)
         raise StorageError(path, reason, FAULTS[errno.ENOSPC][1])
 
 
 def check_storage(folder: str, needed: int = 0) -> None:
-    """Raises where a folder or URI cannot be written, or has no room for ``needed`` bytes.
+    """Check that a folder or URI can be written and has room for ``needed`` bytes.
 
     Raises:
         StorageError: names the folder and the fix.
@@ -88,7 +88,7 @@ def check_storage(folder: str, needed: int = 0) -> None:
 
 
 def write_document(folder: str, name: str, text: str) -> str:
-    """A text file in a folder or URI, at once or not at all; made where it is missing.
+    """Write a text file in a folder or URI, whole or not at all; the folder is made if missing.
 
     Returns:
         Where it stands.
@@ -112,7 +112,7 @@ def write_document(folder: str, name: str, text: str) -> str:
 
 
 def read_document(folder: str, name: str) -> str | None:
-    """A text file in a folder or URI; None where there is none.
+    """Return the text of a file in a folder or URI; None where there is none.
 
     Raises:
         StorageError: an object store refuses, or does not answer.
@@ -139,7 +139,7 @@ def _write_locally(target: Path, text: str) -> None:
 
 
 def sync(path: Path) -> None:
-    """Has a file's content, or a folder's list of names, on the disk when it returns."""
+    """Synchronise a file's content, or a folder's list of names, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -148,13 +148,13 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """The same for all that lies in a folder, the folder last."""
+    """Synchronise all that lies in a folder to the disk, the folder last."""
     for path in (*folder.rglob("*"), folder):
         sync(path)
 
 
 def _fault(error: Exception) -> int | None:
-    """Which fault of the disk an error comes from, whoever raised it."""
+    """Return the fault of the disk that an error of any library comes from; None for no fault."""
     if isinstance(error, OSError):
         return error.errno if error.errno in FAULTS else None
     said = str(error)

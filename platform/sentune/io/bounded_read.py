@@ -1,4 +1,4 @@
-"""Lines of a file that somebody else wrote, in bounded memory, whatever is in it."""
+"""Read lines of a file of unknown origin in bounded memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOCK = 1 << 16
 
 
 def bounded_lines(path: str) -> Iterator[bytes]:
-    """Lines of a local or fsspec file, plain or compressed; they end at a newline and keep it.
+    """Yield the lines of a local or fsspec file, plain or compressed, with their newlines.
 
     Raises:
         CorpusError: a line is longer than ``LINE_BYTES``, or a compressed file grows more than

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def checksums(folder: Path) -> dict[str, dict[str, Any]]:
-    """Path within the folder -> its ``bytes`` and ``blake2b`` (128 bits, hexadecimal)."""
+    """Return path within the folder -> its ``bytes`` and ``blake2b`` (128 bits, hexadecimal)."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return {
         file.relative_to(folder).as_posix(): {
@@ -22,7 +22,7 @@ def checksums(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def damage(folder: Path, recorded: Mapping[str, Mapping[str, Any]]) -> str:
-    """What is wrong with the first file that is not as it was recorded; empty if nothing is."""
+    """Return what is wrong with the first file that differs from its record; empty if none does."""
     for name, was in recorded.items():
         file = folder / name
         if not file.is_file():
@@ -35,7 +35,7 @@ def damage(folder: Path, recorded: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def document_checksum(content: Any) -> str:
-    """Checksum of JSON types, however they are laid out in a file."""
+    """Return the checksum of JSON types, whatever their layout in a file."""
     text = json.dumps(content, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

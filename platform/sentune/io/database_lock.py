@@ -1,4 +1,4 @@
-"""One process at a time makes the tables of a PostgreSQL database.
+"""Let one process at a time make the tables of a PostgreSQL database.
 
 Optuna and MLflow make theirs when they find none; of several that start together on an empty
 database all but one died of it ("duplicate key value ... pg_type").
@@ -20,7 +20,7 @@ LOCK = 7_363_685
 
 @contextmanager
 def alone_in(url: str) -> Iterator[Connection | None]:
-    """Wait for others that make tables there; None where the database is not PostgreSQL.
+    """Hold the lock for making tables there; yield None where the database is no PostgreSQL.
 
     Raises:
         SQLAlchemyError: it cannot be reached.

@@ -16,7 +16,7 @@ from sentune.io.atomic import sync, sync_tree, writing
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which takes the place of ``folder`` once all is on the disk.
+    """Yield a folder to write into; it replaces ``folder`` once all is on the disk.
 
     Raises:
         StorageError: the disk is full, read-only or at fault; ``folder`` is as it was.
@@ -60,7 +60,7 @@ def new_folder(folder: Path, write: Callable[[Path], None], proof: str = "") -> 
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
-    """A small document, for people to read as well."""
+    """Write a small JSON document with indentation."""
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

@@ -65,7 +65,7 @@ class StorageError(SentuneError, OSError):
 
 
 def files_at(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """The file system of a path or URI, and the path in it.
+    """Return the file system of a path or URI, and the path in it.
 
     Without fsspec's cache of listings: what another process has written or dropped is seen.
     """
@@ -74,7 +74,7 @@ def files_at(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 
 def is_local(files: fsspec.AbstractFileSystem) -> bool:
-    """Whether it is a disk of this machine."""
+    """Return whether it is a disk of this machine."""
     return isinstance(files, LocalFileSystem)
 
 
@@ -84,12 +84,12 @@ def puts_at_once(files: fsspec.AbstractFileSystem) -> bool:
 
 
 def has_folders(files: fsspec.AbstractFileSystem) -> bool:
-    """Whether folders are there by themselves, and stay when their last file goes."""
+    """Return whether folders are there by themselves, and stay when their last file goes."""
     return FLAT.isdisjoint(_protocols(files))
 
 
 def drops_at_once(files: fsspec.AbstractFileSystem) -> bool:
-    """Whether a few objects go in one request."""
+    """Return whether a few objects go in one request."""
     return not S3.isdisjoint(_protocols(files))
 
 
@@ -110,7 +110,7 @@ def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
 
 
 def leads_out(within: str) -> bool:
-    """Whether a path within a folder names something outside of it; no key of ours does."""
+    """Return whether a path within a folder names something outside of it; no key of ours does."""
     return ".." in PurePosixPath(within).parts or within.startswith("/")
 
 

@@ -21,7 +21,7 @@ from sentune.readouts.interpretation import REFERENCES
 from sentune.study.space.domains import Choice, Dimension, Uniform
 from sentune.study.space.space import SearchSpace
 from sentune.tasks import (
-    Direction,
+    DirectionTask,
     Generation,
     Rte,
     Transfer,
@@ -183,7 +183,7 @@ def baselines(train: Corpus | None, judged: Sequence[Corpus]) -> dict[str, float
             found[f"{task.name}/majority"] = task.majority()
         if isinstance(task, Generation):
             found |= task.baselines()
-        if not isinstance(task, Direction):
+        if not isinstance(task, DirectionTask):
             continue
         found |= task.baselines()
         if train is not None and train.kind is Kind.TRIPLETS:

@@ -1,4 +1,4 @@
-"""Folders that travel to the workers: an encoder read by the driver need not lie on every node."""
+"""Send the driver's encoder folder to the workers through Ray's object store."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ShippedFolder:
 
 @dataclass(frozen=True)
 class WithEncoder:
-    """A program whose encoder is found on whichever node it runs."""
+    """A program whose encoder is opened on the node where it runs."""
 
     program: Program
     encoder: ShippedFolder
@@ -94,13 +94,13 @@ def _private_folder() -> Path:
 
 
 def _stamp(folder: Path) -> str:
-    """Names, sizes and times: telling that nothing changed does not need the content."""
+    """Return names, sizes and times of the files: enough to see that nothing has changed."""
     files = [(p.relative_to(folder).as_posix(), p.stat()) for p in sorted(folder.rglob("*"))]
     return "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files)
 
 
 def _contents(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file, one file at a time."""
+    """Yield name and content of each file."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         yield path.relative_to(folder).as_posix(), path.read_bytes()
 

@@ -71,7 +71,7 @@ class ControlActor:
         return self._failures.pop(trial, None)
 
     async def start(self, trial: str) -> None:
-        """A group is about to start: it does not run yet, and nobody has asked it to grow."""
+        """Note that a group is about to start: not running yet, and not asked to grow."""
         self._running.discard(trial)
         self._resized.discard(trial)
 

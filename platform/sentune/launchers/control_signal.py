@@ -1,4 +1,4 @@
-"""What a trial may be asked to do between two steps, and how it hears of it."""
+"""What a trial may be asked to do between two steps, and the thread that asks for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER_SECONDS = 10.0
 
 
 class ControlSignal(StrEnum):
-    """What is asked of a trial."""
+    """What a trial is to do."""
 
     NONE = ""
     LEAVE = "leave"
@@ -38,7 +38,7 @@ Ask = Callable[[], ControlSignal]
 
 
 def no_signal() -> ControlSignal:
-    """Nothing is ever asked."""
+    """Return ``NONE``, where there is no control actor."""
     return ControlSignal.NONE
 
 
@@ -69,7 +69,7 @@ class Listener:
         self._over.set()
 
     def __call__(self) -> ControlSignal:
-        """The newest answer."""
+        """Return the newest answer."""
         return self.signal
 
     def _listen(self) -> None:
@@ -80,7 +80,7 @@ class Listener:
             except ray.exceptions.GetTimeoutError:
                 continue  # a busy machine
             except ray.exceptions.RayError as error:
-                logger.warning("nobody can ask this trial to leave any more: %s", error)
+                logger.warning("the control actor is gone, it asks no trial to leave: %s", error)
                 return
 
 
@@ -103,7 +103,7 @@ class GroupListener:
         self._looked = time.monotonic()
 
     def __call__(self) -> ControlSignal:
-        """What the group is to do, the same on every worker."""
+        """Return what the group is to do, the same on every worker."""
         own = self._own() if self._group.is_first else self._SIGNALS.index(ControlSignal.NONE)
         said = self._group.agree(own)
         if said != self._LOOK:
@@ -115,7 +115,7 @@ class GroupListener:
         return ControlSignal.PREEMPTED if preempted else ControlSignal.NONE
 
     def _own(self) -> int:
-        """What the first worker says, from what it has heard and the time."""
+        """Return the index of the first worker's newest signal, or ``_LOOK`` once a second."""
         signal = self._listener() if self._listener is not None else ControlSignal.NONE
         if signal is ControlSignal.NONE and time.monotonic() - self._looked >= POLL_SECONDS:
             self._looked = time.monotonic()

@@ -66,7 +66,7 @@ class ElasticSizing:
         self._may = _Claim(f"{name} at most", self._needs, ResourceRequestPriority.LOW)
 
     def size(self) -> int:
-        """Workers to start with; the fewest where there is no room, which then wait for it."""
+        """Return the workers to start with; the fewest where there is no room, which then wait."""
         self._must.ask(self._fewest)
         self._may.ask(self._most - self._fewest)
         time.sleep(SETTLE_SECONDS)
@@ -78,7 +78,7 @@ class ElasticSizing:
 
     @contextmanager
     def watched(self, size: int, control: Any, trial: str) -> Iterator[None]:
-        """While a group of this size runs: asks it to leave when there is room for more."""
+        """Ask a group of this size, while it runs, to leave when there is room for more workers."""
         ray.get(control.start.remote(trial))
         over = threading.Event()
         thread = threading.Thread(
@@ -111,12 +111,12 @@ class ElasticSizing:
                 return
 
     def _found(self, *claims: _Claim) -> int:
-        """Workers that have been promised a place and that fit into what is free now."""
+        """Return how many claimed workers have a promised place and fit into what is free now."""
         promised = sum(claim.promised() for claim in claims)
         return min(promised, free_places(self._needs))
 
     def _placed(self, size: int) -> bool:
-        """Whether Ray can place a group of this size right now."""
+        """Return whether Ray can place a group of this size right now."""
         group = placement_group([self._needs] * size, strategy="PACK")
         try:
             return bool(group.wait(PLACE_SECONDS))
@@ -134,7 +134,7 @@ class _Claim:
         self._coordinator = get_or_create_autoscaling_coordinator()
 
     def ask(self, workers: int) -> None:
-        """Claims them anew; a claim that is not renewed goes by itself."""
+        """Claim so many workers; a claim that is not renewed expires."""
         request = self._coordinator.request_resources.remote(
             requester_id=self._name,
             resources=[self._needs] * workers,
@@ -144,18 +144,18 @@ class _Claim:
         ray.get(request, timeout=ANSWER_SECONDS)
 
     def promised(self) -> int:
-        """How many of them have been promised a place on a machine that is there."""
+        """Return how many claimed workers have been promised a place on a live machine."""
         request = self._coordinator.get_reserved_resources.remote(self._name, recompute=True)
         nodes = ray.get(request, timeout=ANSWER_SECONDS)
         return sum(_held(resources, self._needs) for resources in nodes.values())
 
     def cancel(self) -> None:
-        """Claims nothing any more."""
+        """Cancel the claim."""
         self._coordinator.cancel_request.remote(self._name)
 
 
 def free_places(needs: Mapping[str, float]) -> int:
-    """How many workers fit into what is free, without the machines that are being taken back.
+    """Return how many workers fit into what is free on machines that are not being taken back.
 
     Args:
         needs: resources of a worker.

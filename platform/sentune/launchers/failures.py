@@ -1,4 +1,4 @@
-"""Why a Ray Train group has failed: whose error it is, and whether it may pass."""
+"""Tell why a Ray Train group has failed: on which rank, and whether a restart may help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TALK = re.compile(
 
 
 def passes(error: BaseException) -> bool:
-    """Whether an error may be gone at the next start: a lost peer, network, disk or device.
+    """Return whether an error may be gone at the next start: a lost peer, network, disk or device.
 
     A worker whose peer dies meets an error of its own in the next collective; it says nothing
     about the trial.
@@ -48,7 +48,7 @@ def own_error(error: BaseException, group: Group, traceback: str) -> Report:
 
 
 def killed_for_memory(error: TrainingFailedError) -> bool:
-    """Whether Ray has ended a worker because its machine ran out of memory."""
+    """Return whether Ray has ended a worker because its machine ran out of memory."""
     return any(isinstance(e, ray.exceptions.OutOfMemoryError) for _, e in _failures(error))
 
 
@@ -76,7 +76,7 @@ def _talks(error: BaseException) -> bool:
 
 
 def _failures(error: TrainingFailedError) -> list[tuple[int, BaseException]]:
-    """Rank -> the error itself, without what Ray Train wraps around it."""
+    """Return (rank, error) of each failed worker, without what Ray Train wraps around it."""
     found: Mapping[int, BaseException] = (
         error.worker_failures if isinstance(error, WorkerGroupError) else {}
     )

@@ -32,7 +32,7 @@ STRATEGIES = ("PACK", "SPREAD")
 def inline_trainable(
     program: Program, *, cpus: float, gpus: float, code: str, control: Any
 ) -> Callable[[dict[str, Any]], None]:
-    """The Tune function that runs one trial after the other in its actor.
+    """Return the Tune function that runs one trial after the other in its actor.
 
     Args:
         program: what trains.

@@ -23,7 +23,7 @@ class Launch:
         max_failures: deaths of a trial's processes that are forgiven.
         code: fingerprint of the driver's code, which every worker must have.
         storage: the study's folder or URI.
-        control: what the driver tells its trials by.
+        control: client of the control actor.
     """
 
     program: Program
@@ -41,15 +41,15 @@ class Launch:
 
     @property
     def verdicts(self) -> ControlClient | None:
-        """Where a group is told its verdicts; None where Tune stops a trial."""
+        """The client that gives groups their verdicts; None where Tune stops a trial."""
         return self.control if self.launcher == "train" else None
 
     def close(self) -> None:
-        """Ends what the driver's trials no longer need."""
+        """End the control actor."""
         self.control.close()
 
     def trainable(self) -> Callable[[dict[str, Any]], None]:
-        """The Tune function."""
+        """Return the Tune function of the launcher."""
         if self.verdicts is None:
             from sentune.launchers.inline import inline_trainable  # loads Ray Tune
 

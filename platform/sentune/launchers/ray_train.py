@@ -96,7 +96,7 @@ class WorkerGroupConfig:
 
 
 def train_trainable(config: WorkerGroupConfig) -> Callable[[dict[str, Any]], None]:
-    """The Tune function that runs one trial on a Ray Train group, again where that may help."""
+    """Return the Tune function that runs a trial on a Ray Train group, with restarts."""
 
     def trial(given: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
@@ -114,13 +114,13 @@ def train_trainable(config: WorkerGroupConfig) -> Callable[[dict[str, Any]], Non
 
 
 def _sized(config: WorkerGroupConfig, sizing: ElasticSizing | None, attempt: Attempt) -> Attempt:
-    """The attempt with the number of its workers."""
+    """Return the attempt with the number of its workers."""
     size = config.fewest if sizing is None else sizing.size()
     return attempt.sized(size, fewest=config.fewest)
 
 
 def _attempted(config: WorkerGroupConfig, name: str, attempt: Attempt) -> Attempt | None:
-    """Runs a group to its end; the next attempt, None where the trial is over."""
+    """Run a group to its end; return the next attempt, None where the trial is over."""
     try:
         _trainer(config, name, attempt).fit()
     except TrainingFailedError as error:
@@ -136,7 +136,7 @@ def _attempted(config: WorkerGroupConfig, name: str, attempt: Attempt) -> Attemp
 
 
 def _waiting(config: WorkerGroupConfig, attempt: Attempt) -> Attempt | None:
-    """Waits on, as a trial without a group does, unless the study is to end."""
+    """Return the same attempt to wait on, None with a last report if the study is to end."""
     here = ray.get_runtime_context().get_node_id()
     if ray.get(config.control.signal.remote(here)) is not ControlSignal.LEAVE:
         return attempt
@@ -165,7 +165,7 @@ def _trainer(config: WorkerGroupConfig, name: str, attempt: Attempt) -> TorchTra
 
 
 def _kept_in(storage: str) -> dict[str, Any]:
-    """Where Ray Train keeps its notes: through fsspec, like all else.
+    """Return Ray Train's storage arguments, through fsspec like all else.
 
     Pyarrow's own client of S3 makes objects for folders, which some servers take for files.
     """
@@ -176,7 +176,7 @@ def _kept_in(storage: str) -> dict[str, Any]:
 
 
 def _work(given: dict[str, Any]) -> None:
-    """One worker, from its start to the end of the trial or of this attempt."""
+    """Run one worker until the trial or this attempt ends."""
     config: WorkerGroupConfig = given["config"]
     name: str = given["name"]
     group = _group(config.most)
@@ -215,6 +215,6 @@ def _group(most: int) -> Group:
 
 
 def _tell(config: WorkerGroupConfig, name: str, result: dict[str, Any]) -> bool:
-    """Reports, and waits until the driver has heard it: a report may not be lost at the end."""
+    """Report a result and wait for the driver's verdict: no report may be lost at the end."""
     ray.train.report(result)
     return bool(ray.get(config.control.verdict.remote(name, result["examples"])))

@@ -1,4 +1,4 @@
-"""Whether a Ray Train group starts again after its end, and with what."""
+"""Decide whether a Ray Train group starts again after its end, and with what."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Attempt:
     notes: tuple[str, ...] = ()
 
     def noted(self, note: str, **changes: Any) -> Attempt:
-        """The next attempt."""
+        """Return the next attempt."""
         return replace(self, notes=(*self.notes, note), **changes)
 
     def sized(self, workers: int, *, fewest: int) -> Attempt:
-        """This attempt with a group of this size; its last note says where it is another one."""
+        """Return this attempt with a group of this size; its last note tells a change."""
         notes = self.notes
         if notes and self.workers not in (0, workers):
             size = f"{workers} instead of {self.workers} workers from there on"
@@ -45,7 +45,7 @@ class Attempt:
 
 
 def after_return(departed: tuple[int, bool] | None, attempt: Attempt) -> Attempt | None:
-    """The next attempt of a group whose workers have returned; None where the trial is over.
+    """Return the next attempt of a group whose workers have returned; None where the trial is over.
 
     Args:
         departed: where it has left with a checkpoint, in examples, and whether because its machine
@@ -69,7 +69,7 @@ def after_failure(
     max_failures: int,
     traceback: str,
 ) -> Attempt | Report:
-    """The next attempt of a group that has failed, or the trial's last report.
+    """Return the next attempt of a group that has failed, or the trial's last report.
 
     A lack of memory is answered with half the micro-batch and counts for nothing, as it comes to
     an end by itself. A death is forgiven ``max_failures`` times.
@@ -122,7 +122,7 @@ def _smaller(attempt: Attempt) -> Attempt | Report:
 
 
 def halved(spec: TrialSpec, workers: int = 1) -> int:
-    """Half of what each of so many workers now holds at a time; 0 where that is one example."""
+    """Return half of each worker's micro-batch; 0 where that is one example."""
     # every worker of a group has this module, and only its end needs the methods
     from sentune.methods import GENERATIVE, REGISTRY
     from sentune.training.settings import TrainingSettings

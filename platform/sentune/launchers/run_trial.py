@@ -25,7 +25,7 @@ else:
     distributed = LazyModule("torch.distributed")
 
 SECONDS = "train/seconds"
-"""Metric in which a program that counts its own time over restarts says it."""
+"""Metric of a program that counts its own time over restarts."""
 
 
 def run_trial(
@@ -35,7 +35,7 @@ def run_trial(
     ask: Ask = no_signal,
     notes: Sequence[str] = (),
 ) -> Generator[Report, None, None]:
-    """Runs the program and turns what it says into reports, each with its checkpoint written.
+    """Run the program and yield a report of each milestone, its checkpoint written.
 
     Between milestones a checkpoint is written every ``spec.checkpoint_every`` examples, and when
     the trial is to leave; the last report then says that it has left.
@@ -75,7 +75,7 @@ def run_trial(
 
 @contextmanager
 def _peers_lost(group: Group) -> Iterator[None]:
-    """Says so where the group has been taken down under its workers.
+    """Raise ``RuntimeError`` where the group has been taken down under its workers.
 
     Ray Train does that when one of them is lost. The others then hear from torch that there never
     was a group, a ValueError that looks like the trial's own.
@@ -109,7 +109,7 @@ def guarded(
 
 
 class _CheckpointWriter:
-    """Writes a trial's checkpoints; on its first worker.
+    """Writes a trial's checkpoints, on its first worker.
 
     A milestone that is said again is not newer than what is there: writing it once more would drop
     the newer state between milestones.
@@ -126,7 +126,7 @@ class _CheckpointWriter:
         self.notes = self._store.notes
 
     def write(self, progress: Progress, score: float | None, *, at_once: bool) -> None:
-        """Writes what is due.
+        """Write the checkpoint that is due, if any.
 
         Args:
             progress: newest.
@@ -141,7 +141,7 @@ class _CheckpointWriter:
 
 
 def _score(progress: Progress, spec: TrialSpec, group: Group) -> float | None:
-    """Higher is better; None between milestones, where nothing is measured."""
+    """Return the objective, higher is better; None between milestones."""
     if not progress.milestone:
         return None
     measured = group.broadcast_object(progress.metrics)

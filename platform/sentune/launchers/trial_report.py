@@ -1,4 +1,4 @@
-"""What a trial says to its driver: flat values that survive every queue in between."""
+"""A trial's report to its driver, and its form in Tune's and Train's result dictionaries."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ class Report:
     restarts: int = 0
 
     def to_result(self) -> dict[str, Any]:
-        """As a result dictionary of Tune or Train."""
+        """Return a result dictionary of Tune or Train."""
         return {PAYLOAD: json.dumps(self.__dict__), "examples": self.examples}
 
     @classmethod
     def from_result(cls, result: dict[str, Any]) -> Report | None:
-        """The report in a result dictionary; None for Tune's own closing entry."""
+        """Return the report in a result dictionary; None for Tune's own closing entry."""
         return cls(**json.loads(result[PAYLOAD])) if PAYLOAD in result else None
 
 
 def said(progress: Progress, seconds: float) -> Report:
-    """The report of a milestone."""
+    """Return the report of a milestone."""
     return Report(
         examples=progress.examples,
         final=progress.final,
@@ -93,7 +93,7 @@ def said(progress: Progress, seconds: float) -> Report:
 
 
 def left(progress: Progress, *, preempted: bool, resizes: bool = False) -> Report:
-    """The report of a trial that leaves with a checkpoint of this progress.
+    """Return the report of a trial that leaves with a checkpoint of this progress.
 
     A milestone that it has just reached is said again, and then counted, when it goes on.
     """
@@ -108,7 +108,7 @@ def left(progress: Progress, *, preempted: bool, resizes: bool = False) -> Repor
 
 
 def failed(error: BaseException, traceback: str = "") -> Report:
-    """The report of an error that ended the trial."""
+    """Return the report of an error that ended the trial."""
     short = isinstance(error, OutOfMemory) or bool(short_of_memory(error))
     return Report(
         failure=reason(error),
@@ -123,7 +123,7 @@ def failed(error: BaseException, traceback: str = "") -> Report:
 
 
 def reason(error: BaseException) -> str:
-    """One line that a user understands: the error's own words, with its kind where they need it."""
+    """Return a line for users: the error's message, with its type unless it is one of ours."""
     words = first_line(error)
     if isinstance(error, SentuneError):
         return words

@@ -53,7 +53,7 @@ CLOSED_FORM: dict[str, type[ClosedForm]] = _named(ClosedForm)
 
 
 def find(name: str) -> type[GradientMethod]:
-    """The method of that name that is trained by gradient.
+    """Return the method of that name that is trained by gradient.
 
     Raises:
         InvalidValue: there is none.
@@ -64,7 +64,7 @@ def find(name: str) -> type[GradientMethod]:
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:
-    """The method on word vectors of that name.
+    """Return the method on word vectors of that name.
 
     Raises:
         InvalidValue: there is none.

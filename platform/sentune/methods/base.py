@@ -41,7 +41,7 @@ class GradientMethod(nn.Module, ABC):
         settings_type: class of its settings.
         recipe: key in ``sentune.training.recipes``: how it is built, stepped, judged and kept.
         kind: kind of corpus that it trains on.
-        objective: metric that its best checkpoint is chosen by, where nobody says otherwise.
+        objective: metric that its best checkpoint is chosen by, unless another is named.
         readouts: what is swept on the trained model, each with the paper's grid.
         training_defaults: defaults of the training's settings that are the paper's own.
     """
@@ -77,7 +77,7 @@ class GradientMethod(nn.Module, ABC):
         """What is done to the weights after each update; nothing, unless a method says so."""
 
     def collapsed(self, loss: float, anchors: int) -> bool:
-        """Whether the mean loss is what a model that cannot learn any more has.
+        """Return whether the mean loss is what a model that cannot learn any more has.
 
         Args:
             loss: mean over the anchors of a step.
@@ -111,7 +111,7 @@ class SentenceMethod(GradientMethod):
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """The columns that the roles are embedded from."""
+        """Return the columns that the roles are embedded from."""
         return tuple(dict.fromkeys(cls.roles.values()))
 
     @abstractmethod

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from sentune.corpora.schema import Kind
+from sentune.corpora.schema import Kind, Statistics
 from sentune.encoders.words import WordTable
 from sentune.readouts.grid import Grid, Readout
 
@@ -33,16 +33,6 @@ class ClosedFormSettings(BaseModel):
     """Words of a sentence that are used, known ones, from its beginning; none: all."""
 
 
-class Statistics(Protocol):
-    """What one pass over a corpus adds up. Picklable, and small against the corpus."""
-
-    def add(self, texts: Sequence[str]) -> None:
-        """Adds some sentences."""
-
-    def merge(self, other: Self) -> None:
-        """Adds what another pass has added up; the order does not matter beyond rounding."""
-
-
 class ClosedForm(ABC):
     """One method: from word vectors and fitted statistics to similarities and embeddings.
 
@@ -51,7 +41,7 @@ class ClosedForm(ABC):
         title: what the method is called in a text.
         settings_type: class of its settings.
         axis: its readout; every value of it comes from one fit.
-        objective: metric that it is selected by, where nobody says otherwise.
+        objective: metric that it is selected by, unless another is named.
         kind: kind of corpus that it is fitted on.
     """
 
@@ -72,7 +62,7 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def solve(self, statistics: Any, largest: int) -> None:
-        """Fits the method: one decomposition for all values of the readout up to ``largest``.
+        """Fit the method: one decomposition for all values of the readout up to ``largest``.
 
         Raises:
             TrialFailed: the statistics hold too little for it.
@@ -83,7 +73,7 @@ class ClosedForm(ABC):
         """The paper's grid of the readout for these settings (LAES-HID has another than RES)."""
 
     def within(self, grid: Grid) -> Grid:
-        """The values of a grid that these word vectors allow."""
+        """Return the values of a grid that these word vectors allow."""
         return grid
 
     @abstractmethod
@@ -112,4 +102,4 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Takes back what ``state`` gave."""
+        """Load what ``state`` gave."""

@@ -89,7 +89,7 @@ class Gumbelcse(SentenceMethod):
         )
 
     def collapsed(self, loss: float, anchors: int) -> bool:
-        """Whether no box overlaps any other: every P is 0 and the loss is ln(4B).
+        """Return whether no box overlaps any other: every P is 0 and the loss is ln(4B).
 
         The loss takes P and not log P, which underflows (16 dimensions, T = 0.1, gaps of 0.5), and
         its gradient with it.

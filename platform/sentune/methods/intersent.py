@@ -105,7 +105,7 @@ class Intersent(GradientMethod):
         return Points()
 
     def rated_parameters(self, learning_rate: float) -> list[tuple[list[nn.Parameter], float]]:
-        """The encoder at the training's rate, the rest at ``decoder_learning_rate``."""
+        """Return the encoder at the training's rate, the rest at ``decoder_learning_rate``."""
         own = [p for p in self.encoder.parameters() if p.requires_grad]
         rest = [p for k, p in self.named_parameters() if not k.startswith("encoder.")]
         groups = [(own, learning_rate), (rest, self.settings.decoder_learning_rate)]

@@ -24,7 +24,7 @@ from sentune.encoders.words.gru import BidirectionalGru, carry, pack
 from sentune.geometry.points import Points
 from sentune.methods.base import GradientMethod
 from sentune.methods.invertible_components import Postprocessing
-from sentune.methods.invertible_decoder import Decoder
+from sentune.methods.invertible_decoder import InvertibleDecoder
 from sentune.readouts.grid import Readout
 from sentune.readouts.representation import REPRESENTATION
 
@@ -97,7 +97,7 @@ class Invertible(GradientMethod):
         width = vectors.width
         self.encoder = BidirectionalGru(width, settings.hidden_size)
         layers = settings.coupling_layers if settings.decoder == "coupling" else 0
-        self.decoder = Decoder(
+        self.decoder = InvertibleDecoder(
             self.encoder.width,
             width,
             layers=layers,
@@ -108,7 +108,7 @@ class Invertible(GradientMethod):
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
-        """A sentence and the one that follows it."""
+        """Return a sentence and the one that follows it."""
         return "text", "following"
 
     @property

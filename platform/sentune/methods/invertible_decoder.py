@@ -59,7 +59,7 @@ class Coupling(nn.Module):
         return torch.cat((changed, kept) if self.flipped else (kept, changed), dim=-1)
 
 
-class Decoder(nn.Module):
+class InvertibleDecoder(nn.Module):
     """``x = h(W z + b)``; without coupling layers h is the identity.
 
     Args:

@@ -47,7 +47,7 @@ class Representations:
         return three_pools(self.method, self._rows(sentences), self._size)
 
     def fit(self, rows: Ids) -> None:
-        """Fits the stored components on sentences, as rows of the word table."""
+        """Fit the stored components on sentences, as rows of the word table."""
         self.method.postprocessing.fit(mean_parts(self.method, rows, self._size))
 
     def _rows(self, sentences: Sequence[str]) -> list[np.ndarray]:

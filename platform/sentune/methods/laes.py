@@ -21,7 +21,7 @@ from sentune.errors import InvalidValue
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.methods.laes_decomposition import Units, of_data, of_gram
 from sentune.methods.laes_statistics import GramStatistics, KeptSentences, occurring
-from sentune.methods.laes_sweep import Batch, Recurrence, chosen, cosines, parts
+from sentune.methods.laes_sweep import LinearRecurrence, SentenceBatch, chosen, cosines, parts
 from sentune.readouts.grid import Grid, Readout
 
 Floats = NDArray[np.float64]
@@ -95,7 +95,7 @@ class Laes(ClosedForm):
         return GramStatistics(self.words, a, longest, both=len(self._ways) == 2)
 
     def solve(self, statistics: GramStatistics | KeptSentences, largest: int) -> None:
-        """Fits the models of up to ``largest`` units. Nothing can be added afterwards.
+        """Fit the models of up to ``largest`` units. Nothing can be added afterwards.
 
         Raises:
             TrialFailed: the sentences span fewer units, or Lanczos does not converge.
@@ -164,13 +164,13 @@ class Laes(ClosedForm):
         return np.concatenate(found) if found else np.zeros((0, self._width(value)), np.float32)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """A and B of the largest model, and of the backward one where there is one."""
+        """Return A and B of the largest model, and of the backward one where there is one."""
         names = zip(("forward", "backward"), self._units, strict=False)
         found = {f"{way}.{key}": getattr(u, key) for way, u in names for key in ("A", "B")}
         return {**found, "residual": np.array(self.residual)}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Takes back what ``state`` gave.
+        """Load what ``state`` gave.
 
         Raises:
             InvalidValue: it is of another form, or of word vectors of another width.
@@ -188,7 +188,7 @@ class Laes(ClosedForm):
         self._units, self.residual = units, float(state["residual"])
 
     def _models(self, values: Sequence[int]) -> tuple[Units, ...]:
-        """The models, cut to the largest number of units that is asked for."""
+        """Return the models, cut to the largest number of units that is asked for."""
         held = len(self._units[0]) if self._units else 0
         wrong = [value for value in values if not 1 <= value <= held]
         if wrong:
@@ -201,8 +201,8 @@ class Laes(ClosedForm):
         """Numbers that a word's projections take."""
         return units * len(self._ways)
 
-    def _batch(self, rows: WordRows) -> Batch:
-        return Batch.of(*occurring(self.words, self.settings.a, rows))
+    def _batch(self, rows: WordRows) -> SentenceBatch:
+        return SentenceBatch.of(*occurring(self.words, self.settings.a, rows))
 
     def _width(self, value: int) -> int:
         if self.settings.form == "hid":
@@ -211,11 +211,11 @@ class Laes(ClosedForm):
         return 2 * width if self.settings.form == "bres-cat" else width
 
     def _embedded(
-        self, models: tuple[Units, ...], batch: Batch, values: Sequence[int]
+        self, models: tuple[Units, ...], batch: SentenceBatch, values: Sequence[int]
     ) -> Iterator[Floats]:
         """[S, D] embeddings in the order of the batch, for each number of units."""
         ways = zip(models, self._ways, strict=True)
-        recurrences = [Recurrence(units, batch, backward=way) for units, way in ways]
+        recurrences = [LinearRecurrence(units, batch, backward=way) for units, way in ways]
         for p in values:
             if self.settings.form == "hid":
                 yield recurrences[0].states(p)

@@ -74,13 +74,13 @@ class Units:
 
     @classmethod
     def of(cls, spectrum: Spectrum, width: int) -> Units:
-        """A and B of the eigenvectors' first block and of its shift (LAES Eq. 3 to 5)."""
+        """Return A and B of the eigenvectors' first block and of its shift (LAES Eq. 3 to 5)."""
         U = spectrum.U
         return cls(A=U[:width].T.copy(), B=U[width:].T @ U[:-width])
 
 
 def of_gram(gram: Gram, largest: int, solver: Solver = "auto") -> Spectrum:
-    """The ``largest`` leading eigenvectors of a Gram matrix.
+    """Return the ``largest`` leading eigenvectors of a Gram matrix.
 
     Args:
         solver: ``exact`` writes G down as D x D and calls LAPACK; ``lanczos`` (ARPACK) multiplies
@@ -141,7 +141,7 @@ def _lanczos(gram: Gram, largest: int) -> tuple[Floats, Floats]:
 
 
 def _spectrum(values: Floats, U: Floats, multiply: Callable[[Floats], Floats]) -> Spectrum:
-    """Sorts, fixes signs and checks what a solver found."""
+    """Sort, fix signs and check what a solver found."""
     order = np.argsort(-values, kind="stable")
     values, U = values[order], U[:, order]
     signs = np.sign(U[np.abs(U).argmax(axis=0), np.arange(U.shape[1])])

@@ -51,7 +51,7 @@ class Gram:
         return self.width * len(self.panels)
 
     def add(self, vectors: Floats, rows: WordRows) -> None:
-        """Adds sentences: rows of ``vectors`` [W, n], which are weighted already.
+        """Add sentences: rows of ``vectors`` [W, n], which are weighted already.
 
         Block (i, j) sees only sentences with more than max(i, j) words: no padding is multiplied.
         """
@@ -74,7 +74,7 @@ class Gram:
         self.panels += [np.zeros((n, (j + 1) * n)) for j in range(len(self.panels), blocks)]
 
     def merge(self, other: Gram) -> None:
-        """Adds what another pass has added up."""
+        """Add what another pass has added up."""
         self._open()
         other._open()
         self._grow(len(other.panels))
@@ -122,13 +122,13 @@ class GramStatistics:
         self.grams = [Gram(words.vectors.shape[1], backward=way) for way in directions]
 
     def add(self, texts: Sequence[str]) -> None:
-        """Adds sentences; the words that occur are weighted, not the whole table."""
+        """Add sentences; the words that occur are weighted, not the whole table."""
         vectors, rows = occurring(self.words, self.a, self.words.ids(texts, self.max_length))
         for gram in self.grams:
             gram.add(vectors, rows)
 
     def merge(self, other: Self) -> None:
-        """Adds what another pass has added up."""
+        """Add what another pass has added up."""
         for mine, theirs in zip(self.grams, other.grams, strict=True):
             mine.merge(theirs)
 
@@ -141,11 +141,11 @@ class KeptSentences:
         self.rows = WordRows(np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64))
 
     def add(self, texts: Sequence[str]) -> None:
-        """Keeps sentences."""
+        """Keep sentences."""
         self.rows = _joined(self.rows, self.words.ids(texts, self.max_length))
 
     def merge(self, other: Self) -> None:
-        """Keeps the sentences of another pass."""
+        """Keep the sentences of another pass."""
         self.rows = _joined(self.rows, other.rows)
 
     def data_matrix(self, *, backward: bool = False) -> Floats:

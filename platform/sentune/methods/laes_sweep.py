@@ -29,7 +29,7 @@ _BUDGET = 1 << 27
 
 
 @dataclass(frozen=True)
-class Batch:
+class SentenceBatch:
     """S sentences, the longest first.
 
     Attributes:
@@ -49,8 +49,8 @@ class Batch:
     means: Floats
 
     @classmethod
-    def of(cls, vectors: Floats, rows: WordRows) -> Batch:
-        """Sorts sentences given as rows of ``vectors``."""
+    def of(cls, vectors: Floats, rows: WordRows) -> SentenceBatch:
+        """Sort sentences given as rows of ``vectors``."""
         order = np.argsort(-rows.lengths, kind="stable")
         means = _means(vectors, rows)[order]
         first, lengths = rows.offsets[:-1][order], rows.lengths[order]
@@ -75,7 +75,7 @@ def _means(vectors: Floats, rows: WordRows) -> Floats:
     return csr_array((shares, rows.ids, rows.offsets), shape=shape) @ vectors
 
 
-class Recurrence:
+class LinearRecurrence:
     """One autoencoder and its smaller ones over a batch.
 
     Args:
@@ -83,7 +83,7 @@ class Recurrence:
         backward: sentences are read from their end.
     """
 
-    def __init__(self, units: Units, batch: Batch, *, backward: bool = False) -> None:
+    def __init__(self, units: Units, batch: SentenceBatch, *, backward: bool = False) -> None:
         self._units, self._batch = units, batch
         projected = batch.vectors @ units.A.T
         self._inputs = [projected[step] for step in batch.steps(backward=backward)]

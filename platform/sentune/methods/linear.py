@@ -42,7 +42,7 @@ class PairChunk(NamedTuple):
     token_type_ids: Tensor
 
     def to(self, device: torch.device) -> PairChunk:
-        """The same chunk on another device."""
+        """Return the same chunk on another device."""
         return PairChunk(*(part.to(device) for part in self))
 
 

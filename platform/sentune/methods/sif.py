@@ -63,14 +63,14 @@ class Moments:
         self.total = np.zeros((width, width))
 
     def add(self, texts: Sequence[str]) -> None:
-        """Adds some sentences."""
+        """Add some sentences."""
         for chunk in self.averages.chunks(texts):
             self.total += chunk.T @ chunk
             self.empty += int((~chunk.any(axis=1)).sum())
         self.sentences += len(texts)
 
     def merge(self, other: Moments) -> None:
-        """Adds what another pass has added up."""
+        """Add what another pass has added up."""
         self.total += other.total
         self.sentences += other.sentences
         self.empty += other.empty
@@ -144,7 +144,7 @@ class Sif(ClosedForm):
         return {"components": components.vectors, "squares": components.squares, **counts}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Takes back what ``state`` gave.
+        """Load what ``state`` gave.
 
         Raises:
             InvalidValue: it belongs to word vectors of another width.
@@ -162,7 +162,7 @@ class Sif(ClosedForm):
         return "piecewise" if self.settings.variant == "usif" else "whole"
 
     def _fitted(self, values: Sequence[int]) -> Components:
-        """The components, where they are enough for the values."""
+        """Return the components, where they are enough for the values."""
         if self._components is None:
             raise TrialFailed("SIF is not fitted yet: call solve or load_state first")
         there = len(self._components.squares)

@@ -120,5 +120,5 @@ def _sums(terms: Floats) -> Floats:
 
 
 def _gone(left: Floats, whole: Floats) -> NDArray[np.bool_]:
-    """Whether a squared norm is rounding: n eps of the whole one at n = 450."""
+    """Return whether a squared norm is rounding: n eps of the whole one at n = 450."""
     return left <= 1e-13 * whole

@@ -40,7 +40,7 @@ class Simcse(SentenceMethod):
         return Points()
 
     def head(self, vectors: Tensor) -> Tensor:
-        """The encoder's vectors as they are."""
+        """Return the encoder's vectors as they are."""
         return vectors
 
     @property

@@ -42,7 +42,7 @@ class Cells:
         return 2 * len(self.edges) + 1
 
     def of(self, coverage: NDArray[np.floating]) -> NDArray[np.int16]:
-        """The cell of each coverage.
+        """Return the cell of each coverage.
 
         The edges are rounded to the dtype of the coverages, as torch compares a float32 tensor
         with 0.1: a float32 coverage of 0.1 is at the edge 0.1, not above it.
@@ -52,7 +52,7 @@ class Cells:
         return (below + np.searchsorted(edges, coverage, side="right")).astype(np.int16)
 
     def between(self, alpha_1: float, alpha_2: float) -> slice:
-        """The cells with alpha_1 < coverage < alpha_2, both strict.
+        """Return the cells with alpha_1 < coverage < alpha_2, both strict.
 
         Raises:
             InvalidValue: one of them is no edge, or alpha_1 is not below alpha_2.

@@ -54,7 +54,7 @@ class Readout:
         return self.checked(tuple(self._value(part.strip()) for part in text.split(",")))
 
     def checked(self, values: Grid) -> Grid:
-        """The values, each allowed and none twice, in the order given.
+        """Return the values, each allowed and none twice, in the order given.
 
         Raises:
             InvalidValue: naming the readout, the value and what is allowed.
@@ -89,5 +89,5 @@ class Readout:
 
 
 def grid_of(readout: Readout, grids: Grids) -> Grid:
-    """The grid that a sweep takes: the one that was asked for, else the readout's own."""
+    """Return the grid that a sweep takes: the one that was asked for, else the readout's own."""
     return grids.get(readout.name, readout.grid)

@@ -35,7 +35,7 @@ class BestBeta:
 
 
 def decide(lows: ArrayLike, highs: ArrayLike, beta: ArrayLike) -> Counts:
-    """The class of each pair by Eq. 14; both comparisons are strict. Broadcasts."""
+    """Return the class of each pair by Eq. 14; both comparisons are strict. Broadcasts."""
     low, high = np.asarray(lows), np.asarray(highs)
     rest = np.where(high < beta, NON_ENTAILMENT, BOTH)
     return np.where(low > beta, ENTAILMENT, rest)
@@ -44,7 +44,7 @@ def decide(lows: ArrayLike, highs: ArrayLike, beta: ArrayLike) -> Counts:
 def best_beta(
     lows: ArrayLike, highs: ArrayLike, gold: ArrayLike, limits: tuple[float, float] = EVERYWHERE
 ) -> BestBeta:
-    """The beta with the largest macro F1 over the three classes; of equal ones the lowest.
+    """Return the beta with the largest macro F1 over the three classes; of equal ones the lowest.
 
     The F1 of a class that is neither predicted nor gold counts as 0. A beta between two values
     lies halfway.
@@ -71,7 +71,7 @@ def best_beta(
 
 
 def best_split(scores: ArrayLike, gold: ArrayLike) -> BestBeta:
-    """The beta of two classes, entailment where score > beta and non-entailment otherwise.
+    """Return the beta of two classes, entailment where score > beta and non-entailment otherwise.
 
     Macro F1 is over all three classes, so that it compares with ``best_beta``; of equal ones the
     lowest.
@@ -171,7 +171,7 @@ def _best_of_rows(
 
 
 def _better(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """The larger macro F1; of equal ones the lower beta."""
+    """Return the larger macro F1; of equal ones the lower beta."""
     take = (other[1] > one[1]) | ((other[1] == one[1]) & (other[0] < one[0]))
     return np.where(take, other[0], one[0]), np.where(take, other[1], one[1])
 

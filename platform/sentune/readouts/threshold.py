@@ -55,7 +55,7 @@ class PrecisionRecall:
 
 
 def best_threshold(scores: ArrayLike, positive: ArrayLike) -> Threshold:
-    """The accuracy-maximising threshold of ``score > threshold``.
+    """Return the accuracy-maximising threshold of ``score > threshold``.
 
     It lies halfway between two distinct scores; equal scores are never told apart. It is the
     largest score where nothing should be positive, and just below the smallest one where
@@ -86,7 +86,7 @@ def accuracy_at(threshold: float, scores: ArrayLike, positive: ArrayLike) -> flo
 
 
 def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
-    """The precision-recall curve with its area and the average precision.
+    """Return the precision-recall curve with its area and the average precision.
 
     Raises:
         InvalidValue: as ``best_threshold``, or no case is positive (recall is undefined then).
@@ -94,7 +94,7 @@ def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
     values, truth = _checked(scores, positive)
     if not truth.any():
         raise InvalidValue("positive", "no case", "a precision-recall curve needs a positive case")
-    # here: it takes seconds to import, and whoever only lists studies needs none of it
+    # here: it takes seconds to import, and listing studies does without it
     from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
     precision, recall, thresholds = precision_recall_curve(truth, values)
@@ -108,7 +108,7 @@ def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
 
 
 def _between(values: Floats, cut: int) -> float:
-    """A threshold that calls exactly the ``cut`` lowest of the sorted values negative."""
+    """Return a threshold that calls exactly the ``cut`` lowest of the sorted values negative."""
     if cut == 0:
         return float(np.nextafter(values[0], -np.inf))
     if cut == len(values):

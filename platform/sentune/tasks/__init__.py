@@ -5,7 +5,7 @@ from sentune.tasks.bag_of_words import bag_of_words_direction
 from sentune.tasks.base import Model, ModelTask, Result, Task
 from sentune.tasks.choose import TASKS, make_tasks, of_task, tasks_for
 from sentune.tasks.csts import Csts
-from sentune.tasks.direction import Direction, entailment_pairs
+from sentune.tasks.direction import DirectionTask, entailment_pairs
 from sentune.tasks.evaluate import evaluate
 from sentune.tasks.family import evaluate_family
 from sentune.tasks.generation import Generation
@@ -20,7 +20,7 @@ __all__ = [
     "TASKS",
     "AmbiguousRte",
     "Csts",
-    "Direction",
+    "DirectionTask",
     "Generation",
     "Model",
     "ModelTask",

@@ -28,7 +28,7 @@ from sentune.readouts.three_way import (
     NON_ENTAILMENT,
     best_split,
 )
-from sentune.tasks.ambiguous_sweep import AXES, Swept, sweep
+from sentune.tasks.ambiguous_sweep import AXES, AmbiguousSweepResult, sweep
 from sentune.tasks.base import Result, readout_of
 from sentune.tasks.pairs import Pairs
 from sentune.tasks.references import References
@@ -149,7 +149,7 @@ class AmbiguousRte:
         predicted = np.where(scores > float(beta), ENTAILMENT, NON_ENTAILMENT)
         self._score(result, "sen_", predicted)
 
-    def _report(self, result: Result, swept: Swept, *, tables: bool) -> Result:
+    def _report(self, result: Result, swept: AmbiguousSweepResult, *, tables: bool) -> Result:
         self._score(result, "", swept.predicted)
         found = zip(OF_SETS, swept.of_sets, strict=True)
         result.metrics |= {f"{self.name}/{metric}": value for metric, value in found}
@@ -166,7 +166,7 @@ class AmbiguousRte:
         boxes: Boxes,
         references: References,
         grids: Mapping[str, Grid],
-    ) -> Swept:
+    ) -> AmbiguousSweepResult:
         """With as many references as the largest n needs."""
         count = references.sizes[int(grids["references"][-1])]
         others = [self._row[sentence] for sentence in references.sentences[:count]]

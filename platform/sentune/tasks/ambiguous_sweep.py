@@ -28,7 +28,7 @@ QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swept:
+class AmbiguousSweepResult:
     """The sweep, and what the best combination gives.
 
     Attributes:
@@ -71,7 +71,7 @@ def sweep(
     sizes: tuple[int, ...],
     gold: Rows,
     spread: Spread,
-) -> Swept:
+) -> AmbiguousSweepResult:
     """Macro F1 of every combination, and the best of them.
 
     Args:
@@ -161,13 +161,13 @@ def _table(
 
 def _at_best(
     table: Sweep, found: list[_Collected], allowed: list[tuple[int, int]], finder: RangeFinder
-) -> Swept:
+) -> AmbiguousSweepResult:
     x, n, *alphas = table.place[:4]
     best, pair = found[x], allowed.index((alphas[0], alphas[1]))
     low, high = _probabilities(best.low[n, pair]), _probabilities(best.high[n, pair])
     members = best.members[:, n, pair]
     names = table.axes["intersection"]
-    return Swept(
+    return AmbiguousSweepResult(
         sweep=table,
         predicted=decide(low, high, float(table.chosen["beta"])),
         of_sets=(

@@ -28,7 +28,7 @@ class Result:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def update(self, other: Result) -> None:
-        """Takes over everything that ``other`` found."""
+        """Take over everything that ``other`` found."""
         self.metrics.update(other.metrics)
         self.readouts.update(other.readouts)
         self.tables.update(other.tables)
@@ -43,7 +43,7 @@ class Task(Protocol):
         """First part of the names of its metrics."""
 
     def sentences(self) -> list[str]:
-        """The distinct sentences whose embeddings the task needs."""
+        """Return the distinct sentences whose embeddings the task needs."""
 
     def evaluate(
         self,
@@ -95,7 +95,7 @@ class ModelTask(Protocol):
 
 
 def readout_of(readouts: Mapping[str, Any], task: str, kind: str, name: str) -> Any | None:
-    """The value for a task's readout: its own, else that of the first task of its kind.
+    """Return the value for a task's readout: its own, else that of the first task of its kind.
 
     ``rte-sick`` reads ``rte-sick/threshold``, or the ``rte/threshold`` that was tuned on SNLI
     (GumbelCSE section 4.2 judges all corpora by the threshold from SNLI dev). None if neither is

@@ -15,7 +15,7 @@ from sentune.readouts.grid import Grids
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import ModelTask, Task
 from sentune.tasks.csts import Csts
-from sentune.tasks.direction import Direction, Exclude, entailment_pairs
+from sentune.tasks.direction import DirectionTask, Exclude, entailment_pairs
 from sentune.tasks.generation import Generation
 from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
@@ -89,7 +89,7 @@ def make_tasks(
     grids: Grids | None = None,
     spread: Spread = in_order,
 ) -> list[Task | ModelTask]:
-    """The tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
+    """Return the tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
 
     Raises:
         InvalidValue: there is no such kind of task.
@@ -97,7 +97,7 @@ def make_tasks(
     """
     makers: dict[str, Make] = {
         "rte": Rte,
-        "direction": partial(Direction, exclude=exclude),
+        "direction": partial(DirectionTask, exclude=exclude),
         "ambiguous-rte": partial(AmbiguousRte, references=references, grids=grids, spread=spread),
         "csts": partial(Csts, references=references, grids=grids),
         "sts": Sts,
@@ -119,7 +119,7 @@ def make_tasks(
 
 
 def of_task(spec: str, kind: str) -> str:
-    """The corpus as the task reads it: a folder of SentEval holds the files of several."""
+    """Return the corpus as the task reads it: a folder of SentEval holds the files of several."""
     if kind not in TRANSFER or not spec.startswith("senteval:") or "task=" in spec:
         return spec
     return f"{spec}{'&' if '?' in spec else '?'}task={kind}"
@@ -162,7 +162,7 @@ def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:
 
 
 def _named_transfer(corpus: Corpus) -> str:
-    """The task that a corpus of SentEval names in its specification."""
+    """Return the task that a corpus of SentEval names in its specification."""
     found = re.search(r"[?&]task=([a-z0-9-]+)", corpus.spec)
     if found is None or TRANSFER.get(found[1]) is not corpus.kind:
         fix = f"name its task: senteval:FOLDER?task=NAME with NAME one of {', '.join(TRANSFER)}"

@@ -22,7 +22,7 @@ from torch import Tensor
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.interpretations.coverage import covered
-from sentune.geometry.interpretations.nearest import DECIMALS, Groups, nearest
+from sentune.geometry.interpretations.nearest import DECIMALS, ReferenceGroups, nearest
 from sentune.geometry.interpretations.similarity import log_similarity
 from sentune.readouts.cells import Cells
 from sentune.tasks.pairs import CHUNK
@@ -119,7 +119,9 @@ def choices(
     all_kept = covered(boxes, embeddings[sentences], references, float(cells.edges[0]))
     for sentence, asked, kept in zip(sentences, conditions, all_kept, strict=True):
         cell = torch.from_numpy(cells.of(kept.coverage.cpu().numpy())).to(kept.rows)
-        groups = Groups(kept.rows, cell * len(sizes) + prefixes[kept.rows], math.prod(shape))
+        groups = ReferenceGroups(
+            kept.rows, cell * len(sizes) + prefixes[kept.rows], math.prod(shape)
+        )
         found = nearest(boxes, _take(own, [sentence]), others, _take(own, asked), groups)
         parts.append((found.log_similarity, found.rows, groups.sizes()[None]))
     columns = (torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))

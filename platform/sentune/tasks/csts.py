@@ -159,7 +159,7 @@ class Csts:
     def _conditioned(
         self, embeddings: Tensor, boxes: Boxes, references: References, grids: Mapping[str, Grid]
     ) -> Conditioned:
-        """The pairs with as many references as the largest n needs."""
+        """Return the pairs with as many references as the largest n needs."""
         count = references.sizes[int(grids["references"][-1])]
         rows = (
             self._rows(s, embeddings)

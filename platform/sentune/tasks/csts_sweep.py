@@ -46,8 +46,8 @@ class Conditioned:
     views: Views
     scores: Floats
 
-    def sweep(self, metric: str, grids: Mapping[str, Grid]) -> Swept:
-        """The Spearman correlation of every combination with alpha_1 below alpha_2.
+    def sweep(self, metric: str, grids: Mapping[str, Grid]) -> CstsSweepResult:
+        """Return the Spearman correlation of every combination with alpha_1 below alpha_2.
 
         Args:
             metric: its name.
@@ -79,7 +79,9 @@ class Conditioned:
         alike = similarities(boxes, self.embeddings, self.references, self.views, chosen)
         return _Measured(found, blocks, alike)
 
-    def _best(self, sweep: Sweep, measured: list[_Measured], places: list[Place]) -> Swept:
+    def _best(
+        self, sweep: Sweep, measured: list[_Measured], places: list[Place]
+    ) -> CstsSweepResult:
         intersection, *place = sweep.place
         found, at = measured[intersection], places.index((place[0], place[1], place[2]))
         count = found.choices.interpretations(*found.blocks[at])
@@ -89,11 +91,11 @@ class Conditioned:
             "interpretations": float(count.mean()),
             "without_interpretation": float((count == 0).mean()),
         }
-        return Swept(sweep, found.similarities[at], counts)
+        return CstsSweepResult(sweep, found.similarities[at], counts)
 
 
 @dataclass(frozen=True)
-class Swept:
+class CstsSweepResult:
     """A sweep, and what its best combination gave.
 
     Attributes:
@@ -130,6 +132,6 @@ def _allowed(grids: Mapping[str, Grid]) -> list[Place]:
 
 
 def _block(cells: Cells, grids: Mapping[str, Grid], place: Place) -> Block:
-    """The cells and the prefix of one combination."""
+    """Return the cells and the prefix of one combination."""
     n, i, j = place
     return cells.between(float(grids["alpha_1"][i]), float(grids["alpha_2"][j])), n

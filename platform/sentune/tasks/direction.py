@@ -51,7 +51,7 @@ def entailment_pairs(corpus: Corpus, exclude: Exclude = "both-ways") -> list[tup
     ]
 
 
-class Direction:
+class DirectionTask:
     """Direction of entailment on pairs labelled entailment. Ties of a rule count half.
 
     Metrics: ``by_similarity`` (the papers' sim), ``by_extent`` (GaussCSE's var; log-volume of

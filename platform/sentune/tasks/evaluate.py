@@ -46,7 +46,7 @@ def evaluate(
 
 
 def _compare(tasks: Sequence[Task], model: Model, readouts: Mapping[str, Any] | None) -> Result:
-    """The tasks on embeddings, each distinct sentence embedded once."""
+    """Return the tasks on embeddings, each distinct sentence embedded once."""
     needs = [task.sentences() for task in tasks]
     row = {s: i for i, s in enumerate(dict.fromkeys(s for need in needs for s in need))}
     result = Result()
@@ -60,7 +60,7 @@ def _compare(tasks: Sequence[Task], model: Model, readouts: Mapping[str, Any] | 
 
 
 def finite(embeddings: Tensor, sentences: Sequence[str]) -> Tensor:
-    """The embeddings as they are.
+    """Return the embeddings as they are.
 
     Raises:
         TrialFailed: one of them is not finite; the message shows its sentence.

@@ -46,7 +46,7 @@ class Items:
         return [f"{a} {b}" for a, b in zip(self.firsts, self.seconds, strict=True)]
 
     def examples(self, generated: Sequence[str], rouge1: Sequence[float]) -> list[dict[str, Any]]:
-        """The first items with what the model made of them."""
+        """Return the first items with what the model made of them."""
         seconds: Sequence[str | None] = self.seconds or [None] * len(self.firsts)
         columns = zip(self.firsts, seconds, self.targets, generated, rouge1, strict=True)
         names = ("first", "second", "target", "generated", "rouge1")
@@ -155,7 +155,7 @@ def _named(name: str, prefix: str, values: Iterable[float]) -> dict[str, float]:
 
 
 def _items(corpus: Corpus, taken: set[str], limit: int | None) -> list[Items]:
-    """A corpus's items by operation, in the order of ``OPERATIONS``."""
+    """Return a corpus's items by operation, in the order of ``OPERATIONS``."""
     if corpus.kind is not Kind.OPERATIONS:
         reason = f"generation needs {Kind.OPERATIONS.value}, not {corpus.kind.value}"
         raise CorpusError(corpus.spec, reason)

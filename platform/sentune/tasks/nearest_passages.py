@@ -93,7 +93,7 @@ class NearestPassages:
         self._waiting = waiting[whole:].clone()  # a slice would hold on to the whole block
 
     def hits(self) -> Hits:
-        """The nearest of all passages; none can be added afterwards."""
+        """Return the nearest of all passages; none can be added afterwards."""
         if len(self._waiting):
             self._search(self._waiting)
             self._waiting = self._waiting[:0]
@@ -118,7 +118,7 @@ class NearestPassages:
         self._searched = end
 
     def _merge(self, rows: slice, table: Tensor) -> None:
-        """Takes over the columns that are nearer than a row's last hit, in their order.
+        """Take over the columns that are nearer than a row's last hit, in their order.
 
         One as near as the last hit comes after it in the corpus, so it stays out. After the first
         tiles few columns are nearer: of random passages about K of every tile's place in the

@@ -36,7 +36,7 @@ class References:
 
     @classmethod
     def sample(cls, table: pa.Table, counts: Sequence[int], seed: int) -> References:
-        """The sentences of the first n rows in a random order, for each n of ``counts``.
+        """Return the sentences of the first n rows in a random order, for each n of ``counts``.
 
         A row gives its sentences in the order of the columns. The order of the rows does not
         depend on ``counts``. A count above the number of rows becomes that number.
@@ -74,7 +74,7 @@ class References:
         return tuple(sorted(self.sizes))
 
     def within(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """The n that ``counts`` stand for, increasing; one above the largest n becomes it.
+        """Return the n that ``counts`` stand for, increasing; one above the largest n becomes it.
 
         Raises:
             InvalidValue: no count, or one that was not drawn.
@@ -88,7 +88,7 @@ class References:
 
 
 def _usable(counts: Sequence[int], most: int) -> tuple[int, ...]:
-    """The distinct counts, increasing, none above ``most``."""
+    """Return the distinct counts, increasing, none above ``most``."""
     if not counts or min(counts) < 1:
         raise InvalidValue("references", list(counts), "give numbers of rows, each at least 1")
     return tuple(sorted({min(count, most) for count in counts}))

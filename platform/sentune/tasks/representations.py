@@ -128,7 +128,7 @@ def _over_all(task: Sts, metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _overall(result: Result, tasks: Sequence[Sts], grid: Grid) -> str:
-    """The representation of the best mean Pearson correlation over the tasks."""
+    """Return the representation of the best mean Pearson correlation over the tasks."""
     tables = [result.tables[f"{task.name}/{TABLE}"] for task in tasks]
     means = [np.mean([table[str(name)]["pearson"] for table in tables]) for name in grid]
     return str(grid[int(np.argmax(means))])

@@ -72,7 +72,7 @@ class Retrieval:
         return tuple(f"{self.name}/{metric}" for metric in ("mrr@10", "recall@10", "recall@100"))
 
     def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
-        """Encodes queries and passages and ranks; there is no readout.
+        """Encode queries and passages and rank; there is no readout.
 
         Raises:
             CorpusError: a passage cannot be read or a relevant one is there twice, or none of the

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from sentune.tasks.sts import correlations
-from sentune.tasks.transfer_solver import Examples, Places, Singles, Values
+from sentune.tasks.transfer_solver import Places, Singles, Values, WeightedRows
 
 Fold = tuple[Places, Places]
 """Training rows and held-out rows."""
@@ -22,12 +22,12 @@ SEED = 1111
 """SentEval's, of the folds."""
 
 
-class Readout(Protocol):
+class TargetType(Protocol):
     """What the targets mean; they are [N] numbers."""
 
     metric: str
 
-    def examples(self, targets: Values) -> Examples:
+    def examples(self, targets: Values) -> WeightedRows:
         """What the logistic regression is fitted to."""
 
     def predict(self, model: LogisticRegression, features: Singles) -> Values:
@@ -45,12 +45,12 @@ class Labels:
 
     metric = "accuracy"
 
-    def examples(self, targets: Values) -> Examples:
-        """The rows themselves."""
-        return Examples(rows=np.arange(len(targets)), classes=targets)
+    def examples(self, targets: Values) -> WeightedRows:
+        """Return the rows themselves."""
+        return WeightedRows(rows=np.arange(len(targets)), classes=targets)
 
     def predict(self, model: LogisticRegression, features: Singles) -> Values:
-        """The likeliest class."""
+        """Return the likeliest class."""
         return np.asarray(model.predict(features), dtype=np.float64)
 
     def score(self, predicted: Values, targets: Values) -> float:
@@ -73,7 +73,7 @@ class Scores:
 
     metric = "pearson"
 
-    def examples(self, targets: Values) -> Examples:
+    def examples(self, targets: Values) -> WeightedRows:
         """Each row once for each of its integers, weighted by what the integer has of it.
 
         Integers that no row has are no classes.
@@ -81,14 +81,14 @@ class Scores:
         below = np.floor(targets)
         weights = np.concatenate([below + 1 - targets, targets - below])
         kept = weights > 0
-        return Examples(
+        return WeightedRows(
             rows=np.tile(np.arange(len(targets)), 2)[kept],
             classes=np.concatenate([below, below + 1])[kept],
             weights=weights[kept],
         )
 
     def predict(self, model: LogisticRegression, features: Singles) -> Values:
-        """The expected score."""
+        """Return the expected score."""
         expected: Values = model.predict_proba(features).astype(np.float64) @ model.classes_
         return expected
 

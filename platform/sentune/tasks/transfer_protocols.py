@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from sentune.errors import InvalidValue
-from sentune.tasks.transfer_fit import Readout
+from sentune.tasks.transfer_fit import TargetType
 from sentune.tasks.transfer_solver import Places, Values, along
 
 Features = NDArray[np.float32]
@@ -35,7 +35,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class ChosenStrength:
     """What was found with each strength, and which of them was chosen.
 
     Attributes:
@@ -80,8 +80,8 @@ class Nested:
 
 
 def choose(
-    readout: Readout, parts: Mapping[str, Part], folds: int, grid: Sequence[float]
-) -> Chosen:
+    readout: TargetType, parts: Mapping[str, Part], folds: int, grid: Sequence[float]
+) -> ChosenStrength:
     """Dev chooses where there is a test split too, else folds of train; the whole of train is
     fitted with every strength on the way."""
     train, judged = parts["train"], parts[judged_split(parts)]
@@ -96,7 +96,7 @@ def choose(
         predictions.append(_predict(readout, judged, fitted.models[0]))
         unconverged += fitted.unconverged
     place = int(best(np.array(scores)))
-    return Chosen(
+    return ChosenStrength(
         grid=grid,
         scores=np.array(scores),
         place=place,
@@ -106,7 +106,7 @@ def choose(
     )
 
 
-def nested(readout: Readout, rows: Part, folds: int, grid: Sequence[float]) -> Nested:
+def nested(readout: TargetType, rows: Part, folds: int, grid: Sequence[float]) -> Nested:
     """Outer folds are judged; as many inner folds of their training rows choose their strength.
 
     Inner folds are shuffled with the same seed as outer ones.
@@ -146,7 +146,7 @@ def best(scores: Values) -> Places:
 
 
 def by_dev(splits: Container[str]) -> bool:
-    """Whether dev chooses the strength, not folds of train."""
+    """Return whether dev chooses the strength, not folds of train."""
     return "dev" in splits and "test" in splits
 
 
@@ -158,7 +158,7 @@ def judged_split(splits: Container[str]) -> str:
 def grid_of(
     readouts: Mapping[str, Any] | None, name: str, default: Sequence[float]
 ) -> Sequence[float]:
-    """The strength among the readouts alone, else the default grid.
+    """Return the strength among the readouts alone, else the default grid.
 
     Raises:
         InvalidValue: the strength among the readouts is no positive number.
@@ -175,16 +175,16 @@ def _at(part: Part, rows: Places) -> Part:
     return Part(features=part.features[rows], targets=part.targets[rows])
 
 
-def _predict(readout: Readout, part: Part, model: LogisticRegression) -> Values:
+def _predict(readout: TargetType, part: Part, model: LogisticRegression) -> Values:
     return readout.predict(model, part.features)
 
 
-def _score(readout: Readout, part: Part, model: LogisticRegression) -> float:
+def _score(readout: TargetType, part: Part, model: LogisticRegression) -> float:
     return readout.score(_predict(readout, part, model), part.targets)
 
 
 def _unseen(
-    readout: Readout,
+    readout: TargetType,
     rows: Part,
     folds: Sequence[tuple[Places, Places]],
     models: Sequence[LogisticRegression],

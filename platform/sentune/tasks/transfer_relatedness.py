@@ -57,7 +57,7 @@ class TransferRelatedness:
         self.readout = Scores()
 
     def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
-        """Encodes each distinct sentence once, then chooses C and judges.
+        """Encode each distinct sentence once, then choose C and judge.
 
         Raises:
             TrialFailed: an embedding is not finite.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sentune.tasks.base import Result
-from sentune.tasks.transfer_protocols import Chosen, Nested, Part, judged_split
+from sentune.tasks.transfer_protocols import ChosenStrength, Nested, Part, judged_split
 
 NO_TEST = (
     "the corpus has no test split: judged on dev, with the regularisation chosen by "
@@ -16,7 +16,9 @@ NO_TEST = (
 )
 
 
-def split_result(name: str, parts: Mapping[str, Part], chosen: Chosen, metric: str) -> Result:
+def split_result(
+    name: str, parts: Mapping[str, Part], chosen: ChosenStrength, metric: str
+) -> Result:
     """Readout, dev score and tables of a task with splits; ``metric`` is what chose C.
 
     ``unconverged`` in the table counts the fits that stopped before their minimum.

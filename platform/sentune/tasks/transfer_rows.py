@@ -23,7 +23,7 @@ WHOLE = "whole"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class TransferRows:
     """Sentences or pairs and their targets.
 
     Attributes:
@@ -51,7 +51,7 @@ class Rows:
         }
 
 
-def rows_of(corpus: Corpus, columns: tuple[str, str], targets: Values) -> Rows:
+def rows_of(corpus: Corpus, columns: tuple[str, str], targets: Values) -> TransferRows:
     """The rows of a corpus with their targets, sorted as SentEval does before it makes folds:
     by numbers of words, then by target.
 
@@ -76,7 +76,7 @@ def rows_of(corpus: Corpus, columns: tuple[str, str], targets: Values) -> Rows:
     places = {split: order[splits[order] == split] for split in dict.fromkeys(splits.tolist())}
     _check_splits(corpus, places)
     pairs = None if all(single) else second
-    return Rows(first=first, second=pairs, targets=targets, places=places)
+    return TransferRows(first=first, second=pairs, targets=targets, places=places)
 
 
 def check(corpus: Corpus, name: str, kind: Kind, folds: int) -> None:

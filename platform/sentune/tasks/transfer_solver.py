@@ -40,7 +40,7 @@ That is 0.2 for averaged GloVe vectors, which gives scikit-learn's 1e-4. With a 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examples:
+class WeightedRows:
     """What the rows' targets are to a classifier.
 
     Attributes:
@@ -69,7 +69,7 @@ class Fitted:
 
 def along(
     features: Singles,
-    examples: Examples,
+    examples: WeightedRows,
     subsets: Sequence[Places],
     grid: Sequence[float],
     max_steps: int = 1000,
@@ -101,9 +101,12 @@ def along(
 
 
 def _fit(
-    model: LogisticRegression, features: NDArray[np.floating], examples: Examples, places: Places
+    model: LogisticRegression,
+    features: NDArray[np.floating],
+    examples: WeightedRows,
+    places: Places,
 ) -> bool:
-    """Whether it converged; other warnings are passed on."""
+    """Return whether it converged; other warnings are passed on."""
     weights = None if examples.weights is None else examples.weights[places]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -1,4 +1,8 @@
-"""Where a trial's checkpoints lie: a folder of this machine's disks, or an object store."""
+"""Where a trial's checkpoints lie: a folder of this machine's disks, or an object store.
+
+Both hold named folders that appear whole or not at all. Their methods are the same; those of
+``LocalStorage`` say what each does.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import fsspec
 
@@ -34,57 +38,8 @@ BATCH = 1000
 T = TypeVar("T")
 
 
-class CheckpointStorage(Protocol):
-    """Named folders that appear whole or not at all."""
-
-    def entries(self, *, seconds: float = 0.0) -> list[str]:
-        """Names of all that lies here.
-
-        Args:
-            seconds: how old the look at what others have written may be, where a look is a request.
-        """
-
-    def whole(self) -> list[str]:
-        """Names of the folders that ``has`` is true of."""
-
-    def has(self, name: str) -> bool:
-        """Whether a folder is complete: its ``progress.json``, written last, is there."""
-
-    def read(self, name: str) -> bytes:
-        """The content of a folder's ``progress.json``."""
-
-    def fetch(self, name: str) -> Path:
-        """A folder as one of this machine's."""
-
-    def writing(self, name: str, needed: int, *, anew: bool = False) -> Any:
-        """Context of an empty local folder that appears here, whole, when it is left.
-
-        Args:
-            name: of the folder; one of that name goes.
-            needed: bytes that must be free, as far as that is known.
-            anew: nothing of that name can be here, so that nobody need look.
-        """
-
-    def drop(self, name: str, files: Collection[str] | None = None) -> None:
-        """Takes a folder away; whoever reads it meanwhile sees it whole or not at all.
-
-        Args:
-            name: of the folder.
-            files: all that lies in it beside its ``progress.json``; None: not known.
-        """
-
-    def sweep(self, goes: Callable[[str], bool]) -> None:
-        """Takes away all whose names go."""
-
-    def set_aside(self, name: str) -> bool:
-        """Renames a folder to ``damaged-...``; False if it is no longer there."""
-
-    def leave(self) -> None:
-        """Takes the place itself away where nothing lies in it."""
-
-
-def storage_of(directory: str) -> CheckpointStorage:
-    """The place of a path or fsspec URI; nothing is made yet."""
+def storage_of(directory: str) -> LocalStorage | ObjectStorage:
+    """Return the storage at a path or fsspec URI; nothing is made yet."""
     files, root = files_at(directory)
     if is_local(files):
         return LocalStorage(Path(root))
@@ -98,29 +53,44 @@ class LocalStorage:
         self.root = root
 
     def entries(self, *, seconds: float = 0.0) -> list[str]:
-        """Names of all that lies here."""
+        """Return the names of all that lies here.
+
+        Args:
+            seconds: how old the answer may be, where looking takes a request.
+        """
         del seconds  # a disk is asked in no time
         return [path.name for path in self.root.iterdir()] if self.root.is_dir() else []
 
     def whole(self) -> list[str]:
-        """Names of all folders; see ``has``."""
+        """Return the names of the folders that ``has`` is true of."""
         return [name for name in self.entries() if self.has(name)]
 
     def has(self, name: str) -> bool:
-        """Also without its ``progress.json``: no kill takes that away, a damaged disk does."""
+        """Return whether a folder is complete, so that it can be read.
+
+        Here also without its ``progress.json``: no kill takes that away, a damaged disk does.
+        """
         return (self.root / name).is_dir()
 
     def read(self, name: str) -> bytes:
-        """The content of a folder's ``progress.json``."""
+        """Return the content of a folder's ``progress.json``, which is written last."""
         return (self.root / name / PROGRESS_FILE).read_bytes()
 
     def fetch(self, name: str) -> Path:
-        """The folder itself."""
+        """Return a folder as one of this machine's, here the folder itself."""
         return self.root / name
 
     @contextmanager
     def writing(self, name: str, needed: int, *, anew: bool = False) -> Iterator[Path]:
-        """Written beside, synchronised to the disk, then renamed."""
+        """Yield an empty local folder that appears here, whole, when the context is left.
+
+        Here it is written beside, synchronised to the disk, then renamed.
+
+        Args:
+            name: of the folder; an older one of that name is dropped.
+            needed: bytes that must be free, as far as that is known.
+            anew: nothing of that name is here, so that no look is needed.
+        """
         del anew  # a disk is asked in no time
         with writing(self.root / name, needed):
             self.root.mkdir(parents=True, exist_ok=True)
@@ -136,7 +106,14 @@ class LocalStorage:
                 sync(self.root)
 
     def drop(self, name: str, files: Collection[str] | None = None) -> None:
-        """Renamed first: a folder that loses its files one by one would look damaged."""
+        """Drop a folder; another process that reads it sees it whole or not at all.
+
+        Here it is renamed first: a folder that loses its files one by one would look damaged.
+
+        Args:
+            name: of the folder.
+            files: all that lies in it beside its ``progress.json``; None: not known.
+        """
         del files  # a disk is asked in no time
         going = name if name.startswith(PARTIAL) else f"{PARTIAL}{name}"
         if going != name:
@@ -145,12 +122,12 @@ class LocalStorage:
         shutil.rmtree(self.root / going)
 
     def sweep(self, goes: Callable[[str], bool]) -> None:
-        """Takes away all whose names go."""
+        """Drop all folders whose names ``goes`` is true of."""
         for name in filter(goes, self.entries()):
             self.drop(name)
 
     def set_aside(self, name: str) -> bool:
-        """Renames a folder to ``damaged-...``; False if it is no longer there."""
+        """Rename a folder to ``damaged-...``; False if it is no longer there."""
         try:
             (self.root / name).rename(self.root / f"{DAMAGED}{name}")
         except FileNotFoundError:
@@ -158,7 +135,7 @@ class LocalStorage:
         return True
 
     def leave(self) -> None:
-        """Takes the folder itself away where nothing lies in it."""
+        """Remove the folder of all checkpoints where nothing lies in it."""
         if self.root.is_dir() and not self.entries():
             self.root.rmdir()
 
@@ -174,7 +151,7 @@ class ObjectStorage:
         self._looked = -math.inf
 
     def entries(self, *, seconds: float = 0.0) -> list[str]:
-        """Names of all that lies here."""
+        """Return the names of all that lies here."""
         now = time.monotonic()
         if not now - self._looked < seconds:
             self._here = set(self._asked(lambda: names_in(self.files, self.root)))
@@ -182,14 +159,14 @@ class ObjectStorage:
         return sorted(self._here)
 
     def whole(self) -> list[str]:
-        """Names of the folders whose upload came to its end; most trials begin with none."""
+        """Return the names of the folders whose upload has ended; most trials begin with none."""
         if not self.entries():  # one request; ``find`` of what is not there takes three
             return []
         found = (within.partition("/") for within in self._within(""))
         return [name for name, _, rest in found if rest == PROGRESS_FILE]
 
     def has(self, name: str) -> bool:
-        """Whether the upload came to its end."""
+        """Return whether the upload of a folder has ended."""
         try:
             self._asked(lambda: self.files.info(f"{self.root}/{name}/{PROGRESS_FILE}"))
         except FileNotFoundError:
@@ -197,12 +174,12 @@ class ObjectStorage:
         return True
 
     def read(self, name: str) -> bytes:
-        """The content of a folder's ``progress.json``."""
+        """Return the content of a folder's ``progress.json``."""
         file = f"{self.root}/{name}/{PROGRESS_FILE}"
         return bytes(self._asked(lambda: self.files.cat_file(file)))
 
     def fetch(self, name: str) -> Path:
-        """A copy, which goes with this object."""
+        """Return a local copy of a folder, which is removed with this object."""
         if name not in self._downloads:
             self._downloads[name] = tempfile.TemporaryDirectory(prefix="sentune-checkpoint-")
             for within in self._within(f"/{name}"):
@@ -216,7 +193,7 @@ class ObjectStorage:
 
     @contextmanager
     def writing(self, name: str, needed: int, *, anew: bool = False) -> Iterator[Path]:
-        """Written on this machine, then uploaded, ``progress.json`` last."""
+        """Write a folder on this machine, then upload it, ``progress.json`` last."""
         with (
             writing(tempfile.gettempdir(), needed, "TMPDIR"),
             tempfile.TemporaryDirectory(prefix=PARTIAL) as scratch,
@@ -234,7 +211,7 @@ class ObjectStorage:
             self._looked = looked
 
     def drop(self, name: str, files: Collection[str] | None = None) -> None:
-        """``progress.json`` first: what is left of it is then no folder any more."""
+        """Drop a folder, ``progress.json`` first: what is left of it is then no checkpoint."""
         first = f"{self.root}/{name}/{PROGRESS_FILE}"
         if files is None or self._folders:
             self._remove([first])
@@ -244,7 +221,7 @@ class ObjectStorage:
         self._gone(name)
 
     def sweep(self, goes: Callable[[str], bool]) -> None:
-        """Takes away all whose names go: in a few requests, however many they are."""
+        """Drop all folders whose names ``goes`` is true of, in a few requests."""
         going = [within for within in self._within("") if goes(within.partition("/")[0])]
         said = {within for within in going if within.partition("/")[2] == PROGRESS_FILE}
         first = [f"{self.root}/{within}" for within in sorted(said)]
@@ -259,7 +236,7 @@ class ObjectStorage:
             self._gone(name)
 
     def set_aside(self, name: str) -> bool:
-        """Copied, then dropped; False if it is no longer there."""
+        """Copy a folder to ``damaged-...`` and drop it; False if it is no longer there."""
         if not self.has(name):
             return False
         for within in self._within(f"/{name}"):
@@ -271,7 +248,7 @@ class ObjectStorage:
         return True
 
     def leave(self) -> None:
-        """An object store has no empty folders."""
+        """Do nothing: an object store has no empty folders."""
 
     def _gone(self, name: str) -> None:
         self._here.discard(name)

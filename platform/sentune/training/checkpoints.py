@@ -57,12 +57,12 @@ class SavedProgress:
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def again(self, save: Callable[[Path], None]) -> Progress:
-        """The progress as it was said."""
+        """Return the progress as it was reported."""
         return Progress(**{name: getattr(self, name) for name in _SHARED}, save=save)
 
     @property
     def bytes(self) -> int:
-        """Of the state, without ``progress.json``."""
+        """Bytes of the state, without ``progress.json``."""
         return sum(file["bytes"] for file in self.files.values())
 
 
@@ -108,8 +108,8 @@ class CheckpointStore:
         name = name_of(progress.examples)
         entries = self._tidied()
         lie_here = {name for name in entries if name.startswith(CHECKPOINT)}  # some in part
-        # read once, as a store takes its time; and again where somebody else has written, such as
-        # the process on a machine that was cut off and whose trial went on elsewhere
+        # read once, as a store takes its time; and again where another process has written, such
+        # as the one on a machine that was cut off and whose trial went on elsewhere
         if self._written is None or lie_here != set(self._written):
             self._written = self._readable() if entries else {}
         stored = self._written
@@ -133,37 +133,37 @@ class CheckpointStore:
             self._place.drop(dropped, known or None)
 
     def last(self) -> Path | None:
-        """Local folder of the newest checkpoint that is as it was written."""
+        """Return the local folder of the newest undamaged checkpoint."""
         return self._take(_newest, "went on from {}", "started anew")
 
     def best(self) -> Path | None:
-        """Local folder of the checkpoint with the highest score, the earliest of equals."""
+        """Return the local folder of the checkpoint with the highest score, the first of equals."""
         return self._take(_best, "took {} for the best", "none is left to take")
 
     def last_progress(self) -> SavedProgress | None:
-        """What was said with the newest checkpoint that is as it was written."""
+        """Return the progress in the newest undamaged checkpoint."""
         return self._pick(_newest) if self.last() is not None else None
 
     def last_milestone(self) -> SavedProgress | None:
-        """What was said with the newest checkpoint of a milestone; its state is not checked."""
+        """Return the progress in the newest checkpoint of a milestone; its state is not checked."""
         return self._pick(_newest_milestone)
 
     def best_progress(self) -> SavedProgress | None:
-        """What was said with the best checkpoint; its state is not checked."""
+        """Return the progress in the best checkpoint; its state is not checked."""
         return self._pick(_best)
 
     def bytes(self) -> int:
-        """Of all checkpoints here."""
+        """Return the bytes of all checkpoints here."""
         return sum(said.bytes for said in self._readable().values())
 
     def drop_all(self) -> None:
-        """Drops every checkpoint, damaged ones too. Other files stay."""
+        """Drop every checkpoint, damaged ones too. Other files stay."""
         self._written = None
         self._place.sweep(_is_checkpoint)
         self._place.leave()
 
     def keep_best_only(self) -> None:
-        """Drops all but the best; where none was ever scored, all but the newest."""
+        """Drop all but the best; where none was ever scored, all but the newest."""
         self._written = None
         stored = self._readable()
         kept = _best(stored) or _newest(stored)
@@ -194,7 +194,7 @@ class CheckpointStore:
         return stored[name] if name is not None else None
 
     def _take(self, pick: _Pick, instead: str, nothing: str) -> Path | None:
-        """The folder that ``pick`` chooses among those that are as they were written."""
+        """Return the folder that ``pick`` chooses among those that are as they were written."""
         examined = dict(self._examined())
         wrong = {name: said for name, said in examined.items() if isinstance(said, str)}
         stored = {name: said for name, said in examined.items() if isinstance(said, SavedProgress)}
@@ -211,7 +211,7 @@ class CheckpointStore:
         return folder if name is not None else None
 
     def _set_aside(self, wrong: Mapping[str, str], then: str) -> None:
-        """Keeps the newest damaged one for whoever wants to look at it."""
+        """Rename damaged checkpoints; the newest of them is kept, for a look at it."""
         for name, what in sorted(wrong.items(), key=lambda item: examples_of(item[0])):
             self._drop_damaged()
             self._written = None
@@ -221,7 +221,7 @@ class CheckpointStore:
                 logger.warning("%s: %s", without_credentials(self.directory), self.notes[-1])
 
     def _tidied(self) -> list[str]:
-        """Drops what a killed process left; names of the rest."""
+        """Drop what a killed process left; return the names of the rest."""
         entries = self._place.entries(seconds=LOOK_SECONDS)
         for name in entries:
             if name.startswith(PARTIAL):
@@ -275,7 +275,7 @@ def _to_json(said: SavedProgress) -> str:
 
 
 def _from_json(text: bytes) -> SavedProgress:
-    """Raises ``ValueError`` or ``TypeError`` where it is not what was written."""
+    """Return the saved progress; ``ValueError`` or ``TypeError`` if it was not written so."""
     content = json.loads(text)
     if "files" in content and content.pop("checksum", None) != document_checksum(content):
         raise ValueError("checksum")  # without ``files`` it was written before there were any

@@ -16,17 +16,10 @@ from typing import Any, NamedTuple
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.whole import load_whole, save_whole
 from sentune.errors import InvalidValue
-from sentune.io.folders import whole_folder, write_json
+from sentune.io.folders import whole_folder
 from sentune.methods.closed_form import ClosedForm
-from sentune.training.card import render_card
 from sentune.training.fits import DETAILS_FILE, FIT_FILE, load_fit
-from sentune.training.model import (
-    CARD_FILE,
-    FORMAT,
-    READOUTS_FILE,
-    SETTINGS_FILE,
-    read_settings,
-)
+from sentune.training.model import READOUTS_FILE, read_settings, write_description
 
 WORDS = "words"
 
@@ -49,7 +42,7 @@ def export_closed_form(
     readouts: Mapping[str, Any],
     card: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Makes the product folder of a trial's checkpoint, whole or not at all.
+    """Make the product folder of a trial's checkpoint, whole or not at all.
 
     Args:
         words: that the trial was fitted with; they are copied, so that the folder is complete.
@@ -61,15 +54,11 @@ def export_closed_form(
         for name in (FIT_FILE, DETAILS_FILE):
             shutil.copyfile(checkpoint / name, beside / name)
         save_whole(words, beside / WORDS)
-        described = {"format": FORMAT, "method": model.name, "settings": dict(settings)}
-        write_json(beside / SETTINGS_FILE, described)
-        write_json(beside / READOUTS_FILE, dict(readouts))
-        text = render_card(model, settings, readouts, card)
-        (beside / CARD_FILE).write_text(text, encoding="utf-8")
+        write_description(beside, model, settings, readouts, card)
 
 
 def load_closed_form(folder: Path) -> LoadedClosedForm:
-    """The model of a folder.
+    """Return the model of a folder.
 
     Raises:
         InvalidValue: it is no model folder of a method on word vectors.

@@ -22,7 +22,7 @@ FIT_FILE, DETAILS_FILE = "fit.safetensors", "fit.json"
 
 
 def build_closed_form(name: str, words: WordTable, settings: Mapping[str, Any]) -> ClosedForm:
-    """The method, not fitted yet.
+    """Return the method, not fitted yet.
 
     Raises:
         InvalidValue: an unknown setting or a value that is not allowed, naming it.
@@ -32,7 +32,7 @@ def build_closed_form(name: str, words: WordTable, settings: Mapping[str, Any]) 
 
 
 def closed_form_settings(name: str, settings: Mapping[str, Any]) -> ClosedFormSettings:
-    """A trial's settings without its vectors, typed and checked.
+    """Return a trial's settings without its vectors, typed and checked.
 
     Raises:
         InvalidValue: as ``build_closed_form``.
@@ -56,7 +56,7 @@ def save_fit(model: ClosedForm, folder: Path) -> None:
 
 
 def load_fit(folder: Path, words: WordTable) -> ClosedForm:
-    """The fitted method of a folder.
+    """Return the fitted method of a folder.
 
     Args:
         words: the word vectors that it was fitted with.

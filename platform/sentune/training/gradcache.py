@@ -42,7 +42,7 @@ def cached_backward(
     *,
     no_sync: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Tensor:
-    """Adds the gradient of ``loss(cat(embed(x) for x in inputs))`` to the parameters' ``.grad``.
+    """Add the gradient of ``loss(cat(embed(x) for x in inputs))`` to the parameters' ``.grad``.
 
     Dropout draws the same masks both times, since each micro-batch's random state is replayed;
     afterwards the generators stand where a plain backward would have left them.
@@ -57,8 +57,33 @@ def cached_backward(
     Returns:
         The loss, detached.
     """
-    embeddings, states = _embed_all(embed, inputs)
-    value, gradient = _gradient(loss, embeddings)
+
+    def with_gradient(leaf: Tensor) -> tuple[Tensor, Tensor]:
+        value = loss(leaf)
+        (gradient,) = torch.autograd.grad(value, leaf)
+        return value.detach(), gradient
+
+    return embedded_twice(embed, inputs, with_gradient, no_sync=no_sync)
+
+
+def embedded_twice(
+    embed: Callable[[Any], Tensor],
+    inputs: Sequence[Any],
+    objective: Callable[[Tensor], tuple[Tensor, Tensor]],
+    *,
+    no_sync: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Tensor:
+    """``cached_backward`` of an objective that gives its own gradient.
+
+    Args:
+        objective: [B, D], a leaf -> what is returned, and the gradient [B, D].
+    """
+    embeddings, states = [], []
+    with torch.no_grad():
+        for micro_batch in inputs:
+            states.append(RandomState.capture())
+            embeddings.append(embed(micro_batch))
+    value, gradient = objective(torch.cat(embeddings).requires_grad_())
     after = RandomState.capture()
     parts = gradient.split([len(part) for part in embeddings])
     last = len(inputs) - 1
@@ -68,23 +93,3 @@ def cached_backward(
             embed(micro_batch).backward(part)
     after.restore()
     return value
-
-
-def _embed_all(
-    embed: Callable[[Any], Tensor], inputs: Sequence[Any]
-) -> tuple[list[Tensor], list[RandomState]]:
-    embeddings, states = [], []
-    with torch.no_grad():
-        for micro_batch in inputs:
-            states.append(RandomState.capture())
-            embeddings.append(embed(micro_batch))
-    return embeddings, states
-
-
-def _gradient(
-    loss: Callable[[Tensor], Tensor], embeddings: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
-    leaf = torch.cat(list(embeddings)).requires_grad_()
-    value = loss(leaf)
-    (gradient,) = torch.autograd.grad(value, leaf)
-    return value.detach(), gradient

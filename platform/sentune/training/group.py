@@ -35,7 +35,7 @@ class Streams:
         self._step = step
 
     def use(self, stream: int) -> None:
-        """Sets torch's generators to the beginning of a stream of this step."""
+        """Set torch's generators to the beginning of a stream of this step."""
         entropy = [number % 2**64 for number in (*self._step, stream)]
         state = np.random.SeedSequence(entropy).generate_state(1, np.uint64)  # unrelated ones
         torch.manual_seed(int(state[0] >> 1))
@@ -63,14 +63,14 @@ class Group:
 
     @classmethod
     def single(cls, device: torch.device | str | None = None, shards: int = 0) -> Group:
-        """A group of one, on the accelerator if there is one."""
+        """Return a group of one, on the accelerator if there is one."""
         return cls(0, 1, device, shards)
 
     @classmethod
     def from_torch_distributed(
         cls, device: torch.device | str | None = None, shards: int = 0
     ) -> Group:
-        """The default process group, which must have been initialised."""
+        """Return the default process group, which must have been initialised."""
         if device is None:
             nccl = dist.get_backend() == "nccl"
             device = f"cuda:{torch.cuda.current_device()}" if nccl else "cpu"
@@ -154,7 +154,7 @@ class Group:
         return self.all_reduce_sum(value) / self.world_size
 
     def barrier(self) -> None:
-        """Returns when every worker has called it."""
+        """Wait until every worker has called it."""
         if self.world_size == 1:
             return
         if self.device.type == "cuda":
@@ -163,7 +163,7 @@ class Group:
             dist.barrier()
 
     def agree(self, value: int) -> int:
-        """The first worker's ``value``, on every worker."""
+        """Return the first worker's ``value``, on every worker."""
         if self.world_size == 1:
             return value
         box = torch.tensor(value, dtype=torch.int64, device=self.device)
@@ -171,7 +171,7 @@ class Group:
         return int(box)
 
     def broadcast_object(self, value: T) -> T:
-        """The first worker's picklable ``value``, on every worker."""
+        """Return the first worker's picklable ``value``, on every worker."""
         if self.world_size == 1:
             return value
         box = [value]

@@ -46,7 +46,7 @@ class LinearSettings(BaseModel):
 
 
 @dataclass(frozen=True)
-class Examples:
+class ClassifiedPairs:
     """N pairs (premise, hypothesis) and their classes, as ``readouts.three_way`` numbers them."""
 
     pairs: Sequence[tuple[str, str]]
@@ -57,7 +57,7 @@ class Examples:
 
 
 def build(encoder: str, settings: LinearSettings, device: torch.device) -> PairClassifier:
-    """A two-way classifier on a prepared encoder, new weights drawn from the seed.
+    """Return a two-way classifier on a prepared encoder, new weights drawn from the seed.
 
     Raises:
         InvalidValue: the encoder cannot take pairs of ``max_length`` tokens.
@@ -73,7 +73,7 @@ def build(encoder: str, settings: LinearSettings, device: torch.device) -> PairC
 def fit(
     model: PairClassifier,
     tokenizer: PairTokenizer,
-    examples: Examples,
+    examples: ClassifiedPairs,
     settings: LinearSettings,
     *,
     epochs: int,
@@ -143,7 +143,7 @@ def _batches(rows: int, settings: LinearSettings) -> Iterator[Classes]:
 def _backward(
     model: PairClassifier, tokenizer: PairTokenizer, pairs: EncodedPairs, classes: Classes
 ) -> float:
-    """Adds the gradient of the mean loss of a batch and returns that loss."""
+    """Add the gradient of the mean loss of a batch and return that loss."""
     device = model.layer.weight.device
     chunks, restore = tokenizer.chunks(pairs, sentences_at_a_time(device))
     gold = torch.from_numpy(classes)[torch.argsort(restore)].to(device)

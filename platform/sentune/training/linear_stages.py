@@ -21,7 +21,15 @@ from sentune.errors import CorpusError
 from sentune.methods.linear import PairClassifier, PairTokenizer
 from sentune.readouts.three_way import BOTH, CLASSES, ENTAILMENT, NON_ENTAILMENT
 from sentune.tasks.base import Result
-from sentune.training.linear import Classes, Examples, LinearSettings, Say, build, fit, predict
+from sentune.training.linear import (
+    Classes,
+    ClassifiedPairs,
+    LinearSettings,
+    Say,
+    build,
+    fit,
+    predict,
+)
 
 TWO_WAY, THREE_WAY = "rte", "ambiguous-rte"
 KINDS = {TWO_WAY: Kind.LABELLED_PAIRS, THREE_WAY: Kind.SEVERAL_LABELS}
@@ -52,7 +60,7 @@ class LinearRun:
 
 
 def run_linear(run: LinearRun, say: Say | None = None) -> Result:
-    """Trains and judges: ``rte`` after the first stage, ``ambiguous-rte`` in the end.
+    """Train and judge: ``rte`` after the first stage, ``ambiguous-rte`` in the end.
 
     In the second stage a new layer of three classes and the encoder are fine-tuned on all of
     ``ambiguous``: none of it is kept to choose the number of epochs. Without a second stage
@@ -88,7 +96,7 @@ def run_linear(run: LinearRun, say: Say | None = None) -> Result:
 class _Test:
     kind: str
     name: str
-    examples: Examples
+    examples: ClassifiedPairs
 
     @classmethod
     def read(cls, kind: str, name: str, spec: str, limit: int | None) -> _Test:
@@ -104,7 +112,9 @@ class _Test:
         return judge(self.name, answers, self.examples.classes)
 
 
-def _untrained(run: LinearRun, stages: Sequence[Examples]) -> tuple[PairClassifier, PairTokenizer]:
+def _untrained(
+    run: LinearRun, stages: Sequence[ClassifiedPairs]
+) -> tuple[PairClassifier, PairTokenizer]:
     """The model and its tokenizer; a built-in encoder learns its word pieces from all stages."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     texts = (text for stage in stages for pair in stage.pairs for text in pair)
@@ -113,7 +123,7 @@ def _untrained(run: LinearRun, stages: Sequence[Examples]) -> tuple[PairClassifi
         return build(folder, run.settings, device), PairTokenizer(folder)
 
 
-def two_way_examples(corpus: Corpus) -> Examples:
+def two_way_examples(corpus: Corpus) -> ClassifiedPairs:
     """Pairs in two classes: entailment or non-entailment.
 
     A triplet gives (anchor, positive), an entailment, and (anchor, negative), none: the training
@@ -126,14 +136,14 @@ def two_way_examples(corpus: Corpus) -> Examples:
     if corpus.kind is Kind.TRIPLETS:
         rows = zip(columns["anchor"], columns["positive"], columns["negative"], strict=True)
         pairs = [pair for a, p, n in rows for pair in ((a, p), (a, n))]
-        return Examples(pairs, np.tile([ENTAILMENT, NON_ENTAILMENT], corpus.table.num_rows))
+        return ClassifiedPairs(pairs, np.tile([ENTAILMENT, NON_ENTAILMENT], corpus.table.num_rows))
     if corpus.kind is Kind.LABELLED_PAIRS:
         named = [(label,) for label in columns["label"]]
         return _examples(columns["premise"], columns["hypothesis"], named)
     raise CorpusError(corpus.spec, f"triplets or labelled pairs are needed, not {corpus.kind}")
 
 
-def three_way_examples(corpus: Corpus) -> Examples:
+def three_way_examples(corpus: Corpus) -> ClassifiedPairs:
     """Pairs in three classes: entailment, non-entailment, or both where the labels say both.
 
     Raises:
@@ -177,9 +187,9 @@ def _named(tests: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
 
 def _examples(
     premises: Sequence[str], hypotheses: Sequence[str], labels: Sequence[Sequence[str]]
-) -> Examples:
+) -> ClassifiedPairs:
     classes = np.array([_class(set(found)) for found in labels], dtype=np.int64)
-    return Examples(list(zip(premises, hypotheses, strict=True)), classes)
+    return ClassifiedPairs(list(zip(premises, hypotheses, strict=True)), classes)
 
 
 def _class(labels: set[str]) -> int:

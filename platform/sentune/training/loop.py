@@ -13,12 +13,11 @@ from sentune.corpora.batches import Batch, BatchSource
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.methods import find
 from sentune.tasks import Result
-from sentune.training.build import build_method
 from sentune.training.checkpoints import SavedProgress
 from sentune.training.group import Group
 from sentune.training.memory import OutOfMemory, first_line, short_of_memory
 from sentune.training.precision import check_precision
-from sentune.training.recipes import Validates, recipe_of
+from sentune.training.recipes import Validates, build_method, recipe_of
 from sentune.training.resuming import load_optimizer, take_up
 from sentune.training.schedules import steps_for
 from sentune.training.settings import split

@@ -57,7 +57,7 @@ def short_of_memory(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """An error's first words."""
+    """Return an error's first words."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
 
 
@@ -65,7 +65,7 @@ _settled_modules = 0
 
 
 def settle() -> None:
-    """Takes what this process has imported out of the collector's sight, whenever it has grown.
+    """Take what this process has imported out of the collector's sight, whenever it has grown.
 
     ``free`` after each trial would look at all of it again: 250 ms of an empty trial's 290.
     """
@@ -84,7 +84,7 @@ def use_threads(count: int) -> None:
 
 
 def free() -> None:
-    """Gives back what nothing holds any more, and what allocators keep for later.
+    """Give back what nothing holds any more, and what allocators keep for later.
 
     Each trial of a reused process has a thread of its own, and with it one of glibc's arenas, of
     which there are eight for each core: fifty trials of 16 MiB each on two cores left 240 MiB in

@@ -19,9 +19,8 @@ from sentune.encoders import Tokenizer, load_tokenizer
 from sentune.errors import InvalidValue
 from sentune.io.folders import whole_folder, write_json
 from sentune.methods import find
-from sentune.training.build import build_method
-from sentune.training.card import render_card
-from sentune.training.recipes import recipe_of
+from sentune.training.card import Named, render_card
+from sentune.training.recipes import build_method, recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights
 
@@ -60,15 +59,26 @@ def save_model(
         stored = copy.deepcopy(method).float().cpu()  # also what was trained in float64
         recipe_of(method).write(stored, source, beside, training)
         settings = {**training.model_dump(), **method.settings.model_dump()}
-        described = {"format": FORMAT, "method": method.name, "settings": settings}
-        write_json(beside / SETTINGS_FILE, described)
-        write_json(beside / READOUTS_FILE, dict(readouts))
-        text = render_card(method, settings, readouts, card)
-        (beside / CARD_FILE).write_text(text, encoding="utf-8")
+        write_description(beside, method, settings, readouts, card)
+
+
+def write_description(
+    folder: Path,
+    method: Named,
+    settings: Mapping[str, Any],
+    readouts: Mapping[str, Any],
+    card: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write ``settings.json``, ``readouts.json`` and the model card into a model folder."""
+    described = {"format": FORMAT, "method": method.name, "settings": dict(settings)}
+    write_json(folder / SETTINGS_FILE, described)
+    write_json(folder / READOUTS_FILE, dict(readouts))
+    text = render_card(method, settings, readouts, card)
+    (folder / CARD_FILE).write_text(text, encoding="utf-8")
 
 
 def load_method(folder: str | Path) -> LoadedModel:
-    """The model of a folder, on the CPU in float32, ready for inference.
+    """Return the model of a folder, on the CPU in float32, ready for inference.
 
     Raises:
         InvalidValue: it is no model folder, or one of a newer version.

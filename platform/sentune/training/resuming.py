@@ -1,4 +1,4 @@
-"""Taking up a checkpoint: the run's own newest one, or another run's to start from."""
+"""Resume a run from its own newest checkpoint, or start it from another run's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TakenUp:
 
 
 def take_up(spec: TrialSpec, batch_size: int, method: nn.Module, group: Group) -> TakenUp | None:
-    """Puts the weights to go on with into the first worker's method; None for a new run.
+    """Load the weights to go on with into the first worker's method; None for a new run.
 
     The first worker reads for all. The others get the weights with the first step.
 
@@ -51,7 +51,7 @@ def take_up(spec: TrialSpec, batch_size: int, method: nn.Module, group: Group) -
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Puts in moments and step counts; rates and decays stay those of the run's own settings."""
+    """Load moments and step counts; rates and decays stay those of the run's own settings."""
     own = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
     for group, options in zip(optimizer.param_groups, own, strict=True):
@@ -71,7 +71,7 @@ def _own(spec: TrialSpec, method: nn.Module) -> TakenUp | None:
 
 
 def _others(spec: TrialSpec, batch_size: int, method: nn.Module) -> TakenUp | None:
-    """The other run's weights and optimiser; its seconds, notes and curve are its own."""
+    """Return the other run's weights and optimiser; its seconds, notes and curve are its own."""
     if not spec.start_from:
         return None
     folder, examples = _source(spec)
@@ -85,7 +85,7 @@ def _others(spec: TrialSpec, batch_size: int, method: nn.Module) -> TakenUp | No
 
 
 def _source(spec: TrialSpec) -> tuple[Path, int]:
-    """The other run's checkpoint, and its examples."""
+    """Return the other run's checkpoint, and its examples."""
     if not spec.start_at:
         store = CheckpointStore(spec.start_from)
         folder, said = store.last(), store.last_progress()

@@ -45,7 +45,7 @@ class TrainingSettings(BaseModel):
 def split(
     settings: Mapping[str, Any], method: type[GradientMethod]
 ) -> tuple[Any, TrainingSettings]:
-    """A trial's settings as the method's and the training's, typed and checked.
+    """Return a trial's settings as the method's and the training's, typed and checked.
 
     Text is turned into numbers where a number belongs, and ``none`` into no value.
 

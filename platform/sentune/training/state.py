@@ -30,14 +30,14 @@ class Pace:
     seconds: float = 0.0
 
     def add(self, loss: float, examples: int, seconds: float) -> None:
-        """One more step."""
+        """Count one more step."""
         self.loss += loss
         self.steps += 1
         self.examples += examples
         self.seconds += seconds
 
     def metrics(self) -> dict[str, float]:
-        """Nothing where two milestones fell into one step."""
+        """Return loss and speed; nothing where two milestones fell into one step."""
         if not self.steps:
             return {}
         return {
@@ -71,7 +71,7 @@ class Position:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Position:
-        """As ``dataclasses.asdict`` wrote it."""
+        """Return the position that ``dataclasses.asdict`` wrote."""
         return cls(**{**values, "pace": Pace(**values.get("pace", {}))})
 
 
@@ -94,7 +94,7 @@ def load_weights(folder: Path, method: nn.Module) -> None:
 
 
 def load_state(folder: Path, method: nn.Module) -> tuple[dict[str, Any], Position]:
-    """Put a checkpoint's weights into the method; the optimiser's state and the position."""
+    """Put a checkpoint's weights into the method; return the optimiser's state and position."""
     load_weights(folder, method)
     state = torch.load(folder / OPTIMIZER_FILE, map_location="cpu", weights_only=True)
     return state["optimizer"], Position.from_dict(state["position"])

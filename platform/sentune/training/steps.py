@@ -44,7 +44,7 @@ class Steps:
             self.reduced, self._stepper = micro_batch, None
 
     def take(self, batch: Batch, position: Position) -> Step:
-        """The step after ``position``, which counts it and notes a lack of memory.
+        """Return the step after ``position``, which counts it and notes a lack of memory.
 
         Raises:
             TrialFailed: loss or gradient is not finite.

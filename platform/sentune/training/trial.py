@@ -1,4 +1,4 @@
-"""What one trial is asked to do, and what it says while doing it."""
+"""The specification of a training run, and the progress that it yields."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class TrialSpec:
         micro_batch: at most so many examples in a worker's memory, whatever the settings say; 0:
             as they say. Set after a run has died of memory.
         generation: number of the study's start that asks for the run, written into checkpoints.
-        every_step: say each optimiser step too (``Progress.milestone`` is False). Launchers set
-            it, whoever only waits for milestones need not know.
+        every_step: yield the progress after each optimiser step too (``Progress.milestone`` is
+            False). Launchers set it; callers that wait for milestones alone do without.
     """
 
     study: str
@@ -76,7 +76,7 @@ class TrialSpec:
 
 @dataclass(kw_only=True)
 class Progress:
-    """Said at each milestone, and after each step between them where the spec asks for it.
+    """Yielded at each milestone, and after each step between them where the spec asks for it.
 
     Attributes:
         examples: the milestone (trials of different batch sizes meet at the same number), or

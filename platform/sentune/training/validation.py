@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +12,6 @@ from torch import Tensor
 
 from sentune.corpora.schema import Corpus
 from sentune.encoders import Tokenizer
-from sentune.methods import SentenceMethod
 from sentune.readouts.grid import Grids
 from sentune.tasks import Result, evaluate, tasks_for
 from sentune.tasks.references import References
@@ -21,7 +22,7 @@ from sentune.training.settings import TrainingSettings
 class Validator:
     """Embeds the sentences of the development corpora and runs their tasks.
 
-    The sentences are tokenised once, at the first validation.
+    Each distinct sentence is tokenised once, at the first validation.
 
     Args:
         references: sentences that interpretations are taken against.
@@ -39,18 +40,22 @@ class Validator:
     ) -> None:
         self._tasks = tasks_for(*corpora, references=references, grids=grids)
         self._tokenizer, self._settings, self._device = tokenizer, settings, device
-        self._tokens: tuple[list[str], list[np.ndarray]] = ([], [])
+        self._tokens: dict[str, np.ndarray] = {}
 
-    def validate(self, method: SentenceMethod) -> Result:
-        """Metrics, best readouts and tables; the method is left in training mode."""
+    def validate(self, method: Any) -> Result:
+        """Return metrics, best readouts and tables; the method is left in training mode."""
         method.eval()
         try:
-            return evaluate(self._tasks, lambda s: self._embed(method, s), method.geometry)
+            return self._evaluate(method)
         finally:
             method.train()
 
+    def _evaluate(self, method: Any) -> Result:
+        return evaluate(self._tasks, partial(self.embed, method), method.geometry)
+
     @torch.inference_mode()
-    def _embed(self, method: SentenceMethod, sentences: list[str]) -> Tensor:
+    def embed(self, method: Any, sentences: Sequence[str]) -> Tensor:
+        """S sentences -> [S, D]."""
         return embed_rows(
             method.embed,
             self._tokenise(sentences),
@@ -59,8 +64,8 @@ class Validator:
             device=self._device,
         )
 
-    def _tokenise(self, sentences: list[str]) -> list[np.ndarray]:
-        if self._tokens[0] != sentences:
-            rows = self._tokenizer.encode(sentences, self._settings.max_length)
-            self._tokens = (sentences, rows)
-        return self._tokens[1]
+    def _tokenise(self, sentences: Sequence[str]) -> list[np.ndarray]:
+        fresh = [s for s in dict.fromkeys(sentences) if s not in self._tokens]
+        encoded = self._tokenizer.encode(fresh, self._settings.max_length)
+        self._tokens.update(zip(fresh, encoded, strict=True))
+        return [self._tokens[s] for s in sentences]

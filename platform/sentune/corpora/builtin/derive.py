@@ -51,7 +51,7 @@ def chain(s: Sentence, rng: Random, *, weaker: bool, steps: int) -> Sentence | N
 
 
 def entailed(premise: Sentence, rng: Random) -> Sentence | None:
-    """A sentence that the premise entails and that does not entail the premise."""
+    """Return a sentence that the premise entails and that does not entail the premise."""
     return chain(premise, rng, weaker=True, steps=_steps(rng))
 
 
@@ -79,7 +79,7 @@ def undecided(premise: Sentence, rng: Random) -> tuple[Sentence, bool] | None:
 
 
 def contradicted(premise: Sentence, rng: Random) -> Sentence | None:
-    """A sentence that cannot be true together with the premise.
+    """Return a sentence that cannot be true together with the premise.
 
     Either the negation of something that the premise entails, or a sentence that gives the
     scene another sort of doing, place, time, number or the opposite quality.
@@ -185,7 +185,7 @@ def _excluded(s: Sentence, rng: Random) -> Sentence | None:
 
 @cache
 def _apart(term: Term) -> tuple[Term, ...]:
-    """The terms of the same tree that share nothing with this one but, at most, the root."""
+    """Return the terms of the same tree that share nothing with this one but, at most, the root."""
     near = {term, *term.ancestors} - {term.root}
     return tuple(
         other for other in term.tree if not other.related(term) and near.isdisjoint(other.ancestors)

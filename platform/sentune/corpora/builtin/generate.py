@@ -50,7 +50,7 @@ class Derivation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class PremiseGroup:
     """A premise and three hypotheses as text; ``neutral_reverse`` is the label of (neutral,
     premise)."""
 
@@ -61,10 +61,10 @@ class Group:
     neutral_reverse: str
 
 
-def groups(split: str, seed: int) -> Iterator[Group]:
+def groups(split: str, seed: int) -> Iterator[PremiseGroup]:
     """Endless groups with distinct premises; the same for the same split and seed."""
     for made in derivations(split, seed):
-        yield Group(
+        yield PremiseGroup(
             premise=made.premise.text(),
             entailment=made.entailment.text(),
             neutral=made.neutral.text(),
@@ -128,7 +128,7 @@ def _triplets(split: str, seed: int) -> Iterator[tuple[Sentence, Sentence, Sente
 
 
 def split_of(noun: Term, verb: Term) -> str:
-    """The split to which a combination belongs."""
+    """Return the split to which a combination belongs."""
     return _SPLITS[noun.key][verb.key]
 
 
@@ -176,7 +176,7 @@ def _plain(derived: Callable[[Sentence, Random], Sentence | None]) -> Derived:
 
 
 def _premise(split: str, rng: Random) -> Sentence:
-    """A random sentence of the split."""
+    """Return a random sentence of the split."""
     while True:
         noun, verb = pick(rng, NOUNS), pick(rng, VERBS)
         if split_of(noun, verb) == split:
@@ -217,7 +217,7 @@ def _framed(s: Sentence, rng: Random) -> Sentence:
 
 
 def _seen(s: Sentence) -> bool:
-    """Whether every combination in the sentence is one of train's."""
+    """Return whether every combination in the sentence is one of train's."""
     nouns = s.nouns if s.companion is None else (*s.nouns, s.companion)
     return all(_SPLITS[n.key][v.key] == "train" for n, v in product(nouns, s.verbs))
 

@@ -46,11 +46,11 @@ class Term:
         return tuple(other for other in self.tree if not self.related(other))
 
     def covers(self, other: Term) -> bool:
-        """Whether every ``other`` is one of these."""
+        """Return whether every ``other`` is one of these."""
         return other is self or self in other.ancestors
 
     def related(self, other: Term) -> bool:
-        """Whether one covers the other."""
+        """Return whether one covers the other."""
         return self.covers(other) or other.covers(self)
 
 
@@ -64,7 +64,7 @@ class Scale:
     very_minus: str
 
     def word(self, degree: int) -> str:
-        """The word for a degree: 2 very plus, 1 plus, -1 minus, -2 very minus."""
+        """Return the word for a degree: 2 very plus, 1 plus, -1 minus, -2 very minus."""
         return {2: self.very_plus, 1: self.plus, -1: self.minus, -2: self.very_minus}[degree]
 
 
@@ -192,6 +192,6 @@ NUMBERS = ("zero", "one", "two", "three", "four", "five")
 
 
 def plural(noun: str) -> str:
-    """The plural of a noun phrase whose last word is its head."""
+    """Return the plural of a noun phrase whose last word is its head."""
     *before, head = noun.split()
     return " ".join([*before, PLURALS.get(head, head + "s")])

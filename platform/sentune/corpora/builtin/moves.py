@@ -30,12 +30,12 @@ _DISJOINABLE = (Determiner.SOME, Determiner.NO, Determiner.EVERY)
 
 
 def pick(rng: Random, items: Sequence[Item]) -> Item:
-    """A random item (``Random.choice`` at a third of its cost)."""
+    """Return a random item (``Random.choice`` at a third of its cost)."""
     return items[int(rng.random() * len(items))]
 
 
 def broaden_noun(s: Sentence, rng: Random) -> Sentence | None:
-    """A more general noun, or one more behind "or"."""
+    """Return a more general noun, or one more behind "or"."""
     single = len(s.nouns) == 1
     joinable = s.determiner in _DISJOINABLE and not (s.adjectives or s.companion or s.negated)
     if single and joinable and rng.random() < 0.2:
@@ -45,13 +45,13 @@ def broaden_noun(s: Sentence, rng: Random) -> Sentence | None:
 
 
 def narrow_noun(s: Sentence, rng: Random) -> Sentence | None:
-    """A more specific noun, or only one of two."""
+    """Return a more specific noun, or only one of two."""
     nouns = _lowered(s.nouns, rng)
     return None if nouns is None else s._replace(nouns=nouns)
 
 
 def broaden_verb(s: Sentence, rng: Random) -> Sentence | None:
-    """A more general verb, or one more behind "or"."""
+    """Return a more general verb, or one more behind "or"."""
     if len(s.verbs) == 1 and not s.negated and rng.random() < 0.2:
         return s._replace(verbs=_joined(s.verbs[0], rng))
     verbs = _raised(s.verbs, rng)
@@ -59,13 +59,13 @@ def broaden_verb(s: Sentence, rng: Random) -> Sentence | None:
 
 
 def narrow_verb(s: Sentence, rng: Random) -> Sentence | None:
-    """A more specific verb, or only one of two."""
+    """Return a more specific verb, or only one of two."""
     verbs = _lowered(s.verbs, rng)
     return None if verbs is None else s._replace(verbs=verbs)
 
 
 def broaden_adjective(s: Sentence, rng: Random) -> Sentence | None:
-    """A weaker adjective, or none."""
+    """Return a weaker adjective, or none."""
     if not s.adjectives:
         return None
     place = int(rng.random() * len(s.adjectives))
@@ -77,7 +77,7 @@ def broaden_adjective(s: Sentence, rng: Random) -> Sentence | None:
 
 
 def narrow_adjective(s: Sentence, rng: Random) -> Sentence | None:
-    """A stronger adjective, or one more."""
+    """Return a stronger adjective, or one more."""
     mild = [i for i, (_, degree) in enumerate(s.adjectives) if abs(degree) == 1]
     if mild and rng.random() < 0.4:
         place = pick(rng, mild)
@@ -93,23 +93,23 @@ def narrow_adjective(s: Sentence, rng: Random) -> Sentence | None:
 
 
 def broaden_place(s: Sentence, rng: Random) -> Sentence | None:
-    """A larger place, or none."""
+    """Return a larger place, or none."""
     return None if s.place is None else s._replace(place=_raised_or_dropped(s.place, rng))
 
 
 def narrow_place(s: Sentence, rng: Random) -> Sentence | None:
-    """A smaller place, or some place."""
+    """Return a smaller place, or some place."""
     place = pick(rng, PLACES) if s.place is None else _below(s.place, rng)
     return None if place is None else s._replace(place=place)
 
 
 def broaden_time(s: Sentence, rng: Random) -> Sentence | None:
-    """A longer time, or none."""
+    """Return a longer time, or none."""
     return None if s.time is None else s._replace(time=_raised_or_dropped(s.time, rng))
 
 
 def narrow_time(s: Sentence, rng: Random) -> Sentence | None:
-    """A shorter time, or some time."""
+    """Return a shorter time, or some time."""
     time = pick(rng, TIMES) if s.time is None else _below(s.time, rng)
     return None if time is None else s._replace(time=time)
 
@@ -149,7 +149,7 @@ def _lowered(terms: tuple[Term, ...], rng: Random) -> tuple[Term, ...] | None:
 
 
 def _below(term: Term, rng: Random) -> Term | None:
-    """A child, or one of the terms below it."""
+    """Return a child, or one of the terms below it."""
     if not term.children:
         return None
     child = pick(rng, term.children)

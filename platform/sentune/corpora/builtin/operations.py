@@ -1,6 +1,6 @@
 """``builtin:operations``: sentence operations of which each has one right answer.
 
-A scene is somebody who did something to a thing, and did something else at a place. Three forms of
+A scene is a person who did something to a thing, and did something else at a place. Three forms of
 sentence tell of it, with a fixed order of slots, and with words that belong to one slot only::
 
     deed   the [small] dog [quickly] chased the [red] ball [in the garden]     5 to 9 words
@@ -82,7 +82,7 @@ def operations(split: str, seed: int, chosen: Sequence[str] = OPERATIONS) -> Ite
 
 
 def split_of(*words: str) -> str:
-    """The split of a combination: subject, deed and thing, or subject, act and place."""
+    """Return the split of a combination: subject, deed and thing, or subject, act and place."""
     return {0: "dev", 1: "test"}.get(crc32("|".join(words).encode()) % 10, "train")
 
 
@@ -103,7 +103,7 @@ class Scene(NamedTuple):
     where: str = ""
 
     def in_form(self, form: str) -> str:
-        """The scene told as ``deed``, ``act`` or ``both``."""
+        """Return the scene told as ``deed``, ``act`` or ``both``."""
         told = {"deed": self.deed_told, "act": self.act_told, "both": self.both_told}
         return told[form]()
 
@@ -117,7 +117,7 @@ class Scene(NamedTuple):
         return _joined(self._who(), self._what(), "and", self.act, _at(self.place))
 
     def told(self) -> tuple[str, str, str]:
-        """The deed, the act and both."""
+        """Return the deed, the act and both."""
         return self.deed_told(), self.act_told(), self.both_told()
 
     def _who(self) -> str:
@@ -136,7 +136,7 @@ def _joined(*parts: str) -> str:
 
 
 def draw_scene(split: str, rng: Random) -> Scene:
-    """A scene of the split without modifiers."""
+    """Return a scene of the split without modifiers."""
     subject = pick(rng, SUBJECTS)
     while split_of(subject, deed := pick(rng, DEEDS), thing := pick(rng, THINGS)) != split:
         pass
@@ -151,12 +151,12 @@ def _modified(scene: Scene, names: Sequence[str], rng: Random) -> Scene:
 
 
 def reworded(plain: Scene, rng: Random) -> Scene:
-    """The scene with at most two modifiers."""
+    """Return the scene with at most two modifiers."""
     return _modified(plain, pick(rng, _MODIFIED), rng)
 
 
 def in_split(scene: Scene, split: str) -> bool:
-    """Whether all that a sentence can tell of the scene belongs to the split."""
+    """Return whether all that a sentence can tell of the scene belongs to the split."""
     parts = (scene.subject, scene.deed, scene.thing), (scene.subject, scene.act, scene.place)
     return all(split_of(*words) == split for words in parts)
 

@@ -69,7 +69,7 @@ class Sentence(NamedTuple):
         return self.determiner in _UPWARD_PREDICATE and not self.negated
 
     def frames(self) -> tuple[Frame, ...]:
-        """The frames in which this sentence is English and has one reading."""
+        """Return the frames in which this sentence is English and has one reading."""
         if self.negated or self.determiner is Determiner.EVERY:
             return (Frame.PLAIN,)
         if self.place is None and self.time is None:
@@ -77,7 +77,7 @@ class Sentence(NamedTuple):
         return tuple(Frame)
 
     def text(self) -> str:
-        """The sentence in lower case, without a full stop."""
+        """Return the sentence in lower case, without a full stop."""
         subject, many = self._subject()
         verb = " or ".join(verb.text for verb in self.verbs)
         where = [term.text for term in (self.place, self.time) if term is not None]
@@ -106,7 +106,7 @@ class Sentence(NamedTuple):
         return count + 1 + self.negated + (frame is Frame.EXISTENTIAL)
 
     def _subject(self) -> tuple[str, bool]:
-        """The subject with its determiner, and whether the verb is plural."""
+        """Return the subject with its determiner, and whether the verb is plural."""
         kind, words = self.determiner, [SCALES[s].word(d) for s, d in self.adjectives]
         many = kind in _COUNTED and self.number != 1
         names = [plural(noun.text) if many else noun.text for noun in self.nouns]

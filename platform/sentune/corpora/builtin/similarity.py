@@ -53,7 +53,7 @@ def score(first: Meaning, second: Meaning) -> float:
 
 
 def split_of(meaning: Meaning) -> str:
-    """The split to which actor, verb and thing belong together."""
+    """Return the split to which actor, verb and thing belong together."""
     key = f"{meaning.actor[0]}|{meaning.verb[0]}|{meaning.thing[0]}"
     return SPLITS[crc32(key.encode()) % len(SPLITS)]
 
@@ -71,7 +71,7 @@ def _meaning(topic: Topic, split: str, rng: Random) -> Meaning:
 
 
 def _second(first: Meaning, split: str, rng: Random) -> Meaning:
-    """A meaning that shares nothing, everything or something with the first."""
+    """Return a meaning that shares nothing, everything or something with the first."""
     if rng.random() < _ELSEWHERE:
         return _meaning(pick(rng, [t for t in TOPICS if t != first.topic]), split, rng)
     while True:

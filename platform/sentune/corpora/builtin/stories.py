@@ -86,7 +86,7 @@ def draw_wording(rng: Random) -> Wording:
 
 
 def text_of(meaning: Meaning, wording: Wording) -> str:
-    """The sentence in lower case, without a full stop."""
+    """Return the sentence in lower case, without a full stop."""
     which = wording.words
     actor = " ".join(filter(None, [wording.adjective, meaning.actor[which[0]]]))
     done = [meaning.verb[which[1]], "the", meaning.thing[which[2]], wording.manner]

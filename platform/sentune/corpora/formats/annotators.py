@@ -79,8 +79,8 @@ def several(spec: Spec, log: Log) -> Iterator[Row]:
 def annotated_premises(spec: Spec, log: Log) -> set[str]:
     """Under ``annotators=none`` the premises of rows with several annotators, else no premise.
 
-    Reads the file once for it. What cannot be used is not told in ``log``, as whoever reads the
-    rows next puts it aside; only its limit holds.
+    Reads the file once for it. Rows that cannot be used are not counted in ``log``, as the next
+    reader of the rows puts them aside; only the limit of ``log`` holds.
 
     Raises:
         CorpusError: the file cannot be read, or has too many rows that do not say who annotated
@@ -100,7 +100,7 @@ def annotated_premises(spec: Spec, log: Log) -> set[str]:
 
 
 def leaves_annotated_out(spec: Spec) -> bool:
-    """Whether ``annotators=none`` is asked for."""
+    """Return whether ``annotators=none`` is asked for."""
     return spec.choice("annotators", "any", ("any", "none")) == "none"
 
 
@@ -113,7 +113,7 @@ def in_order(labels: object) -> list[str]:
 
 
 def _enough(counts: Mapping[str, int], votes: int, log: Log) -> list[str]:
-    """The labels with enough votes; where there is none, the row is counted and lost."""
+    """Return the labels with enough votes; where there is none, the row is counted and lost."""
     labels = [label for label, count in counts.items() if count >= votes]
     if not labels:
         log.counts["no_label_with_votes"] += 1

@@ -22,7 +22,7 @@ MANIFEST = "manifest.json"
 
 
 def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
-    """The kind of a prepared folder; of any other, the kinds whose columns it has."""
+    """Return the kind of a prepared folder; of any other, the kinds whose columns it has."""
     kind = _prepared(spec.path)
     if kind is not None:
         return {kind: partial(_read, kind)}
@@ -31,7 +31,7 @@ def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
 
 
 def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
-    """The kinds whose required columns are among ``names``.
+    """Return the kinds whose required columns are among ``names``.
 
     Pairs with a condition are neither scored nor related pairs: without it their scores mean
     nothing.
@@ -43,7 +43,7 @@ def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
 
 
 def files(path: str) -> list[str]:
-    """The Parquet files of a folder in the order of their names, or the one file itself.
+    """Return the Parquet files of a folder in the order of their names, or the one file itself.
 
     Raises:
         CorpusError: when there is none.
@@ -59,7 +59,7 @@ def files(path: str) -> list[str]:
 
 
 def row(kind: Kind, fields: Mapping[str, object]) -> Row:
-    """Checks the fields of a row and brings them into the order of the kind's schema."""
+    """Check the fields of a row and bring them into the order of the kind's schema."""
     if kind is Kind.OPERATIONS:
         return operation_row(fields)
     return tuple(_value(kind, column, fields.get(column.name)) for column in SCHEMAS[kind])

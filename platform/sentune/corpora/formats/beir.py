@@ -77,7 +77,7 @@ def passages(text: str, log: Log | None = None) -> Iterator[tuple[str, str]]:
 
 
 def corpus_file(text: str) -> str:
-    """The file of passages that belongs to ``beir:FOLDER``.
+    """Return the file of passages that belongs to ``beir:FOLDER``.
 
     Raises:
         InvalidValue: another format.

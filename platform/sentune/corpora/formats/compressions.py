@@ -29,7 +29,7 @@ def compression(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def _is_json(path: str, bad_rows: int) -> bool:
-    """Whether the first line that is not blank opens an object."""
+    """Return whether the first line that is not blank opens an object."""
     first = next((text.strip() for _, text in lines(path, Log(bad_rows)) if text.strip()), "")
     return first.startswith("{") and "\t" not in first
 

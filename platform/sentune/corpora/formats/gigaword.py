@@ -53,7 +53,7 @@ def gigaword(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def _shared() -> Callable[[str, str], int]:
-    """Counts the distinct tokens of two texts that both have and that are no stopwords."""
+    """Count the distinct tokens of two texts that both have and that are no stopwords."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes a second to import
 
     def count(first: str, second: str) -> int:

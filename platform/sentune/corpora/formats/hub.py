@@ -22,7 +22,7 @@ _LABEL_COLUMNS = ("label", "reverse_label", "labels")
 
 
 def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
-    """The kinds whose columns the dataset has, under our names or the given ones.
+    """Return the kinds whose columns the dataset has, under our names or the given ones.
 
     Raises:
         InvalidValue: for a column or label that is none of ours, or names nothing of theirs.

@@ -45,7 +45,7 @@ _MADE_OF = {Kind.TRIPLETS: Kind.LABELLED_PAIRS, Kind.SENTENCE_PAIRS: Kind.OPERAT
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class CorpusRows:
     """A corpus that is being read: batches of its rows, and the log they are told in."""
 
     spec: Spec
@@ -54,8 +54,10 @@ class Rows:
     log: Log
 
 
-def open_rows(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100) -> Rows:
-    """Opens a corpus as a stream of record batches with the schema of ``kind``.
+def open_rows(
+    spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
+) -> CorpusRows:
+    """Open a corpus as a stream of record batches with the schema of ``kind``.
 
     Args:
         spec: ``FORMAT:PATH?key=value&...``.
@@ -74,11 +76,11 @@ def open_rows(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int 
     rows = _as_kind(source, kind, parts.get("premises"), log)
     if "rows" in parts:
         rows = select.take(rows, parts["rows"])
-    return Rows(spec=source, kind=kind, batches=_batches(kind, islice(rows, limit)), log=log)
+    return CorpusRows(spec=source, kind=kind, batches=_batches(kind, islice(rows, limit)), log=log)
 
 
 def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100) -> Corpus:
-    """Reads a corpus whole; see ``open_rows`` for arguments.
+    """Read a corpus whole; see ``open_rows`` for arguments.
 
     Raises:
         InvalidValue: for an unknown format or option, or a kind that the format does not give.
@@ -103,7 +105,7 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
 
 
 def read_pairs(spec: str, *, prefer: Kind | None = None, limit: int | None = None) -> Corpus:
-    """A corpus to judge on, read as the first kind of pairs that the format has.
+    """Return a corpus to judge on, read as the first kind of pairs that the format has.
 
     Args:
         spec: ``FORMAT:PATH?key=value&...``.
@@ -161,7 +163,7 @@ def _as_kind(spec: Spec, kind: Kind, premises: slice | None, log: Log) -> Iterat
 
 
 def _native(kind: Kind, readers: Readers, *, every: bool) -> Kind:
-    """The kind to read so that ``kind`` can be made of it."""
+    """Return the kind to read so that ``kind`` can be made of it."""
     if kind is Kind.TRIPLETS and every and Kind.LABELLED_PAIRS in readers:
         return Kind.LABELLED_PAIRS
     if kind in readers:

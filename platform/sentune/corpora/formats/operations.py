@@ -14,7 +14,7 @@ OPTION = {"operations": f"some of {', '.join(OPERATIONS)} with + between them; d
 
 
 def chosen_operations(spec: Spec) -> tuple[str, ...]:
-    """The operations that the option ``operations`` names, in the order of ``OPERATIONS``.
+    """Return the operations that the option ``operations`` names, in the order of ``OPERATIONS``.
 
     Raises:
         InvalidValue: it names something else, or nothing.
@@ -27,7 +27,7 @@ def chosen_operations(spec: Spec) -> tuple[str, ...]:
 
 
 def operation_row(fields: Mapping[str, object]) -> Row:
-    """Checks operation, first, second and target.
+    """Check operation, first, second and target.
 
     Raises:
         BadFieldError: an unknown operation, an empty sentence, or a second sentence where the

@@ -53,7 +53,7 @@ def quora(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def _questions(header: list[str], values: list[str]) -> tuple[str, str, bool]:
-    """The two questions, and whether they are duplicates."""
+    """Return the two questions, and whether they are duplicates."""
     if len(values) != len(header):
         raise BadFieldError(f"{len(values)} columns where the header has {len(header)}")
     fields = dict(zip(header, values, strict=True))

@@ -37,7 +37,7 @@ class Log:
         self.bad: list[BadRow] = []
 
     def quarantine(self, path: str, line: int, reason: str) -> None:
-        """Puts a row aside.
+        """Put a row aside.
 
         Raises:
             CorpusError: when there are more bad rows than allowed.
@@ -74,7 +74,7 @@ def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
 
 
 def sentence(value: object, name: str) -> str:
-    """A sentence without white space around it; refuses what is no text or empty."""
+    """Return a sentence without white space around it; refuse what is no text or empty."""
     if not isinstance(value, str):
         raise BadFieldError(f"{name} is no text" if value is not None else f"{name} is missing")
     text = value.strip()
@@ -93,7 +93,7 @@ def check_label(value: object) -> str:
 
 
 def number(value: object, name: str) -> float:
-    """A finite number; refuses anything else."""
+    """Return a finite number; refuse anything else."""
     try:
         result = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

@@ -16,7 +16,7 @@ OPTIONS = {
 
 
 def split_and_seed(spec: Spec, sizes: Mapping[str, int]) -> tuple[str, int]:
-    """The split, one of those that ``sizes`` names, and the seed."""
+    """Return the split, one of those that ``sizes`` names, and the seed."""
     return spec.choice("split", next(iter(sizes)), sizes), spec.integer("seed", 0, minimum=0)
 
 

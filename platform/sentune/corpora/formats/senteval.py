@@ -105,7 +105,7 @@ OPTIONS = {"task": f"one of {', '.join(TASKS)}"}
 
 
 def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
-    """The one kind that the task is read as.
+    """Return the one kind that the task is read as.
 
     Raises:
         InvalidValue: no task is named, or none of SentEval's.
@@ -135,7 +135,7 @@ def _rows(spec: Spec, log: Log) -> Iterator[Row]:
 
 
 def _files(path: str, task: _Task) -> Files:
-    """The first layout that is there, with whole paths."""
+    """Return the first layout that is there, with whole paths."""
     system, root = fsspec.core.url_to_fs(path)
     root, path = root.rstrip("/"), path.rstrip("/")
     if system.isfile(root):

@@ -29,7 +29,7 @@ class Spec:
     options: Mapping[str, str]
 
     def choice(self, option: str, default: str, allowed: Iterable[str]) -> str:
-        """The value of an option that has a fixed set of values; refuses any other."""
+        """Return the value of an option that has a fixed set of values; refuse any other."""
         value, names = self.options.get(option, default), tuple(allowed)
         if value not in names:
             raise InvalidValue(f"{FIELD} option {option}", value, f"use {_either(names)}")
@@ -54,7 +54,7 @@ class Spec:
 
 
 def parse(text: str, formats: Iterable[str]) -> Spec:
-    """Takes a specification apart.
+    """Take a specification apart.
 
     The path ends at the last ``?``; in options ``%3F`` stands for a ``?`` and so on.
 

@@ -85,7 +85,7 @@ class Decoder(nn.Module):
     def generate(
         self, memory: Tensor, beams: int = 1, max_length: int | None = None
     ) -> list[list[int]]:
-        """The likeliest sentences found by beam search, or greedily by one beam.
+        """Return the likeliest sentences found by beam search, or greedily by one beam.
 
         Args:
             memory: [N, D].

@@ -18,7 +18,7 @@ _DRAWN = ("cross", "cls.", "lm_head")  # what a model that was no decoder lacks
 
 
 def load_decoder(path: str) -> Decoder:
-    """The decoder that ``prepare_decoder`` left at ``path``, in float32.
+    """Return the decoder that ``prepare_decoder`` left at ``path``, in float32.
 
     An encoder-decoder (BART, T5) gives its decoder and output layer; an encoder (BERT) or a
     language model gets cross-attention, drawn from torch's global generator where the folder has

@@ -5,21 +5,18 @@ Nothing is downloaded; the weights are drawn when the decoder is loaded.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from tokenizers import decoders
-from transformers import BartConfig, PreTrainedTokenizerFast
+from transformers import BartConfig
 
 from sentune.encoders.tiny_options import Inner, TinyOptions, Width
-from sentune.encoders.word_pieces import SPECIAL_TOKENS, count_words, learn_tokenizer
-from sentune.errors import InvalidValue
-from sentune.io.folders import new_folder
+from sentune.encoders.word_pieces import SPECIAL_TOKENS, learn_tokenizer
 
 _PAD, _START, _END = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
 
@@ -36,34 +33,19 @@ class TinyDecoderSpec(TinyOptions):
 
 
 def prepare_tiny_decoder(spec: TinyDecoderSpec, texts: Iterable[str], cache: Path) -> Path:
-    """Folder with config and tokenizer, named by a hash of the texts' words and the options."""
-    words = count_words(texts)
-    if not words:
-        raise InvalidValue("--decoder", "builtin:tiny", "the corpus has no words to learn from")
-    content = json.dumps([spec.model_dump(), sorted(words.items())], ensure_ascii=False)
-    folder = cache / f"tiny-decoder-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    return new_folder(folder, lambda beside: _write(spec, words, beside))
+    """Return the folder with config and tokenizer, made where it is missing."""
+    return spec.prepare(texts, cache, "tiny-decoder", partial(_write, spec))
 
 
 def _write(spec: TinyDecoderSpec, words: Counter[str], folder: Path) -> None:
     tokenizer = learn_tokenizer(words, spec.vocabulary)
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        model_max_length=spec.positions,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        bos_token="[CLS]",
-        eos_token="[SEP]",
-    ).save_pretrained(str(folder))
+    spec.save_tokenizer(tokenizer, folder, bos_token="[CLS]", eos_token="[SEP]")
     _config(spec, tokenizer.get_vocab_size()).save_pretrained(str(folder))
 
 
 def _config(spec: TinyDecoderSpec, vocabulary: int) -> BartConfig:
-    """A BART whose encoder, which is not used, has no layers.
+    """Return a BART whose encoder, which is not used, has no layers.
 
     Weights are drawn with a deviation of 1 / sqrt(width): with BART's 0.02, meant for a width of
     768, a narrow decoder's cross-attention adds a twentieth of the vector that it is given.

@@ -47,7 +47,7 @@ def package_version(spec: str) -> str:
 
 
 def _count(line: bytes, place: int, counts: dict[str, float], quarantine: Quarantine) -> None:
-    """Adds a line; a word in two spellings (``The``, ``the``) has the sum of both."""
+    """Add a line; a word in two spellings (``The``, ``the``) has the sum of both."""
     try:
         word, number = line.decode().split()
         count = float(number)

@@ -15,7 +15,7 @@ from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from sentune.encoders.padding import pad
-from sentune.encoders.words.recurrence import Recurrence
+from sentune.encoders.words.recurrence import GruRecurrence
 
 
 class BidirectionalGru(nn.Module):
@@ -57,7 +57,7 @@ class BidirectionalGru(nn.Module):
                     for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
                 )
                 inputs = linear(words.data, inner, bias_inner)
-                found.append(Recurrence.apply(inputs, weight, bias, sizes, backward))
+                found.append(GruRecurrence.apply(inputs, weight, bias, sizes, backward))
         return torch.cat(found, dim=1)[words.unsorted_indices]
 
 

@@ -45,7 +45,7 @@ class PpmiSpec(BaseModel):
 
     @classmethod
     def parse(cls, spec: str) -> PpmiSpec:
-        """Reads ``builtin:ppmi?width=64&window=5``.
+        """Read ``builtin:ppmi?width=64&window=5``.
 
         Raises:
             InvalidValue: another name, or an option that cannot be used.

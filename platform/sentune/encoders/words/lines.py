@@ -31,7 +31,7 @@ class Quarantine:
     lines: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, line: int, reason: str) -> None:
-        """Puts a line aside.
+        """Put a line aside.
 
         Raises:
             CorpusError: there are more than allowed.

@@ -24,7 +24,7 @@ BAD_LINES = 100
 
 
 def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
-    """The words of a file with their vectors and probabilities.
+    """Return the words of a file with their vectors and probabilities.
 
     The first call reads the files as a stream, in blocks of 16 MiB, and writes the table to a
     folder below ``cache/words``; the next one finds it by path, size and time of the files and maps
@@ -106,7 +106,7 @@ def _write_header(stream: BinaryIO, count: int, width: int) -> None:
 
 
 def _is_new(word: str, words: dict[str, None]) -> bool:
-    """Whether the word is there for the first time; it is noted."""
+    """Return whether the word is there for the first time; it is noted."""
     before = len(words)
     words.setdefault(word)
     return len(words) > before

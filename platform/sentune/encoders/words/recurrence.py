@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-class Recurrence(torch.autograd.Function):
+class GruRecurrence(torch.autograd.Function):
     """Last hidden states of one direction, the first ones being zero."""
 
     @staticmethod

@@ -78,7 +78,7 @@ class WordTable:
 
     @classmethod
     def load(cls, folder: str) -> WordTable:
-        """The table in a folder of the cache; its vectors stay on disk until they are read.
+        """Return the table in a folder of the cache; its vectors stay on disk until they are read.
 
         Raises:
             InvalidValue: this machine has no such folder, or one of another version.

@@ -62,7 +62,7 @@ def read_counts(folder: str | Path) -> NDArray[np.int64]:
 
 
 def _content(words: WordTable) -> str:
-    """A fingerprint of a table that was made in memory."""
+    """Return a fingerprint of a table that was made in memory."""
     text = "\n".join(words.words).encode()
     arrays = (np.ascontiguousarray(words.vectors), words.probabilities, words.listed)
     return sha256(text + b"".join(array.tobytes() for array in arrays)).hexdigest()[:32]

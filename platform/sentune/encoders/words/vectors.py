@@ -39,7 +39,7 @@ class VectorFile:
 
     @classmethod
     def parse(cls, spec: str) -> VectorFile:
-        """Takes the specification apart.
+        """Take the specification apart.
 
         Raises:
             InvalidValue: no such format, or no file.
@@ -153,7 +153,7 @@ def _floats(numbers: Sequence[bytes], width: int) -> NDArray[np.float32] | None:
 def _one_by_one(
     words: list[str], numbers: list[bytes], places: list[int], width: int, quarantine: Quarantine
 ) -> Block:
-    """The same for a block with bad numbers: line by line, to say which."""
+    """Return the same for a block with bad numbers: line by line, to say which."""
     kept: list[str] = []
     rows: list[NDArray[np.float32]] = []
     for word, text, place in zip(words, numbers, places, strict=True):

@@ -13,7 +13,7 @@ from sentune.errors import InvalidValue
 
 
 def save_whole(table: WordTable, folder: Path) -> None:
-    """Writes the table into an empty folder that ``WordTable.load`` reads.
+    """Write the table into an empty folder that ``WordTable.load`` reads.
 
     Where the table comes from the cache, its file of vectors is copied and not read.
     """
@@ -37,11 +37,11 @@ def save_whole(table: WordTable, folder: Path) -> None:
 
 
 def load_whole(folder: Path) -> WordTable:
-    """The table of a folder that ``save_whole`` wrote.
+    """Return the table of a folder that ``save_whole`` wrote.
 
     Raises:
-        InvalidValue: there is no table, or it names a place outside of its folder: in a model that
-            somebody passed on, that would be a file of this machine.
+        InvalidValue: there is no table, or it names a place outside of its folder: in a model
+            from another machine, that would be a file of this one.
     """
     meta = folder / META
     if meta.is_file():

@@ -163,7 +163,7 @@ class _Search:
         return -planes_above(self.boxes, rows, columns)
 
     def _bound_across(self, first: Side, volumes: Tensor, block: _Block) -> _Block:
-        """The block with the planes of its columns over the rows, too."""
+        """Return the block with the planes of its columns over the rows, too."""
         planes = self._planes(block.columns.corners, first.corners)
         base = planes.value - planes.slack(first.corners)
         distances = planes.distances(first.corners).T

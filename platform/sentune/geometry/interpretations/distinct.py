@@ -31,7 +31,7 @@ POOL = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class ChosenReference:
     """One interpretation.
 
     Attributes:
@@ -57,7 +57,7 @@ class Distinct:
             interpretation. None where no coverage is below alpha_2.
     """
 
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[ChosenReference, ...]
     alpha_1: float
     alpha_2: float
     between: int
@@ -98,7 +98,9 @@ def most_distinct(
     chosen = _farthest_first(boxes, boxes.intersect(own, others), k)
     return Distinct(
         chosen=tuple(
-            Chosen(row=int(some[place]), coverage=float(values[place]), similarity=similarity)
+            ChosenReference(
+                row=int(some[place]), coverage=float(values[place]), similarity=similarity
+            )
             for place, similarity in chosen
         ),
         alpha_1=low,

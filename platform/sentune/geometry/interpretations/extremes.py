@@ -142,7 +142,7 @@ def extremes(
 
 
 def ragged(starts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """The list each number belongs to, and start, start + 1, ... of each list, in a row."""
+    """Return the list each number belongs to, and start, start + 1, ... of each list, in a row."""
     owner = torch.repeat_interleave(sizes)
     before = sizes.cumsum(0) - sizes
     return owner, torch.arange(len(owner), device=owner.device) + (starts - before)[owner]

@@ -21,7 +21,7 @@ DECIMALS = 9
 
 
 @dataclass(frozen=True)
-class Groups:
+class ReferenceGroups:
     """The references of one sentence, in groups.
 
     Attributes:
@@ -54,7 +54,11 @@ class Nearest:
 
 @torch.no_grad()
 def nearest(
-    boxes: Boxes, sentence: Corners, references: Corners, conditions: Corners, groups: Groups
+    boxes: Boxes,
+    sentence: Corners,
+    references: Corners,
+    conditions: Corners,
+    groups: ReferenceGroups,
 ) -> Nearest:
     """The reference of each group whose overlap with the sentence is most similar to a condition.
 

@@ -20,9 +20,9 @@ import torch
 from sentune.errors import TrialFailed
 from sentune.methods import find
 from sentune.study.planning.plan import Probe
-from sentune.training.build import build_method
 from sentune.training.group import Group
 from sentune.training.loop import train
+from sentune.training.recipes import build_method
 from sentune.training.settings import split
 from sentune.training.trial import Opens, Program, Progress, TrialSpec
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
 from sentune.methods.base import GradientMethod
 from sentune.training.recipes.base import Recipe, Validates
 from sentune.training.recipes.intersent import IntersentRecipe
 from sentune.training.recipes.invertible import InvertibleRecipe
 from sentune.training.recipes.sentences import Sentences
+from sentune.training.settings import TrainingSettings
 
 RECIPES: dict[str, Recipe] = {
     "sentences": Sentences(),
@@ -16,8 +21,21 @@ RECIPES: dict[str, Recipe] = {
 
 
 def recipe_of(method: GradientMethod | type[GradientMethod]) -> Recipe:
-    """The recipe that a method names."""
+    """Return the recipe that a method names."""
     return RECIPES[method.recipe]
 
 
-__all__ = ["RECIPES", "Recipe", "Validates", "recipe_of"]
+def build_method(
+    kind: type[Any], settings: Any, training: TrainingSettings, encoder: str, seed: int
+) -> GradientMethod:
+    """Return a new method on the CPU, its weights drawn from ``seed``, in the training's precision.
+
+    Raises:
+        InvalidValue: as ``Recipe.build``.
+    """
+    torch.manual_seed(seed)
+    method = recipe_of(kind).build(kind, settings, training, encoder)
+    return method.double() if training.precision == "float64" else method
+
+
+__all__ = ["RECIPES", "Recipe", "Validates", "build_method", "recipe_of"]

@@ -31,12 +31,12 @@ class Recipe(Protocol):
     """
 
     def table_encoder(self, folder: str, max_length: int) -> TableEncoder:
-        """Turns the corpus that the methods train on into the columns of their batches."""
+        """Return what turns the training corpus into the columns of their batches."""
 
     def build(
         self, kind: type[Any], settings: Any, training: TrainingSettings, folder: str
     ) -> GradientMethod:
-        """The method on the CPU in float32, new weights drawn from torch's global generator.
+        """Return the method on the CPU in float32, new weights drawn from torch's global generator.
 
         Raises:
             InvalidValue: ``folder`` does not hold what is needed, or the settings do not fit it.
@@ -50,7 +50,7 @@ class Recipe(Protocol):
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> Validates:
-        """Judges on ``spec.dev``, as the product will be judged."""
+        """Return the validator on ``spec.dev``, as the product will be judged."""
 
     def write(self, method: Any, source: str, folder: Path, training: TrainingSettings) -> None:
         """Put what is needed to use the method into an existing model folder.
@@ -63,7 +63,7 @@ class Recipe(Protocol):
     def read(
         self, kind: type[Any], settings: Any, training: TrainingSettings, folder: Path
     ) -> GradientMethod:
-        """The method of a model folder, on the CPU in float32.
+        """Return the method of a model folder, on the CPU in float32.
 
         Raises:
             InvalidValue: what is missing or does not fit.

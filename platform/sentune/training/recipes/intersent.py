@@ -39,7 +39,7 @@ class IntersentRecipe:
         training: TrainingSettings,
         folder: str,
     ) -> Intersent:
-        """The method on the encoder and the decoder of the folder."""
+        """Return the method on the encoder and the decoder of the folder."""
         encoder = load(_part(folder, ENCODER))
         decoder = load_decoder(_part(folder, DECODER))
         for name, part in ((ENCODER, encoder), (DECODER, decoder)):
@@ -51,7 +51,7 @@ class IntersentRecipe:
     def backward(
         self, method: Intersent, training: TrainingSettings, group: Group, folder: str
     ) -> Backward:
-        """Encodes what the operations need, then Eq. 3."""
+        """Return the pass that encodes what the operations need, then takes Eq. 3."""
         pad_id = load_tokenizer(_part(folder, ENCODER)).pad_id
         return IntersentBackward(method, training, group, pad_id)
 
@@ -96,7 +96,7 @@ class IntersentRecipe:
 
 
 def _part(folder: str, name: str) -> str:
-    """The encoder's or the decoder's folder.
+    """Return the encoder's or the decoder's folder.
 
     Raises:
         InvalidValue: it is not there.

@@ -5,7 +5,7 @@ Legend: N = local items, R = sentences that they need, D = width of an embedding
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sentune.encoders import Chunk, length_sorted_chunks
 from sentune.methods.intersent import Intersent
-from sentune.training.gradcache import RandomState
+from sentune.training.gradcache import embedded_twice
 from sentune.training.gradients import average_gradients, send_parameters
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
@@ -67,7 +67,10 @@ class IntersentBackward:
         objective = partial(
             self._objective, needed=needed, restore=restore, decoded=decoded, total=total
         )
-        value = self._cached(chunks, objective) if cached else objective(self._embeddings(chunks))
+        if cached:
+            value = embedded_twice(self._embed, chunks, partial(_with_gradient, objective))
+        else:
+            value = objective(self._embeddings(chunks))
         average_gradients(self.method.parameters(), self._group)
         return value
 
@@ -86,25 +89,6 @@ class IntersentBackward:
         encoder = self.method.encoder
         none = torch.zeros(0, encoder.width, dtype=encoder.dtype, device=self._group.device)
         return none.requires_grad_(self.method.settings.train_encoder)
-
-    def _cached(self, chunks: Sequence[Chunk], objective: partial[Tensor]) -> Tensor:
-        """Embeds without a graph, then again in parts, each with its part of the gradient."""
-        parts, states = [], []
-        with torch.no_grad():
-            for chunk in chunks:
-                states.append(RandomState.capture())
-                parts.append(self._embed(chunk))
-        leaf = torch.cat(parts).requires_grad_()
-        value = objective(leaf)
-        after = RandomState.capture()
-        gradients = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-        for chunk, state, part in zip(
-            chunks, states, gradients.split([len(part) for part in parts]), strict=True
-        ):
-            state.restore()
-            self._embed(chunk).backward(part)
-        after.restore()
-        return value
 
     def _objective(
         self,
@@ -158,7 +142,7 @@ class IntersentBackward:
         return value, leaf.grad
 
     def _decoded(self, rows: Rows, local: slice) -> list[_Decoded]:
-        """The local targets in parts of like length."""
+        """Return the local targets in parts of like length."""
         device, decoder = self._group.device, self.method.decoder
         lengths = torch.tensor([len(row) - decoder.given for row in rows])
         weights = self.method.token_weights(lengths)[local]
@@ -170,3 +154,8 @@ class IntersentBackward:
             _Decoded(chunk.to(device), place.to(device), weights[place].to(device))
             for chunk, place in zip(chunks, places, strict=True)
         ]
+
+
+def _with_gradient(objective: Callable[[Tensor], Tensor], leaf: Tensor) -> tuple[Tensor, Tensor]:
+    value = objective(leaf)
+    return value, torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

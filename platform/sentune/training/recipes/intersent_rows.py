@@ -72,7 +72,7 @@ class _Places:
         self._known: dict[bytes, int] = {}
 
     def of(self, row: np.ndarray) -> int:
-        """The place of the sentence, a new one if it is new."""
+        """Return the place of the sentence, a new one if it is new."""
         place = len(self.rows)
         if self._merge:
             place = self._known.setdefault(np.asarray(row).tobytes(), place)

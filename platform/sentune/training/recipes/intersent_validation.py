@@ -3,61 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sentune.corpora.schema import OPERATIONS, Corpus
-from sentune.encoders import Tokenizer
+from sentune.corpora.schema import OPERATIONS
 from sentune.methods.intersent import Intersent
-from sentune.tasks import Result, evaluate, tasks_for
-from sentune.training.precision import autocast, embed_rows, sentences_at_a_time
-from sentune.training.settings import TrainingSettings
+from sentune.tasks import Result, evaluate
+from sentune.training.precision import autocast, sentences_at_a_time
+from sentune.training.validation import Validator
 
 
-class IntersentValidator:
-    """Carries out the operations of the development corpora, and poses their other tasks.
+class IntersentValidator(Validator):
+    """Carries out the operations of the development corpora, and poses their other tasks."""
 
-    Each distinct sentence is tokenised once, at the first validation.
-    """
-
-    def __init__(
-        self,
-        corpora: Sequence[Corpus],
-        tokenizer: Tokenizer,
-        settings: TrainingSettings,
-        device: torch.device,
-    ) -> None:
-        self._tasks = tasks_for(*corpora)
-        self._tokenizer, self._settings, self._device = tokenizer, settings, device
-        self._tokens: dict[str, np.ndarray] = {}
-
-    def validate(self, method: Intersent) -> Result:
-        """Metrics, best readouts and tables; the method is left in training mode."""
-        method.eval()
-        try:
-            return evaluate(
-                self._tasks,
-                lambda sentences: self.embed(method, sentences),
-                method.geometry,
-                generate=lambda operation, first, second: self.generate(
-                    method, operation, first, second
-                ),
-            )
-        finally:
-            method.train()
-
-    @torch.inference_mode()
-    def embed(self, method: Intersent, sentences: Sequence[str]) -> Tensor:
-        """S sentences -> [S, D]."""
-        return embed_rows(
-            method.embed,
-            self._tokenise(sentences),
-            pad_id=self._tokenizer.pad_id,
-            precision=self._settings.precision,
-            device=self._device,
-        )
+    def _evaluate(self, method: Intersent) -> Result:
+        embed, generate = partial(self.embed, method), partial(self.generate, method)
+        return evaluate(self._tasks, embed, method.geometry, generate=generate)
 
     @torch.inference_mode()
     def generate(
@@ -87,9 +51,3 @@ class IntersentValidator:
         with autocast(self._settings.precision, self._device):
             ids = method.decode(embeddings, max_length=self._settings.max_length)
         return method.decoder.texts(ids)
-
-    def _tokenise(self, sentences: Sequence[str]) -> list[np.ndarray]:
-        fresh = [s for s in dict.fromkeys(sentences) if s not in self._tokens]
-        encoded = self._tokenizer.encode(fresh, self._settings.max_length)
-        self._tokens.update(zip(fresh, encoded, strict=True))
-        return [self._tokens[s] for s in sentences]

@@ -41,7 +41,7 @@ class InvertibleRecipe:
         training: TrainingSettings,
         folder: str,
     ) -> Invertible:
-        """The method on the words of the folder."""
+        """Return the method on the words of the folder."""
         del training
         return kind(FixedVectors(WordTable.load(folder)), settings)
 
@@ -54,7 +54,7 @@ class InvertibleRecipe:
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> InvertibleValidator:
-        """Judges every representation; components come from the training corpus."""
+        """Return the judge of every representation; components come from the training corpus."""
         return InvertibleValidator(spec.dev.open(), spec.corpus, training, device, spec.readouts)
 
     def write(

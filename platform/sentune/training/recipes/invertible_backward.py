@@ -72,6 +72,6 @@ class InvertibleBackward:
             yield list(texts), list(followings), drawn[ends[start] : ends[stop]]
 
     def _seed(self) -> int:
-        """The first worker's seed of this step, on all of them."""
+        """Return the first worker's seed of this step, on all of them."""
         own = torch.initial_seed() if self._group.is_first else 0
         return int(self._group.all_reduce_sum(torch.tensor(own, device=self._group.device)))

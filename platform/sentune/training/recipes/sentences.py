@@ -44,7 +44,7 @@ class Sentences:
         training: TrainingSettings,
         folder: str,
     ) -> SentenceMethod:
-        """The method on the encoder of the folder."""
+        """Return the method on the encoder of the folder."""
         encoder = load(folder)
         if training.max_length > encoder.max_length:
             fix = f"the encoder takes at most {encoder.max_length} tokens"
@@ -54,13 +54,13 @@ class Sentences:
     def backward(
         self, method: SentenceMethod, training: TrainingSettings, group: Group, folder: str
     ) -> Backward:
-        """Embeds every role, then the method's loss."""
+        """Return the pass that embeds every role, then takes the method's loss."""
         return SentenceBackward(method, training, group, load_tokenizer(folder).pad_id)
 
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> Validator:
-        """Embeds the sentences of the development corpora."""
+        """Return the validator that embeds the sentences of the development corpora."""
         return Validator(
             spec.dev.open(),
             load_tokenizer(spec.encoder),
@@ -102,7 +102,7 @@ class Sentences:
 def head_state(
     method: nn.Module, prefixes: tuple[str, ...] = (ENCODER_PREFIX,)
 ) -> dict[str, Tensor]:
-    """The weights that are stored elsewhere under none of the prefixes."""
+    """Return the weights that are stored elsewhere under none of the prefixes."""
     state = method.state_dict()
     return {k: v.contiguous() for k, v in state.items() if not k.startswith(prefixes)}
 
