@@ -85,7 +85,7 @@ lock: ## remake requirements.lock from pyproject.toml with the newest versions a
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-torch.lock
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
 	@build/lock/bin/python -m pip freeze --all | grep -vE '^(-e|#|(pip|wheel|sentune|torch)( |=))' > build/lock/pins.in
-	@build/tools/bin/pip-compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --allow-unsafe --strip-extras --output-file build/lock/all.lock build/lock/pins.in
+	@build/tools/bin/pip-compile --quiet --generate-hashes --no-header --no-annotate --allow-unsafe --strip-extras --output-file build/lock/all.lock build/lock/pins.in
 	@{ echo "# Exact versions and hashes of everything that the set-up installs beside torch; remade by 'make lock'."; \
 	   awk 'FNR==NR {split($$1, pin, "=="); gsub("_", "-", pin[1]); known[tolower(pin[1])]; next} /^[A-Za-z0-9]/ {split($$1, pin, "=="); kept = pin[1] in known} kept && !/^ *#/ && NF' build/lock/pins.in build/lock/all.lock; } > requirements.lock.new
 	@mv requirements.lock.new requirements.lock && rm -rf build/lock build/tools

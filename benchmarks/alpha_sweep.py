@@ -17,7 +17,7 @@ from torch import Tensor
 from sentune.geometry import Boxes
 from sentune.readouts.grid import Grid
 from sentune.tasks.ambiguous_sweep import AmbiguousSweepResult, sweep
-from sentune.tasks.spread import in_order
+from sentune.tasks.parallel_map import in_order
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 BETAS = 1000

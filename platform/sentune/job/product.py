@@ -33,8 +33,8 @@ from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
 from sentune.tasks import Result, tasks_for
+from sentune.tasks.parallel_map import in_order
 from sentune.tasks.references import References
-from sentune.tasks.spread import in_order
 from sentune.training.checkpoints import PROGRESS_FILE
 from sentune.training.model import export_checkpoint
 

@@ -31,8 +31,8 @@ from sentune.readouts.three_way import (
 from sentune.tasks.ambiguous_sweep import AXES, AmbiguousSweepResult, sweep
 from sentune.tasks.base import Result, readout_of
 from sentune.tasks.pairs import Pairs
+from sentune.tasks.parallel_map import ParallelMap, in_order
 from sentune.tasks.references import References
-from sentune.tasks.spread import Spread, in_order
 
 METRICS = ("macro_f1", *(f"f1_{name}" for name in CLASSES), "accuracy")
 OF_SETS = ("empty_sets", "self_probability", "references_per_sentence")
@@ -73,7 +73,7 @@ class AmbiguousRte:
         *,
         references: References | None = None,
         grids: Grids | None = None,
-        spread: Spread = in_order,
+        spread: ParallelMap = in_order,
     ) -> None:
         if corpus.kind is not Kind.SEVERAL_LABELS:
             found = corpus.kind.value

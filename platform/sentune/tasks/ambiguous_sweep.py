@@ -21,7 +21,7 @@ from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import Sweep
 from sentune.readouts.three_way import best_beta, decide, macro_f1
 from sentune.tasks.ambiguous_ranges import Floats, RangeFinder, Ranges, Rows
-from sentune.tasks.spread import Spread
+from sentune.tasks.parallel_map import ParallelMap
 
 AXES = ("intersection", "references", "alpha_1", "alpha_2")
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -70,7 +70,7 @@ def sweep(
     pairs: tuple[Rows, Rows],
     sizes: tuple[int, ...],
     gold: Rows,
-    spread: Spread,
+    spread: ParallelMap,
 ) -> AmbiguousSweepResult:
     """Macro F1 of every combination, and the best of them.
 
@@ -102,7 +102,7 @@ def sweep(
     return _at_best(table, found, allowed, finder)
 
 
-def _collect(finder: RangeFinder, intersections: Grid, spread: Spread) -> list[_Collected]:
+def _collect(finder: RangeFinder, intersections: Grid, spread: ParallelMap) -> list[_Collected]:
     """One for each intersection; the blocks of all of them are spread together."""
     blocks = [finder.blocks(name) for name in intersections]  # type: ignore[arg-type]
     ranges = iter(spread(finder, [block for some in blocks for block in some]))

@@ -17,10 +17,10 @@ from sentune.tasks.base import ModelTask, Task
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, Exclude, entailment_pairs
 from sentune.tasks.generation import Generation
+from sentune.tasks.parallel_map import ParallelMap, in_order
 from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
-from sentune.tasks.spread import Spread, in_order
 from sentune.tasks.sts import Sts
 from sentune.tasks.transfer import TRANSFER, Transfer
 from sentune.tasks.transfer_relatedness import TransferRelatedness
@@ -56,7 +56,7 @@ def tasks_for(
     exclude: Exclude = "both-ways",
     references: References | None = None,
     grids: Grids | None = None,
-    spread: Spread = in_order,
+    spread: ParallelMap = in_order,
 ) -> list[Task | ModelTask]:
     """Every task that the corpora can pose, named apart.
 
@@ -87,7 +87,7 @@ def make_tasks(
     exclude: Exclude = "both-ways",
     references: References | None = None,
     grids: Grids | None = None,
-    spread: Spread = in_order,
+    spread: ParallelMap = in_order,
 ) -> list[Task | ModelTask]:
     """Return the tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
 

@@ -1,4 +1,4 @@
-"""How a task spreads independent parts of its work: here, or over a cluster."""
+"""How a task maps a function over independent parts of its work: here, or over a cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 Part = TypeVar("Part")
 Found = TypeVar("Found")
 
-Spread: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+ParallelMap: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """As ``map``: one result for each part, in order. Work and parts can be pickled."""
 
 
