@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,9 @@ def _make_tables(path: Path) -> None:
 
 
 def _store(tracking_uri: str) -> None:
+    # The whole package first: Ray Tune imports it on the main thread at this moment, and Python
+    # waits for another thread's import of a package, but not before importing a part of it.
+    import_module("mlflow")
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     store = SqlAlchemyStore(tracking_uri, "./mlruns")  # MLflow's own default for artifacts
