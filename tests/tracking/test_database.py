@@ -14,8 +14,8 @@ time.sleep(1)
 version = "whole"
 """
 STORE = """
-import mlflow
-assert mlflow.version == "whole", "imported while its package was being imported"
+import sys
+assert sys.modules["mlflow"].version == "whole", "imported while its package was being imported"
 
 class SqlAlchemyStore:
     def __init__(self, uri, artifacts):
