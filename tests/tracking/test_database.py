@@ -10,7 +10,7 @@ PACKAGE = """
 import sys, time
 version = None
 sys.modules["__main__"].begun.set()
-time.sleep(1)
+time.sleep(2)
 version = "whole"
 """
 STORE = """
@@ -27,6 +27,7 @@ class SqlAlchemyStore:
 """
 PROGRAM = """
 import sys, threading
+import sqlalchemy.engine  # its import would outlast the other one
 from sentune.tracking.database import ensure_database
 
 begun = threading.Event()
@@ -41,7 +42,7 @@ other.join()
 def test_tables_are_made_while_another_thread_imports_mlflow(tmp_path: Path) -> None:
     """Ray Tune does so on the driver's main thread; a part of a half-made package ends the study.
 
-    A package of that name stands in for MLflow, whose import takes a second here.
+    A package of that name stands in for MLflow, whose import takes two seconds here.
     """
     store = tmp_path / "mlflow/store/tracking/sqlalchemy_store.py"
     store.parent.mkdir(parents=True)
