@@ -11,6 +11,7 @@ import sys, time
 version = None
 sys.modules["__main__"].begun.set()
 time.sleep(2)
+import mlflow.store.tracking
 version = "whole"
 """
 STORE = """
@@ -31,16 +32,15 @@ import sqlalchemy.engine  # its import would outlast the other one
 from sentune.tracking.database import ensure_database
 
 begun = threading.Event()
-other = threading.Thread(target=__import__, args=("mlflow",))
-other.start()
-begun.wait()
-ensure_database("sqlite:///" + sys.argv[1])
-other.join()
+own = threading.Thread(target=lambda: (begun.wait(), ensure_database("sqlite:///" + sys.argv[1])))
+own.start()
+import mlflow
+own.join()
 """
 
 
 def test_tables_are_made_while_another_thread_imports_mlflow(tmp_path: Path) -> None:
-    """Ray Tune does so on the driver's main thread; a part of a half-made package ends the study.
+    """Ray Tune does so on the driver's main thread; two that wait for each other end the study.
 
     A package of that name stands in for MLflow, whose import takes two seconds here.
     """
