@@ -66,7 +66,7 @@ def _make_tables(path: Path) -> None:
 
 def _store(tracking_uri: str) -> None:
     # The whole package first: Ray Tune imports it on the main thread at this moment, and a thread
-    # that imports a part of it first holds what the other one needs (_DeadlockError in Python 3.11).
+    # that imports a part of it first holds what the other one needs (_DeadlockError, Python 3.11).
     import_module("mlflow")
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
