@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from mlflow import MlflowClient
 
@@ -63,23 +64,27 @@ def test_a_train_group_that_is_stopped_gives_back_what_it_held(train: dict[str, 
 def test_a_study_whose_driver_is_killed_goes_on_from_its_checkpoint(
     head: Head, inline: dict[str, Any], tmp_path: Path
 ) -> None:
-    (tmp_path / "wait").touch()
+    wait = tmp_path / "wait"
+    wait.touch()
     driver = head.start(tmp_path)
-    until(lambda: any((tmp_path / "toy/trials").glob("*/*/progress.json")), driver)
+    until(lambda: bool(wait.read_text()), driver)
+    assert any((tmp_path / "toy/trials").glob("*/*/progress.json"))
     driver.kill()
     driver.communicate()
-    (tmp_path / "wait").unlink()
+    worker = int(wait.read_text())
+    until(lambda: not psutil.pid_exists(worker))  # Ray ends it; until then it would go on
+    wait.unlink()
     resumed = head.run(tmp_path)
     assert (resumed["state"], resumed["rows"]) == ("complete", inline["rows"])
     worked = (tmp_path / "worked").read_text().splitlines()
     assert worked == ["0000 100", "0000 300", "0001 100"], "no milestone was worked at twice"
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def until(condition: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
     """Wait until a condition holds, while a process runs."""
     deadline = time.monotonic() + 300
     while not condition():
-        assert process.poll() is None, process.communicate()
+        assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "it takes too long"
         time.sleep(0.05)
 

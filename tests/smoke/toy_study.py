@@ -4,8 +4,8 @@ Usage: toy_study.py ADDRESS STORAGE LAUNCHER
 
 It connects to the Ray cluster at ADDRESS and prints, as JSON, its table, the CPUs that are free at
 its end and how many placement groups are left. Trials write each milestone that they work at into
-``worked`` in the storage; where it holds a file ``wait``, the first trial waits after its first
-milestone until that file is gone.
+``worked`` in the storage; where it holds a file ``wait``, the first trial writes the number of its
+process there after its first milestone and waits until that file is gone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def program_in(storage: Path) -> Program:
                 final=examples == spec.max_examples,
                 save=lambda folder: None,
             )
-            while x == 3 and (storage / "wait").exists():
+            wait = storage / "wait"
+            if x == 3 and wait.exists():
+                wait.write_text(str(os.getpid()))
+            while x == 3 and wait.exists():
                 time.sleep(0.05)
 
     return program
