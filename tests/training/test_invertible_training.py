@@ -16,7 +16,7 @@ from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode_words import unigram_counts
 from sentune.corpora.tokens import tokenise
-from sentune.embedder.invertible_embedder import InvertibleEmbedder
+from sentune.embedder.word_embedders import InvertibleEmbedder
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.learned import learn_words
 from sentune.encoders.words.unigrams import training_folder

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
-from sentune.job.exit_codes import INTERRUPTED, Ended
+from sentune.job.command import INTERRUPTED, Ended
 from sentune.job.options import (
     ClosedFormOptions,
     JobOptions,

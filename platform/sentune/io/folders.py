@@ -31,7 +31,9 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             for file in beside.rglob("*"):  # safetensors writes for its owner alone
                 file.chmod(0o755 if file.is_dir() else 0o644)
             sync_tree(beside)
-            _swap(beside, folder)
+            if folder.exists():
+                folder.rename(Path(scratch, "old"))
+            beside.rename(folder)
             sync(folder.parent)
 
 
@@ -62,13 +64,3 @@ def new_folder(folder: Path, write: Callable[[Path], None], proof: str = "") -> 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
     """Write a small JSON document with indentation."""
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def _swap(new: Path, folder: Path) -> None:
-    if folder.exists():
-        old = new.parent / "old"
-        folder.rename(old)
-        new.rename(folder)
-        shutil.rmtree(old)
-    else:
-        new.rename(folder)

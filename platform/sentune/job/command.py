@@ -1,4 +1,4 @@
-"""The command line of a job, made from the fields of its options."""
+"""The command line of a job, made from the fields of its options, and its exit codes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
 
 from sentune.errors import SentuneError
-from sentune.job.exit_codes import INTERRUPTED, WRONG, Ended
 from sentune.job.options import StudyOptions, option_name, parse
 from sentune.study import LAUNCHERS
 from sentune.terminal import Terminal, print_line
 
 if TYPE_CHECKING:
+    from sentune.records import StudySummary
     from sentune.study.space.space import SearchSpace
 
+FAILED, WRONG, STOPPED, INTERRUPTED = 1, 2, 3, 130
 CORPORA = ("corpus", "dev", "test", "encoder", "decoder", "vectors", "frequencies")
 OFF_AT_ZERO = ("population", "checkpoint_every")
 METAVARS = {
@@ -51,11 +53,24 @@ METAVARS = {
 }
 
 
-def run_command(
-    space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
-) -> None:
-    """Runs a job with the arguments of this process; see ``sentune.job.run.run``."""
-    typer.run(command(space, defaults, quick))
+@dataclass
+class Ended(Exception):
+    """A study that did not come to its end; ``code`` is the job's exit code."""
+
+    code: int
+    line: str
+    style: str = ""
+
+
+def check_ending(summary: StudySummary) -> None:
+    """Raise ``Ended`` for a study that is not complete, with what to do about it."""
+    why = summary.reason
+    if summary.state == "failed":
+        raise Ended(FAILED, f"failed: {why}", "red")
+    if summary.state == "stopped":
+        raise Ended(STOPPED, f"stopped: {why}; the same command goes on where it may")
+    if summary.state == "interrupted":
+        raise Ended(INTERRUPTED, f"{why or 'interrupted'}; the same command resumes the study")
 
 
 def command(
@@ -85,17 +100,18 @@ def command(
     main.__doc__ = f"Tune {space.method} and leave one model with an error bar on its number."
     fields = type(defaults).model_fields
     order = sorted(fields, key=lambda name: name not in CORPORA)  # what it reads comes first
-    parameters = [_parameter(name, fields[name], defaults) for name in order]
+    parameters = [_parameter(name, fields[name], getattr(defaults, name)) for name in order]
     if quick is not None:
-        parameters.append(_flag("quick", f"a first look within minutes: {_listed(quick)}"))
+        sets = ", ".join(f"{option_name(name)} {_shown(name, v)}" for name, v in quick.items())
+        flag = FieldInfo(annotation=bool, description=f"a first look within minutes: {sets}")
+        parameters.append(_parameter("quick", flag, False))
     main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     main.__annotations__ = {p.name: p.annotation for p in parameters}
     return main
 
 
-def _parameter(name: str, field: FieldInfo, defaults: StudyOptions) -> inspect.Parameter:
-    """Values travel as text: ``parse`` alone decides what is allowed, so errors read alike."""
-    value = getattr(defaults, name)
+def _parameter(name: str, field: FieldInfo, value: object) -> inspect.Parameter:
+    """Return an option whose value stays text: ``parse`` alone decides what is allowed."""
     shown = _shown(name, value)
     repeated = typing.get_origin(field.annotation) is tuple
     written: Any = bool if field.annotation is bool else list[str] if repeated else str
@@ -105,30 +121,17 @@ def _parameter(name: str, field: FieldInfo, defaults: StudyOptions) -> inspect.P
         show_default=False,
         metavar=METAVARS.get(name),
     )
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[written | None, option],
-    )
-
-
-def _flag(name: str, text: str) -> inspect.Parameter:
-    option = typer.Option(option_name(name), help=text, show_default=False)
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=None, annotation=Annotated[bool | None, option])
-
-
-def _listed(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{option_name(name)} {_shown(name, v)}" for name, v in options.items())
+    kind, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[written | None, option]
+    return inspect.Parameter(name, kind, default=None, annotation=annotation)
 
 
 def _shown(name: str, value: object) -> str:
+    """Return a default as the help shows it; empty for what is off or stands in the help."""
     if name == "concurrent" and value is None:
         return "auto"
-    if name in ("optuna", "tracking"):  # where they come from stands in their description
+    if name in ("optuna", "tracking") or value is None or value == () or value is False:
         return ""
-    if value is None or value == () or value is False or (name in OFF_AT_ZERO and value == 0):
+    if name in OFF_AT_ZERO and value == 0:
         return ""
     if isinstance(value, tuple):
         return " ".join(str(item) for item in value)
