@@ -1,11 +1,16 @@
-"""Any format -> a folder of Parquet shards with a manifest, read back as ``parquet:FOLDER``."""
+"""Any format -> a folder of Parquet shards with a manifest, read back as ``parquet:FOLDER``.
+
+A training corpus is prepared in the cache: of any length, read once, streamed from there.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
 
@@ -16,12 +21,12 @@ import pyarrow.parquet as pq
 from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST
-from sentune.corpora.schema import Kind
+from sentune.corpora.schema import SCHEMAS, Kind
+from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
 from sentune.io.object_store import puts_at_once
 
-SHARD_ROWS = 65_536
 QUARANTINE = "quarantine.jsonl"
 _VERSION = 1
 
@@ -69,6 +74,81 @@ def prepare(
     return manifest
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A corpus in Parquet shards.
+
+    Attributes:
+        spec: ``FORMAT:PATH`` as the user wrote it.
+        manifest: as ``sentune.corpora.prepare`` wrote it.
+        paths: of the shards, in order.
+    """
+
+    spec: str
+    kind: Kind
+    manifest: Mapping[str, Any]
+    paths: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Of all shards."""
+        return sum(self.manifest["shards"])
+
+    @property
+    def fingerprint(self) -> str:
+        """Of kind and rows."""
+        return str(self.manifest["fingerprint"])
+
+    @property
+    def nbytes(self) -> int:
+        """What the rows take in memory."""
+        files = [pq.ParquetFile(path).metadata for path in self.paths]
+        return sum(f.row_group(i).total_byte_size for f in files for i in range(f.num_row_groups))
+
+    def load(self) -> pa.Table:
+        """All rows in memory."""
+        return pa.concat_tables([pq.read_table(path) for path in self.paths])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as a stream, a shard at a time."""
+        for path in self.paths:
+            yield from pq.read_table(path, schema=SCHEMAS[self.kind]).to_batches()
+
+    def texts(self, *columns: str) -> Iterator[str]:
+        """The sentences of the columns as a stream, those that are there."""
+        for batch in self.batches():
+            for column in columns:
+                yield from (text for text in batch.column(column).to_pylist() if text is not None)
+
+    def described(self) -> dict[str, Any]:
+        """As it stands in the summary."""
+        return {
+            "spec": self.spec,
+            "fingerprint": self.fingerprint,
+            "rows": self.rows,
+            "kind": self.kind.value,
+            "counts": self.manifest["counts"],
+        }
+
+
+def prepared(spec: str, kind: Kind, cache: Path, *, limit: int | None = None) -> Prepared:
+    """Return the corpus as shards in the cache, under their fingerprint."""
+    cache.mkdir(parents=True, exist_ok=True)
+    draft = cache / f".{uuid4().hex}"
+    manifest = prepare(spec, str(draft), kind=kind, limit=limit)
+    folder = cache / manifest["fingerprint"]
+    place = folder if folder.is_dir() else draft.rename(folder)
+    if draft.is_dir():
+        shutil.rmtree(draft)
+    shards = sorted(place.glob("*.parquet"))
+    return Prepared(
+        spec=without_credentials(spec),
+        kind=kind,
+        manifest=manifest,
+        paths=tuple(str(path) for path in shards),
+    )
+
+
 def _manifest(system: Any, root: str) -> dict[str, Any] | None:
     name = f"{root.rstrip('/')}/{MANIFEST}"
     if not system.exists(name):
@@ -79,7 +159,8 @@ def _manifest(system: Any, root: str) -> dict[str, Any] | None:
 
 def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
     state, sizes = Fingerprint(rows.kind), []
-    for number, table in enumerate(_shards(rows.batches, shard_rows)):
+    tables = (pa.Table.from_batches([batch]) for batch in rows.batches)
+    for number, table in enumerate(in_shards(tables, shard_rows)):
         for batch in table.to_batches():
             state.update(batch)
         with system.open(f"{folder}/part-{number:05d}.parquet", "wb") as stream:
@@ -132,19 +213,3 @@ def _move(system: Any, draft: str, root: str) -> None:
     names = [path.rsplit("/", 1)[-1] for path in system.ls(draft, detail=False)]
     for name in sorted(names, key=lambda name: name == MANIFEST):
         system.pipe_file(f"{root}/{name}", system.cat_file(f"{draft}/{name}"))
-
-
-def _shards(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[pa.Table]:
-    """Tables of ``shard_rows`` rows each, but the last."""
-    pending: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        while rows + batch.num_rows >= shard_rows:
-            taken = shard_rows - rows
-            yield pa.Table.from_batches([*pending, batch.slice(0, taken)])
-            batch, pending, rows = batch.slice(taken), [], 0
-        if batch.num_rows:
-            pending.append(batch)
-            rows += batch.num_rows
-    if rows:
-        yield pa.Table.from_batches(pending)

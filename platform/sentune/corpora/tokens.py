@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentune.corpora.encode import TableEncoder
 from sentune.corpora.schema import Corpus
 from sentune.errors import CorpusError, InvalidValue
 
@@ -25,6 +24,21 @@ how far apart in a corpus two rows of one batch can be."""
 
 _VERSION = 1
 _META = "tokens.json"
+
+
+class TableEncoder(Protocol):
+    """Turns record batches of one kind into tables of lists of int32, one column each.
+
+    Attributes:
+        fingerprint: of everything that decides about the ids, but ``max_length``.
+        max_length: longest list of ids.
+    """
+
+    fingerprint: str
+    max_length: int
+
+    def table(self, batch: pa.RecordBatch) -> pa.Table:
+        """As many rows as the batch has, in their order."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +130,7 @@ def tokenise(
     if cache is not None:
         key = _key(corpus.fingerprint, encoder, shard_rows)
         return _folder(iter(batches), encoder, cache, key, shard_rows).load()
-    shards = list(_shards(iter(batches), encoder, shard_rows))
+    shards = list(in_shards(map(encoder.table, batches), shard_rows))
     table = pa.concat_tables(shards)
     columns = {name: ragged(table.column(name)) for name in table.column_names}
     key = _key(corpus.fingerprint, encoder, shard_rows)
@@ -140,6 +154,35 @@ def tokenise_batches(
     """
     key = _key(fingerprint, encoder, shard_rows)
     return _folder(iter(batches), encoder, cache, key, shard_rows)
+
+
+def unigram_counts(
+    tokens: TokenFolder | TokenTable, column: str, size: int
+) -> npt.NDArray[np.int64]:
+    """[size] how often each id occurs in a column; a folder is read shard by shard.
+
+    Args:
+        tokens: what ``tokenise`` or ``tokenise_batches`` gave.
+        column: the column to count.
+        size: number of ids, the words of a table.
+
+    Raises:
+        InvalidValue: there is no such column, or an id is not below ``size``.
+    """
+    if column not in tokens.columns:
+        raise InvalidValue("column", column, f"use one of {', '.join(tokens.columns)}")
+    if isinstance(tokens, TokenTable):
+        parts: Iterable[Ragged] = [tokens.columns[column]]
+    else:
+        shards = map(tokens.shard, range(len(tokens.shards)))
+        parts = (ragged(pq.read_table(shard, columns=[column]).column(column)) for shard in shards)
+    counts = np.zeros(size, dtype=np.int64)
+    for part in parts:
+        found = np.bincount(part.ids, minlength=size)
+        if len(found) > size:
+            raise InvalidValue("size", size, f"the corpus has the id {len(found) - 1}")
+        counts += found
+    return counts
 
 
 def ragged(column: pa.ChunkedArray) -> Ragged:
@@ -181,7 +224,7 @@ def _write(
     draft.mkdir(parents=True)
     try:
         meta: dict[str, Any] = {"version": _VERSION, "fingerprint": key, "shards": [], "nbytes": 0}
-        for number, table in enumerate(_shards(batches, encoder, shard_rows)):
+        for number, table in enumerate(in_shards(map(encoder.table, batches), shard_rows)):
             pq.write_table(table, draft / shard_name(number), compression="zstd")
             meta["columns"] = table.column_names
             meta["shards"].append(len(table))
@@ -211,18 +254,16 @@ def _opened(folder: Path) -> TokenFolder:
     )
 
 
-def _shards(
-    batches: Iterator[pa.RecordBatch], encoder: TableEncoder, shard_rows: int
-) -> Iterator[pa.Table]:
-    """Tables of token ids with ``shard_rows`` rows each, but the last."""
+def in_shards(tables: Iterable[pa.Table], shard_rows: int) -> Iterator[pa.Table]:
+    """Tables of ``shard_rows`` rows each, but the last, of tables of any length."""
     pending: list[pa.Table] = []
     rows = 0
-    for batch in batches:
-        pending.append(encoder.table(batch))
-        rows += batch.num_rows
+    for table in tables:
+        pending.append(table)
+        rows += table.num_rows
         while rows >= shard_rows:
-            table = pa.concat_tables(pending)
-            yield table.slice(0, shard_rows).combine_chunks()
-            pending, rows = [table.slice(shard_rows)], rows - shard_rows
+            whole = pa.concat_tables(pending)
+            yield whole.slice(0, shard_rows).combine_chunks()
+            pending, rows = [whole.slice(shard_rows)], rows - shard_rows
     if rows:
         yield pa.concat_tables(pending).combine_chunks()

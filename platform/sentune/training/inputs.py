@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from sentune.corpora.encode_words import WordEncoder, unigram_counts
-from sentune.corpora.prepared import Prepared, prepared
+from sentune.corpora.encode import WordEncoder
+from sentune.corpora.prepare import Prepared, prepared
 from sentune.corpora.schema import Kind
-from sentune.corpora.tokens import TokenFolder, tokenise_batches
+from sentune.corpora.tokens import TokenFolder, tokenise_batches, unigram_counts
 from sentune.credentials import without_credentials
 from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder

@@ -8,6 +8,6 @@ the stream. ``builtin:operations`` and ``builtin:scenes``: ``operations*``, ``sc
 
 from __future__ import annotations
 
-from sentune.corpora.builtin.generate import Derivation, PremiseGroup, derivations, groups, triplets
+from sentune.corpora.builtin.generate import Derivation, derivations, triplets
 
-__all__ = ["Derivation", "PremiseGroup", "derivations", "groups", "triplets"]
+__all__ = ["Derivation", "derivations", "triplets"]

@@ -28,10 +28,7 @@ def pairs(split: str, seed: int) -> Iterator[tuple[str, str, float]]:
         first = draw_scene(split, rng)
         second = _near(first, split, rng)
         forms = pick(rng, tuple(TOLD)), pick(rng, tuple(TOLD))
-        texts = (
-            reworded(first, rng).in_form(forms[0]),
-            reworded(second, rng).in_form(forms[1]),
-        )
+        texts = reworded(first, rng).told(forms[0]), reworded(second, rng).told(forms[1])
         if texts[0] != texts[1]:
             yield *texts, score(first, second, *forms)
 

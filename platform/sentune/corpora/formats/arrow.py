@@ -10,7 +10,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentune.corpora.formats.annotators import in_order
+from sentune.corpora.formats.nli import in_order
 from sentune.corpora.formats.operations import operation_row
 from sentune.corpora.formats.reading import BadFieldError, Log, Row, check_label, number, sentence
 from sentune.corpora.formats.spec import Spec
@@ -23,8 +23,10 @@ MANIFEST = "manifest.json"
 
 def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
     """Return the kind of a prepared folder; of any other, the kinds whose columns it has."""
-    kind = _prepared(spec.path)
-    if kind is not None:
+    system, root = fsspec.core.url_to_fs(spec.path)
+    manifest = f"{root.rstrip('/')}/{MANIFEST}"
+    if system.exists(manifest):
+        kind = Kind(json.loads(system.cat_file(manifest))["kind"])
         return {kind: partial(_read, kind)}
     names = set(_schema(files(spec.path)[0]).names)
     return {kind: partial(_read, kind) for kind in kinds_with(names)}
@@ -100,12 +102,6 @@ _CHECKS: dict[tuple[Kind, str], Callable[[object], object]] = {
     (Kind.RELATED, "split"): _split,
     (Kind.QUERIES, "relevant"): _ids,
 }
-
-
-def _prepared(path: str) -> Kind | None:
-    system, root = fsspec.core.url_to_fs(path)
-    manifest = f"{root.rstrip('/')}/{MANIFEST}"
-    return Kind(json.loads(system.cat_file(manifest))["kind"]) if system.exists(manifest) else None
 
 
 def _required(kind: Kind) -> set[str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import fsspec
 import sentencex
 
 from sentune.corpora.formats import select
-from sentune.corpora.formats.raw import raw_lines
-from sentune.corpora.formats.reading import Log, Row
+from sentune.corpora.formats.reading import Log, Row, raw_lines
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.errors import CorpusError, InvalidValue
 
@@ -31,8 +30,7 @@ With 4,000 instead, 0.7 % more sentences are found in them: a quotation that a c
 split, and a closed one is not."""
 
 
-@dataclass(frozen=True)
-class _Options:
+class _Options(NamedTuple):
     language: str
     encoding: str
     shortest: int

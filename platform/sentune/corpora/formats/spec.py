@@ -69,7 +69,15 @@ def parse(text: str, formats: Iterable[str]) -> Spec:
     path, mark, query = rest.rpartition("?") if "?" in rest else (rest, "", "")
     if not path:
         raise InvalidValue(FIELD, text, f"give the path after {name}:")
-    return Spec(text=text, format=name, path=path, options=_options(text, query) if mark else {})
+    options: dict[str, str] = {}
+    for item in query.split("&") if mark else ():
+        key, equals, value = item.partition("=")
+        if not (key and equals):
+            raise InvalidValue(FIELD, text, f"write the option {item!r} as key=value")
+        if key in options:
+            raise InvalidValue(FIELD, text, f"give the option {key} once")
+        options[key] = unquote(value)
+    return Spec(text=text, format=name, path=path, options=options)
 
 
 def check_options(spec: Spec, allowed: Mapping[str, str]) -> None:
@@ -78,18 +86,6 @@ def check_options(spec: Spec, allowed: Mapping[str, str]) -> None:
         if option not in allowed:
             listing = "; ".join(f"{name} ({meaning})" for name, meaning in allowed.items())
             raise InvalidValue(f"{FIELD} option", option, f"{spec.format} allows {listing}")
-
-
-def _options(text: str, query: str) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for item in query.split("&"):
-        key, equals, value = item.partition("=")
-        if not (key and equals):
-            raise InvalidValue(FIELD, text, f"write the option {item!r} as key=value")
-        if key in options:
-            raise InvalidValue(FIELD, text, f"give the option {key} once")
-        options[key] = unquote(value)
-    return options
 
 
 def _either(names: tuple[str, ...]) -> str:

@@ -1,11 +1,10 @@
-"""SimCSE's CSV, the STS Benchmark's TSV and plain text."""
+"""SimCSE's CSV, and plain text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sentune.corpora.formats.delimited import records
-from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
+from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, records, sentence
 from sentune.corpora.formats.spec import Spec
 from sentune.errors import CorpusError
 
@@ -23,31 +22,10 @@ def simcse(spec: Spec, log: Log) -> Iterator[Row]:
         reason = f"the header is {','.join(header)} where {','.join(_TRIPLET)} is expected"
         raise CorpusError(spec.path, reason, line=1)
     for line, fields in source:
-        try:
+        with log.checks(spec.path, line):
             if len(fields) != len(_TRIPLET):
                 raise BadFieldError(f"{len(fields)} columns where there should be {len(_TRIPLET)}")
-            row = tuple(sentence(value, name) for value, name in zip(fields, _TRIPLET, strict=True))
-        except BadFieldError as error:
-            log.quarantine(spec.path, line, str(error))
-        else:
-            yield row
-
-
-def stsb(spec: Spec, log: Log) -> Iterator[Row]:
-    """Scored pairs of an STS Benchmark file: genre, file, year, id, score, and two sentences.
-
-    Tab-separated without header; quotes are literal; columns after the seventh are sources. The
-    genre (main-captions, main-news, ...) is the subset.
-    """
-    for line, text in lines(spec.path, log):
-        fields = text.split("\t")
-        try:
-            if len(fields) < 7:
-                raise BadFieldError(f"{len(fields)} columns where there should be at least 7")
-            first, second = sentence(fields[5], "sentence1"), sentence(fields[6], "sentence2")
-            yield first, second, number(fields[4], "score"), fields[0].strip() or None
-        except BadFieldError as error:
-            log.quarantine(spec.path, line, str(error))
+            yield tuple(sentence(value, name) for value, name in zip(fields, _TRIPLET, strict=True))
 
 
 def text(spec: Spec, log: Log) -> Iterator[Row]:

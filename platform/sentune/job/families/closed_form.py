@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from sentune.corpora.batches import Held
-from sentune.corpora.prepared import prepared
+from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
 from sentune.credentials import without_credentials

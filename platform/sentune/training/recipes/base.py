@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-from sentune.corpora.encode import TableEncoder
+from sentune.corpora.tokens import TableEncoder
 from sentune.methods.base import GradientMethod
 from sentune.tasks import Result
 from sentune.training.group import Group

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from sentune.corpora.encode_operations import OperationEncoder
+from sentune.corpora.encode import OperationEncoder
 from sentune.encoders import load, load_tokenizer
 from sentune.encoders.decoders import load_decoder
 from sentune.errors import InvalidValue

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from sentune.corpora.encode_words import WordEncoder
+from sentune.corpora.encode import WordEncoder
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.unigrams import read_counts
