@@ -6,26 +6,35 @@ A training corpus is prepared in the cache: of any length, read once, streamed f
 from __future__ import annotations
 
 import json
-import shutil
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
-from uuid import uuid4
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import CorpusRows, open_rows
-from sentune.corpora.formats.arrow import MANIFEST
+from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
 from sentune.corpora.schema import SCHEMAS, Kind
 from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
-from sentune.io.object_store import puts_at_once
+from sentune.io.checksums import checksum
+from sentune.io.folders import (
+    draft_beside,
+    draft_name,
+    replace_folder,
+    sealed,
+    settle,
+)
+from sentune.io.object_store import files_at, is_local, puts_at_once
+
+logger = logging.getLogger(__name__)
 
 QUARANTINE = "quarantine.jsonl"
 _VERSION = 1
@@ -44,7 +53,7 @@ def prepare(
 
     The corpus is read as a stream: memory holds one shard, and what the format itself must
     collect (see ``formats.select``). Everything goes to a folder beside ``out`` and is moved
-    there in the end. Where ``out`` holds the same rows already, it stays as it is.
+    there in the end. Where ``out`` holds the same rows already, undamaged, it stays as it is.
 
     Args:
         spec: ``FORMAT:PATH?key=value&...``.
@@ -59,18 +68,12 @@ def prepare(
     """
     if shard_rows < 1:
         raise InvalidValue("--shard-rows", shard_rows, "use at least 1")
-    system, root = fsspec.core.url_to_fs(out, use_listings_cache=False)
+    system, root = files_at(out)
     root = root.rstrip("/")
-    place = PurePosixPath(root)
-    draft = str(place.with_name(f".{place.name}-{uuid4().hex}"))
     rows = open_rows(spec, kind, limit=limit, bad_rows=bad_rows)
-    system.makedirs(draft)
-    try:
+    with _draft(system, root) as draft:
         manifest = _write(rows, system, draft, shard_rows)
         _settle(system, draft, root, out, manifest)
-    finally:
-        if system.exists(draft):
-            system.rm(draft, recursive=True)
     return manifest
 
 
@@ -132,44 +135,62 @@ class Prepared:
 
 
 def prepared(spec: str, kind: Kind, cache: Path, *, limit: int | None = None) -> Prepared:
-    """Return the corpus as shards in the cache, under their fingerprint."""
-    cache.mkdir(parents=True, exist_ok=True)
-    draft = cache / f".{uuid4().hex}"
-    manifest = prepare(spec, str(draft), kind=kind, limit=limit)
-    folder = cache / manifest["fingerprint"]
-    place = folder if folder.is_dir() else draft.rename(folder)
-    if draft.is_dir():
-        shutil.rmtree(draft)
-    shards = sorted(place.glob("*.parquet"))
+    """Return the corpus as shards in the cache, under their fingerprint.
+
+    Where the shards lie there already, their checksums are compared; damaged ones are deleted and
+    made again, with a warning.
+    """
+    rows = open_rows(spec, kind, limit=limit)
+    system, root = files_at(str(cache))
+    with _draft(system, f"{root.rstrip('/')}/{kind.value}") as draft:
+        manifest = _write(rows, system, draft, SHARD_ROWS)
+        folder = cache / str(manifest["fingerprint"])
+        _settle(system, draft, str(folder), str(folder), manifest, derived=True)
     return Prepared(
         spec=without_credentials(spec),
         kind=kind,
         manifest=manifest,
-        paths=tuple(str(path) for path in shards),
+        paths=tuple(str(folder / shard_name(i)) for i in range(len(manifest["shards"]))),
     )
 
 
-def _manifest(system: Any, root: str) -> dict[str, Any] | None:
-    name = f"{root.rstrip('/')}/{MANIFEST}"
-    if not system.exists(name):
-        return None
-    manifest: dict[str, Any] = json.loads(system.cat_file(name))
-    return manifest
+@contextmanager
+def _draft(system: Any, root: str) -> Iterator[str]:
+    """Yield an empty folder beside ``root`` that goes when the block is left."""
+    if is_local(system):
+        with draft_beside(Path(root)) as local:
+            yield str(local)
+        return
+    place = PurePosixPath(root)
+    draft = str(place.with_name(draft_name(place.name)))
+    system.makedirs(draft)
+    try:
+        yield draft
+    finally:
+        if system.exists(draft):
+            system.rm(draft, recursive=True)
 
 
 def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
-    state, sizes = Fingerprint(rows.kind), []
+    state, sizes = Fingerprint(rows.kind), list[int]()
+    files: dict[str, dict[str, Any]] = {}
+
+    def put(name: str, content: bytes) -> None:
+        files[name] = checksum(content)
+        system.pipe_file(f"{folder}/{name}", content)
+
     tables = (pa.Table.from_batches([batch]) for batch in rows.batches)
-    for number, table in enumerate(in_shards(tables, shard_rows)):
+    for table in in_shards(tables, shard_rows):
         for batch in table.to_batches():
             state.update(batch)
-        with system.open(f"{folder}/part-{number:05d}.parquet", "wb") as stream:
-            pq.write_table(table, stream, compression="zstd")
+        buffer = pa.BufferOutputStream()
+        pq.write_table(table, buffer, compression="zstd")
+        put(shard_name(len(sizes)), buffer.getvalue().to_pybytes())
         sizes.append(table.num_rows)
     if not sizes:
-        raise CorpusError(rows.spec.path, f"no {rows.kind.value} are left: {dict(rows.log.counts)}")
+        raise rows.log.nothing_left(rows.spec.path, rows.kind)
     reasons = Counter(bad.reason for bad in rows.log.bad)
-    manifest = {
+    content = {
         "version": _VERSION,
         "kind": rows.kind.value,
         "fingerprint": state.hexdigest(),
@@ -180,20 +201,42 @@ def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[
     }
     bad = [{"path": b.path, "line": b.line, "reason": b.reason} for b in rows.log.bad]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bad)
-    system.pipe_file(f"{folder}/{QUARANTINE}", text.encode())
+    put(QUARANTINE, text.encode())
+    manifest = sealed(content, dict(files))
     system.pipe_file(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
     return manifest
 
 
-def _settle(system: Any, draft: str, root: str, out: str, manifest: dict[str, Any]) -> None:
-    """Moves the draft to its place, unless the same content is there already."""
-    if not system.exists(root) or not system.ls(root, detail=False):
+def _settle(
+    system: Any, draft: str, root: str, out: str, manifest: dict[str, Any], *, derived: bool = False
+) -> None:
+    """Move the draft to its place, unless the same content is there already and whole.
+
+    Args:
+        system: of draft and place.
+        draft: what was written.
+        root: the place.
+        out: the place as its user wrote it.
+        manifest: of the draft.
+        derived: whether the place is a cache's, so that nothing but this content belongs there.
+    """
+    if is_local(system):
+        if settle(Path(draft), Path(root)):
+            return
+    elif not system.exists(root) or not system.ls(root, detail=False):
         _move(system, draft, root)
         return
-    there = _manifest(system, root)
-    if there is None:
-        raise CorpusError(out, "the folder holds something else; choose an empty one")
-    if there["fingerprint"] != manifest["fingerprint"] or there["shards"] != manifest["shards"]:
+    there, fault = {}, ""
+    try:
+        there = parse_manifest(system.cat_file(f"{root}/{MANIFEST}"))
+    except (FileNotFoundError, NotADirectoryError):
+        fault = f"{MANIFEST} is missing"
+    except ValueError as error:
+        fault = f"{MANIFEST}: {error}"
+    if fault and not derived:
+        reason = f"the folder holds something else ({fault}); choose an empty one, or delete it"
+        raise CorpusError(out, reason)
+    if not derived and any(there[k] != manifest[k] for k in ("fingerprint", "shards")):
         reason = (
             f"the folder holds another corpus ({there['spec']}, {there['kind']}, "
             f"{sum(there['shards'])} rows, fingerprint {there['fingerprint']}) than this one "
@@ -201,10 +244,30 @@ def _settle(system: Any, draft: str, root: str, out: str, manifest: dict[str, An
             f"fingerprint {manifest['fingerprint']}); choose another folder or delete it"
         )
         raise CorpusError(out, reason)
+    if "files" not in there:
+        fault = fault or "it has no checksums"
+    if fault := fault or _damage(system, root, there["files"]):
+        logger.warning("%s is deleted and made again: %s", out, fault)
+        if is_local(system):
+            replace_folder(Path(draft), Path(root))
+        else:
+            _move(system, draft, root)
+
+
+def _damage(system: Any, root: str, files: Mapping[str, Any]) -> str:
+    """Return what is wrong with the first file that differs from its record; empty if none does."""
+    for name, was in files.items():
+        try:
+            content = system.cat_file(f"{root}/{name}")
+        except FileNotFoundError:
+            return f"{name} is missing"
+        if checksum(content) != was:
+            return f"checksum of {name}"
+    return ""
 
 
 def _move(system: Any, draft: str, root: str) -> None:
-    """The draft in its place; in an object store one by one, the manifest last."""
+    """The draft in its place on a server; in an object store one by one, the manifest last."""
     if not puts_at_once(system):
         if system.exists(root):
             system.rm(root, recursive=True)

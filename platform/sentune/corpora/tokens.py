@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +14,12 @@ import pyarrow.parquet as pq
 
 from sentune.corpora.schema import Corpus
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.folders import checked_folder
 
 SHARD_ROWS = 65_536
 """Rows of a shard. Rows are permuted within shards and shards among each other, so this is also
 how far apart in a corpus two rows of one batch can be."""
 
-_VERSION = 1
 _META = "tokens.json"
 
 
@@ -129,7 +126,7 @@ def tokenise(
     batches = corpus.table.to_batches(max_chunksize=shard_rows)
     if cache is not None:
         key = _key(corpus.fingerprint, encoder, shard_rows)
-        return _folder(iter(batches), encoder, cache, key, shard_rows).load()
+        return _folder(batches, encoder, cache, key, shard_rows).load()
     shards = list(in_shards(map(encoder.table, batches), shard_rows))
     table = pa.concat_tables(shards)
     columns = {name: ragged(table.column(name)) for name in table.column_names}
@@ -147,13 +144,14 @@ def tokenise_batches(
 ) -> TokenFolder:
     """Tokenises a stream of record batches into the cache, holding one shard at a time.
 
-    Where the cache has them already, the stream is not read.
+    Where the cache has them already, and undamaged, the stream is not read. Checksums of all files
+    are compared each time; what is damaged is deleted and made again, with a warning.
 
     Args:
         fingerprint: that of the corpus the batches come from.
     """
     key = _key(fingerprint, encoder, shard_rows)
-    return _folder(iter(batches), encoder, cache, key, shard_rows)
+    return _folder(batches, encoder, cache, key, shard_rows)
 
 
 def unigram_counts(
@@ -204,53 +202,27 @@ def _key(fingerprint: str, encoder: TableEncoder, shard_rows: int) -> str:
 
 
 def _folder(
-    batches: Iterator[pa.RecordBatch], encoder: TableEncoder, cache: Path, key: str, shard_rows: int
-) -> TokenFolder:
-    folder = cache / key
-    if not (folder / _META).exists():
-        _write(batches, encoder, folder, key, shard_rows)
-    return _opened(folder)
-
-
-def _write(
-    batches: Iterator[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch],
     encoder: TableEncoder,
-    folder: Path,
+    cache: Path,
     key: str,
     shard_rows: int,
-) -> None:
-    """Write beside the folder, then rename: a reader sees all of it or nothing."""
-    draft = folder.with_name(f".{key}-{uuid4().hex}")
-    draft.mkdir(parents=True)
-    try:
-        meta: dict[str, Any] = {"version": _VERSION, "fingerprint": key, "shards": [], "nbytes": 0}
-        for number, table in enumerate(in_shards(map(encoder.table, batches), shard_rows)):
-            pq.write_table(table, draft / shard_name(number), compression="zstd")
-            meta["columns"] = table.column_names
-            meta["shards"].append(len(table))
+) -> TokenFolder:
+    def write(draft: Path) -> dict[str, Any]:
+        columns, shards, nbytes = list[str](), list[int](), 0
+        for table in in_shards(map(encoder.table, batches), shard_rows):
+            pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
+            columns = table.column_names
+            shards.append(len(table))
             # offsets are int32 on disk and int64 in a Ragged
-            meta["nbytes"] += table.nbytes + 4 * len(table) * table.num_columns
-        if not meta["shards"]:
-            raise CorpusError(folder, "a corpus without rows cannot be tokenised")
-        (draft / _META).write_text(json.dumps(meta, indent=1))
-        draft.rename(folder)
-    except OSError:
-        if not (folder / _META).exists():  # else another process was first with the same content
-            raise
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+            nbytes += table.nbytes + 4 * len(table) * table.num_columns
+        if not shards:
+            raise CorpusError(cache / key, "a corpus without rows cannot be tokenised")
+        return {"fingerprint": key, "columns": columns, "shards": shards, "nbytes": nbytes}
 
-
-def _opened(folder: Path) -> TokenFolder:
-    meta = json.loads((folder / _META).read_text())
-    if meta["version"] != _VERSION:
-        raise InvalidValue("token cache", str(folder), f"delete it, version {_VERSION} is needed")
+    meta = checked_folder(cache / key, _META, write)
     return TokenFolder(
-        path=folder,
-        columns=tuple(meta["columns"]),
-        shards=tuple(meta["shards"]),
-        fingerprint=meta["fingerprint"],
-        nbytes=meta["nbytes"],
+        cache / key, tuple(meta["columns"]), tuple(meta["shards"]), key, meta["nbytes"]
     )
 
 

@@ -15,7 +15,7 @@ from sentune.corpora.formats.registry import COMMON, FORMATS, Readers
 from sentune.corpora.formats.spec import Spec, check_options, parse
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.credentials import without_credentials
-from sentune.errors import CorpusError, InvalidValue
+from sentune.errors import InvalidValue
 
 BATCH_ROWS = 16_384
 PAIRS = (
@@ -83,7 +83,7 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
     rows = open_rows(spec, kind, limit=limit, bad_rows=bad_rows)
     table = pa.Table.from_batches(rows.batches, schema=SCHEMAS[kind])
     if not table.num_rows:
-        raise CorpusError(rows.spec.path, f"no {kind.value} are left: {dict(rows.log.counts)}")
+        raise rows.log.nothing_left(rows.spec.path, kind)
     return Corpus(
         spec=without_credentials(spec),
         kind=kind,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import math
 import re
@@ -11,9 +10,12 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from gzip import BadGzipFile
+from lzma import LZMAError
 from typing import Any
+from zipfile import BadZipFile
 
-from sentune.corpora.schema import LABELS, BadRow
+from sentune.corpora.schema import LABELS, BadRow, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError
 from sentune.io.bounded_read import bounded_lines
@@ -57,6 +59,13 @@ class Log:
             )
             raise CorpusError(path, message, line=line)
 
+    def nothing_left(self, path: str, kind: Kind) -> CorpusError:
+        """Return the error of a corpus without a usable row, with the first bad row's reason."""
+        reason = f"no {kind.value} are left: {dict(self.counts)}"
+        if self.bad:
+            reason += f"; the first bad row: line {self.bad[0].line}, {self.bad[0].reason}"
+        return CorpusError(path, reason)
+
     @contextmanager
     def checks(self, path: str, line: int) -> Iterator[None]:
         """Put the row aside where the block raises a ``BadFieldError``."""
@@ -93,13 +102,25 @@ def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
     number = 0
     try:
         for number, raw in enumerate(bounded_lines(path), start=1):
+            if number == 1 and _is_utf_16(raw):
+                fix = "convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
+                raise CorpusError(path, f"the file is UTF-16; {fix}", line=1)
             yield number, raw
     except FileNotFoundError as error:
         raise CorpusError(path, "there is no such file") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorpusError(path, f"the compressed file is damaged: {error}", line=number) from error
+    except (EOFError, BadGzipFile, BadZipFile, LZMAError, zlib.error) as error:
+        reason = f"the compressed file is damaged: {error}; fetch or write it again"
+        raise CorpusError(path, reason, line=number or None) from error
     except OSError as error:
         raise CorpusError(path, f"cannot be read: {error}", line=number or None) from error
+
+
+def _is_utf_16(start: bytes) -> bool:
+    """Whether a file's beginning has the mark of UTF-16, or zeros in every other byte."""
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return True
+    even, odd = start[:8:2], start[1:8:2]
+    return len(start) > 3 and any(even) != any(odd)
 
 
 def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -56,7 +57,7 @@ class Spec:
 def parse(text: str, formats: Iterable[str]) -> Spec:
     """Take a specification apart.
 
-    The path ends at the last ``?``; in options ``%3F`` stands for a ``?`` and so on.
+    The path ends at the last ``?``; ``%3F`` stands for a ``?`` in it. Options are percent-decoded.
 
     Raises:
         InvalidValue: for an unknown format, a missing path or an option without a value.
@@ -77,6 +78,8 @@ def parse(text: str, formats: Iterable[str]) -> Spec:
         if key in options:
             raise InvalidValue(FIELD, text, f"give the option {key} once")
         options[key] = unquote(value)
+    # %3F is a ? of the path, and %253F stands for %3F; all else in a path is as it is written
+    path = re.sub("%(25)?3[Ff]", lambda found: "%3F" if found[1] else "?", path)
     return Spec(text=text, format=name, path=path, options=options)
 
 
