@@ -50,7 +50,7 @@ def connected() -> Iterator[None]:
     else:
         if address != "auto" and (trouble := _silent(address, "RAY_ADDRESS")):
             raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {START_FIX}")
-        token()
+        token()  # refuses a file that others can read
     ray.init(
         address=address,
         runtime_env=runtime_env(),
