@@ -187,6 +187,17 @@ def test_a_shard_that_the_manifest_does_not_name_is_not_read(
     assert prepared(CORPUS, Kind.TRIPLETS, tmp_path / "cache").paths == first.paths
 
 
+def test_shards_of_other_sizes_in_the_cache_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = prepared(CORPUS, Kind.TRIPLETS, tmp_path).load()
+    monkeypatch.setattr("sentune.corpora.prepare.SHARD_ROWS", SHARD_ROWS)
+    again = prepared(CORPUS, Kind.TRIPLETS, tmp_path)
+    assert again.load().equals(first)
+    assert len(again.paths) == 3
+    assert "its shards are others" in caplog.text
+
+
 @pytest.mark.parametrize("name", ["part-00000.parquet", "manifest.json"])
 def test_a_damaged_shard_in_the_cache_is_made_again(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

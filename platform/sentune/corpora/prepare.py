@@ -236,7 +236,8 @@ def _settle(
     if fault and not derived:
         reason = f"the folder holds something else ({fault}); choose an empty one, or delete it"
         raise CorpusError(out, reason)
-    if not derived and any(there[k] != manifest[k] for k in ("fingerprint", "shards")):
+    other = any(there.get(name) != manifest[name] for name in ("fingerprint", "shards"))
+    if other and not derived:
         reason = (
             f"the folder holds another corpus ({there['spec']}, {there['kind']}, "
             f"{sum(there['shards'])} rows, fingerprint {there['fingerprint']}) than this one "
@@ -244,8 +245,8 @@ def _settle(
             f"fingerprint {manifest['fingerprint']}); choose another folder or delete it"
         )
         raise CorpusError(out, reason)
-    if "files" not in there:
-        fault = fault or "it has no checksums"
+    if not fault and (other or "files" not in there):
+        fault = "its shards are others" if other else "it has no checksums"
     if fault := fault or _damage(system, root, there["files"]):
         logger.warning("%s is deleted and made again: %s", out, fault)
         if is_local(system):

@@ -1,4 +1,4 @@
-"""Plain text of any length, such as books: its sentences, and each with the one after it."""
+"""Plain text: a sentence a line, or books of any length, cut into sentences in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import fsspec
 import sentencex
 
 from sentune.corpora.formats import select
-from sentune.corpora.formats.reading import Log, Row, raw_lines
+from sentune.corpora.formats.reading import Log, Row, lines, raw_lines
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.errors import CorpusError, InvalidValue
 
@@ -35,6 +35,15 @@ class _Options(NamedTuple):
     encoding: str
     shortest: int
     longest: float
+
+
+def one_a_line(spec: Spec, log: Log) -> Iterator[Row]:
+    """Sentences of a file that has one on each line; blank lines are counted and left out."""
+    for _, line in lines(spec.path, log):
+        if line.strip():
+            yield (line.strip(),)
+        else:
+            log.counts["blank"] += 1
 
 
 def adjacent(spec: Spec, log: Log) -> Iterator[Row]:

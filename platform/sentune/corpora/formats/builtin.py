@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from sentune.corpora.builtin import derivations, triplets
 from sentune.corpora.builtin.operations import operations as generated_operations
-from sentune.corpora.builtin.scenes import pairs as scene_pairs
-from sentune.corpora.builtin.similarity import pairs as story_pairs
-from sentune.corpora.builtin.stories import adjacent
+from sentune.corpora.builtin.operations import scene_pairs
+from sentune.corpora.builtin.stories import adjacent, story_pairs
 from sentune.corpora.formats import operations, select
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.spec import FIELD, Spec, check_options

@@ -1,4 +1,4 @@
-"""Pairs of sentences with labels of inference: SNLI, MultiNLI, SICK, AmbiEnt and ChaosNLI."""
+"""Inference: pairs of SNLI, MultiNLI, SICK, AmbiEnt and ChaosNLI, and SimCSE's triplets."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from sentune.corpora.formats.reading import (
     headed,
     number,
     objects,
+    records,
     sentence,
 )
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import LABELS
-from sentune.errors import InvalidValue
+from sentune.errors import CorpusError, InvalidValue
 
 OPTIONS = {
     "votes": "labels that so many annotators gave, of rows that several annotated; 2 in GumbelCSE",
@@ -27,6 +28,7 @@ OPTIONS = {
 CHAOS_OPTIONS = {"votes": "labels that so many of 100 annotators gave; default 20"}
 SICK_OPTIONS = {"split": "TRAIN, TRIAL or TEST"}
 
+_TRIPLET = ("sent0", "sent1", "hard_neg")
 _FEW = 2
 """Labels from which on a row counts as annotated by several people; one is its author's alone."""
 
@@ -125,6 +127,23 @@ def sick_scores(spec: Spec, log: Log) -> Iterator[Row]:
     for line, fields in _sick(spec, log, name):
         with log.checks(spec.path, line):
             yield *_pair(fields, "sentence_A", "sentence_B"), number(fields[name], name), None
+
+
+def simcse(spec: Spec, log: Log) -> Iterator[Row]:
+    """Triplets of a CSV file with the header ``sent0,sent1,hard_neg``.
+
+    The line of a bad row is the last one that it covers.
+    """
+    source = records(spec.path, log)
+    _, header = next(source, (1, []))
+    if tuple(header) != _TRIPLET:
+        reason = f"the header is {','.join(header)} where {','.join(_TRIPLET)} is expected"
+        raise CorpusError(spec.path, reason, line=1)
+    for line, fields in source:
+        with log.checks(spec.path, line):
+            if len(fields) != len(_TRIPLET):
+                raise BadFieldError(f"{len(fields)} columns where there should be {len(_TRIPLET)}")
+            yield tuple(sentence(value, name) for value, name in zip(fields, _TRIPLET, strict=True))
 
 
 def in_order(labels: object) -> list[str]:

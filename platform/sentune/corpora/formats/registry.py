@@ -16,7 +16,6 @@ from sentune.corpora.formats import (
     operations,
     senteval,
     sts,
-    tables,
 )
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.spec import Spec
@@ -61,7 +60,7 @@ FORMATS: dict[str, Format] = {
     "multinli": Format(_nli, nli.OPTIONS),
     "ambient": Format({Kind.SEVERAL_LABELS: nli.ambient}),
     "chaosnli": Format({Kind.SEVERAL_LABELS: nli.chaosnli}, nli.CHAOS_OPTIONS),
-    "simcse-csv": Format({Kind.TRIPLETS: tables.simcse}),
+    "simcse-csv": Format({Kind.TRIPLETS: nli.simcse}),
     "sick": Format(
         {Kind.LABELLED_PAIRS: nli.sick_pairs, Kind.SCORED_PAIRS: nli.sick_scores},
         nli.SICK_OPTIONS,
@@ -72,7 +71,7 @@ FORMATS: dict[str, Format] = {
     "senteval": Format(senteval.readers, senteval.OPTIONS),
     "beir": Format({Kind.QUERIES: beir.queries, Kind.SENTENCES: beir.sentences}, beir.OPTIONS),
     "parquet": Format(arrow.readers),
-    "text": Format({Kind.SENTENCES: tables.text}),
+    "text": Format({Kind.SENTENCES: books.one_a_line}),
     "books": Format(
         {Kind.ADJACENT_SENTENCES: books.adjacent, Kind.SENTENCES: books.sentences}, books.OPTIONS
     ),
