@@ -12,8 +12,7 @@ from torch import Tensor
 from sentune.errors import TrialFailed
 from sentune.methods.invertible import Invertible
 from sentune.methods.invertible_components import PARTS, Postprocessing, top_component
-from sentune.methods.invertible_pooling import mean_parts, three_pools
-from sentune.methods.invertible_representations import Representations
+from sentune.methods.invertible_representations import Representations, mean_parts, three_pools
 from tests.methods.invertible_scenes import WIDTH, model, sentences, table
 
 

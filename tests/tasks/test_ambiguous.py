@@ -21,7 +21,7 @@ from sentune.errors import CorpusError
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.points import Points
-from sentune.tasks import ambiguous_ranges
+from sentune.tasks import ambiguous_sweep
 from sentune.tasks.ambiguous import OF_SETS, AmbiguousRte
 from sentune.tasks.references import References
 
@@ -121,7 +121,7 @@ class Slow:
 
 @pytest.mark.parametrize("block", [1, 5, 256])
 def test_the_sweep_is_what_single_evaluations_find(task, block, monkeypatch):
-    monkeypatch.setattr(ambiguous_ranges, "LARGEST_BLOCK", block)
+    monkeypatch.setattr(ambiguous_sweep, "LARGEST_BLOCK", block)
     embeddings = embedded(task)
     task.spread = shuffled
     table = task.evaluate(embeddings, BOXES).tables["ambiguous-rte/sweep.json"]
@@ -252,5 +252,5 @@ def test_what_poses_no_task():
     with pytest.raises(CorpusError, match="no pairs"):
         AmbiguousRte(corpus([]))
     triplets = replace(corpus(LABELS), kind=Kind.TRIPLETS)
-    with pytest.raises(CorpusError, match="several labels, not triplets"):
+    with pytest.raises(CorpusError, match="pairs-of-several-labels, not triplets"):
         AmbiguousRte(triplets)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sentune.errors import InvalidValue
-from sentune.tasks.rouge import f_measures
+from sentune.tasks.generation import f_measures
 
 WORDS = ["a", "b", "c", "the", "Cat's", "cat,", "1-2", "é", "sat", "mat."]
 

@@ -50,7 +50,10 @@ def log_overlap_table(first: Corners, second: Corners, temperature: float, chunk
         if dtype is None:
             part = direct_overlap_table(x, y, temperature, temperature, chunk)
         else:
-            part = _Overlap.apply(*x, *y, temperature, dtype, reach, chunk)
+            # torch declares no types for apply
+            part = _Overlap.apply(  # type: ignore[no-untyped-call]
+                *x, *y, temperature, dtype, reach, chunk
+            )
         table = part if table is None else table + part
     assert table is not None, "boxes of no dimension"
     return table

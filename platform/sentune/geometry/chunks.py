@@ -43,7 +43,11 @@ def table_by_rows(
         chunk: numbers that one [n, M, d] temporary may have.
     """
     step = rows_at_once(chunk, len(columns[0]), rows[0].shape[1])
-    return _Recomputed.apply(entries, step, len(rows), *rows, *columns)
+    # torch declares no types for apply
+    table: Tensor = _Recomputed.apply(  # type: ignore[no-untyped-call]
+        entries, step, len(rows), *rows, *columns
+    )
+    return table
 
 
 class _Recomputed(torch.autograd.Function):

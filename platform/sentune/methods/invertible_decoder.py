@@ -52,7 +52,7 @@ class Coupling(nn.Module):
         return s if self.limit is None else self.limit * (s / self.limit).tanh()
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = x.split(self.sizes, dim=-1)
+        first, second = torch.split(x, self.sizes, dim=-1)
         return (second, first) if self.flipped else (first, second)
 
     def _join(self, kept: Tensor, changed: Tensor) -> Tensor:
@@ -86,7 +86,8 @@ class InvertibleDecoder(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """[..., d_z] -> [..., n]: f_de."""
-        return self.couplings(self.projection(z))
+        x: Tensor = self.couplings(self.projection(z))
+        return x
 
     def inverse(self, x: Tensor) -> Tensor:
         """[..., n] -> [..., d_z]: ``W^T (h^-1(x) - b)``, the inverse of f_de.

@@ -18,19 +18,10 @@ from pydantic import Field
 
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue, TrialFailed
-from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
+from sentune.methods.closed_form import ClosedForm, ClosedFormSettings, Floats, Rows
 from sentune.methods.sif_averages import Averages, Variant
 from sentune.methods.sif_removal import Components, Way
 from sentune.readouts.grid import Grid, Readout
-
-COMPONENTS = Readout(
-    name="components",
-    grid=tuple(range(151)),
-    low=0,
-    high=10_000,
-    integer=True,
-    help="common components removed; LAES sweeps 1 to 150, uSIF takes 5",
-)
 
 
 class SifSettings(ClosedFormSettings):
@@ -54,7 +45,7 @@ class Moments:
     """
 
     averages: Averages
-    total: NDArray[np.float64] = field(init=False)
+    total: Floats = field(init=False)
     sentences: int = 0
     empty: int = 0
 
@@ -87,7 +78,14 @@ class Sif(ClosedForm):
     name: ClassVar[str] = "sif"
     title: ClassVar[str] = "SIF"
     settings_type: ClassVar[type[ClosedFormSettings]] = SifSettings
-    axis: ClassVar[Readout] = COMPONENTS
+    axis: ClassVar[Readout] = Readout(
+        name="components",
+        grid=tuple(range(151)),
+        low=0,
+        high=10_000,
+        integer=True,
+        help="common components removed; LAES sweeps 1 to 150, uSIF takes 5",
+    )
     settings: SifSettings
 
     def __init__(self, words: WordTable, settings: SifSettings) -> None:
@@ -99,7 +97,6 @@ class Sif(ClosedForm):
         self._counts = {"sentences": 0, "empty": 0}
 
     def statistics(self) -> Moments:
-        """Empty statistics, to add sentences to."""
         return Moments(self.averages)
 
     def solve(self, statistics: Moments, largest: int) -> None:
@@ -115,27 +112,22 @@ class Sif(ClosedForm):
         """0 to 150, fewer than the vectors have dimensions; 0 alone for the plain average."""
         if self.settings.variant == "average":
             return (0,)
-        return self.within(COMPONENTS.grid)
+        return self.within(self.axis.grid)
 
     def within(self, grid: Grid) -> Grid:
         """Fewer components than the vectors have dimensions."""
         return tuple(value for value in grid if int(value) < self.words.vectors.shape[1])
 
     def similarities(
-        self,
-        sentences: Sequence[str],
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
-        values: Sequence[int],
-    ) -> NDArray[np.float64]:
+        self, sentences: Sequence[str], first: Rows, second: Rows, values: Sequence[int]
+    ) -> Floats:
         """[V, N] cosines of pairs, for each number of removed components, in one pass."""
-        components = self._fitted(values)
-        return components.cosines(self.averages(sentences), first, second, values)
+        return self._fitted(values).cosines(self.averages(sentences), first, second, values)
 
     def embed(self, sentences: Sequence[str], value: int) -> NDArray[np.float32]:
         """[S, n] averages without ``value`` components."""
-        components = self._fitted([value])
-        return components.removed(self.averages(sentences), value).astype(np.float32)
+        left = self._fitted([value]).removed(self.averages(sentences), value)
+        return left.astype(np.float32)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Components, squared singular values, and the numbers of fitted and empty sentences."""

@@ -80,7 +80,9 @@ class Averages:
         vectors = self.words.vectors[used].astype(np.float64)  # [U, n]; the map is read here
 
         def summed(weights: Floats, values: Floats) -> Floats:
-            return csr_array((weights, place, rows.offsets), shape=(len(rows), len(used))) @ values
+            shape = (len(rows), len(used))
+            sums: Floats = csr_array((weights, place, rows.offsets), shape=shape) @ values
+            return sums
 
         total = summed(self.weights[rows.ids], vectors)
         if self.variant == "usif":
