@@ -24,6 +24,7 @@ from sentune.geometry.points import Points
 from sentune.tasks import ambiguous_sweep
 from sentune.tasks.ambiguous import OF_SETS, AmbiguousRte
 from sentune.tasks.references import References
+from tests.rounding import rounding
 
 LABELS = (["entailment"], ["neutral"], ["entailment", "neutral"], ["neutral", "contradiction"])
 GRIDS = {
@@ -33,8 +34,8 @@ GRIDS = {
 }
 BOXES = Boxes(0.1)
 BOTH_ENDS = (torch.min, torch.max)
-ROUNDING = 1e-12
-"""Of an overlap: eps times logarithms of volumes of up to some thousand."""
+ROUNDING = rounding(1, 2000)
+"""Of an overlap: logarithms of volumes are up to some thousand."""
 
 
 def corpus(labels: Sequence[Sequence[str]]) -> Corpus:
