@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd.functional import jacobian
 
-from sentune.methods.invertible_decoder import Coupling, InvertibleDecoder
+from sentune.methods.invertible import Coupling, InvertibleDecoder
 from tests.rounding import rounding
 
 

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from sentune.corpora import Kind, read
 from sentune.encoders.words import WordTable, open_words
 from sentune.errors import InvalidValue, TrialFailed
-from sentune.methods.sif import Sif, SifSettings
-from sentune.methods.sif_averages import Averages, Variant, usif_a
-from sentune.methods.sif_removal import Components, Way
+from sentune.methods.sif import Averages, Components, Sif, SifSettings, Variant, Way, usif_a
 
 N, LONGEST = 12, 8
 """Dimensions, and words of the longest sentence."""
@@ -120,7 +118,7 @@ def test_averages_are_those_of_a_loop(variant: Variant) -> None:
 
 def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Averages(table(), "usif")(texts())
-    monkeypatch.setattr("sentune.methods.sif_averages._CHUNK", 7)
+    monkeypatch.setattr("sentune.methods.sif._CHUNK", 7)
     error = rounding(LONGEST) * abs(whole).max()
     np.testing.assert_allclose(Averages(table(), "usif")(texts()), whole, rtol=0, atol=error)
     assert Averages(table(), "sif")([]).shape == (0, N)
@@ -174,7 +172,7 @@ def test_sums_agree_with_direct_removal_for_each_number(way: Way) -> None:
 def test_pairs_in_parts_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     method, side = fitted("usif"), np.arange(90)
     whole = method.similarities(texts(), side, side[::-1], range(12))
-    monkeypatch.setattr("sentune.methods.sif_removal._PAIRS", 8)
+    monkeypatch.setattr("sentune.methods.sif._PAIRS", 8)
     parts = method.similarities(texts(), side, side[::-1], range(12))
     # uSIF leaves a sixth of each squared norm at least
     np.testing.assert_allclose(parts, whole, rtol=0, atol=12 * rounding(N, N))
