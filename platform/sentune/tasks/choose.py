@@ -100,11 +100,9 @@ def make_tasks(
         "csts": partial(Csts, references=references, grids=grids),
         "sts": Sts,
         "retrieval": Retrieval,
-        **{
-            name: Transfer if kind is Kind.CLASSIFIED else TransferRelatedness
-            for name, kind in TRANSFER.items()
-        },
     }
+    for name, of in TRANSFER.items():
+        makers[name] = Transfer if of is Kind.CLASSIFIED else TransferRelatedness
     made: list[Task | ModelTask] = []
     operations = [corpus for kind, corpus in wanted if kind == "generation"]
     if operations:

@@ -88,8 +88,9 @@ def sweep(
     blocks = [(cells.between(low[i], high[j]), n) for n, i, j in places]
     values = np.full([len(grids[axis]) for axis in AXES], np.nan)
     measured: list[tuple[Choices, Floats]] = []
-    for at, intersection in enumerate(grids["intersection"]):
-        used = replace(boxes, intersection=intersection)  # type: ignore[arg-type]
+    intersections: tuple[Any, ...] = grids["intersection"]
+    for at, intersection in enumerate(intersections):
+        used = replace(boxes, intersection=intersection)
         found = choices(used, embeddings, references, views, cells, sizes)
         chosen = np.stack([found.of(*block) for block in blocks])
         alike = similarities(used, embeddings, references, views, chosen)
