@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor
@@ -107,6 +108,12 @@ def readout_of(readouts: Mapping[str, Any], task: str, kind: str, name: str) -> 
     """
     own = readouts.get(f"{task}/{name}")
     return own if own is not None else readouts.get(f"{kind}/{name}")
+
+
+def free_name(names: Sequence[str], taken: Collection[str]) -> str:
+    """Return the first of the names that is not taken, else the last of them with a number."""
+    numbered = (f"{names[-1]}-{number}" for number in count(2))
+    return next(name for name in chain(names, numbered) if name not in taken)
 
 
 def require(corpus: Corpus, kind: Kind, task: str) -> None:

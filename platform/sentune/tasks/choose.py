@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.readouts.grid import Grids
 from sentune.tasks.ambiguous import AmbiguousRte
-from sentune.tasks.base import ModelTask, ParallelMap, Task
+from sentune.tasks.base import ModelTask, ParallelMap, Task, free_name
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, Exclude, entailment_pairs
 from sentune.tasks.generation import Generation
@@ -112,8 +112,9 @@ def make_tasks(
             raise InvalidValue("task", kind, f"choose one of {', '.join(TASKS)}")
         if kind == "generation":
             continue
-        name = _free_name(kind, corpus, {task.name for task in made})
-        made.append(makers[kind](corpus, name))
+        year = re.search(r"20(\d\d)", corpus.spec) if corpus.spec.startswith("sts:") else None
+        names = [f"sts{year[1]}"] if year else [kind, f"{kind}-{corpus.spec.partition(':')[0]}"]
+        made.append(makers[kind](corpus, free_name(names, {task.name for task in made})))
     return made
 
 
@@ -122,17 +123,6 @@ def of_task(spec: str, kind: str) -> str:
     if kind not in TRANSFER or not spec.startswith("senteval:") or "task=" in spec:
         return spec
     return f"{spec}{'&' if '?' in spec else '?'}task={kind}"
-
-
-def _free_name(kind: str, corpus: Corpus, taken: Iterable[str]) -> str:
-    year = re.search(r"20(\d\d)", corpus.spec) if corpus.spec.startswith("sts:") else None
-    name = f"sts{year[1]}" if year else kind
-    if name in taken:
-        name = base = name if name != kind else f"{kind}-{corpus.spec.partition(':')[0]}"
-        count = 2
-        while name in taken:
-            name, count = f"{base}-{count}", count + 1
-    return name
 
 
 def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS, Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
-from sentune.tasks.base import Given, Model, Result, require
+from sentune.tasks.base import Given, Model, Result, free_name, require
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 EXAMPLES = 8
@@ -189,7 +189,7 @@ def _items(corpus: Corpus, taken: set[str], limit: int | None) -> list[Items]:
             rows[operation].append((first, second, target))
     return [
         Items(
-            name=_free_name(operation, corpus, taken),
+            name=free_name((operation, f"{operation}-{corpus.spec.partition(':')[0]}"), taken),
             operation=operation,
             firsts=[first for first, _, _ in found],
             seconds=[str(s) for _, s, _ in found] if operation in PAIR_OPERATIONS else None,
@@ -207,9 +207,3 @@ def _check(corpus: Corpus, line: int, operation: str, second: str | None) -> Non
     if (second is not None) != (operation in PAIR_OPERATIONS):
         needed = "two sentences" if second is None else "one sentence"
         raise CorpusError(corpus.spec, f"{operation} takes {needed}", line=line)
-
-
-def _free_name(operation: str, corpus: Corpus, taken: set[str]) -> str:
-    base = f"{operation}-{corpus.spec.partition(':')[0]}"
-    names = (operation, base, *(f"{base}-{count}" for count in range(2, len(taken) + 3)))
-    return next(name for name in names if name not in taken)
