@@ -6,6 +6,7 @@ Legend: T = temperature, d = dimensions; gamma is the Euler-Mascheroni constant.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -69,8 +70,8 @@ def log_softplus(x: Tensor) -> Tensor:
     A floor such as log(softplus(x) + 1e-13) has gradient zero there, and two disjoint boxes would
     never find each other.
     """
-    found: Tensor = _LogSoftplus.apply(x)  # type: ignore[no-untyped-call]  # as torch declares it
-    return found
+    apply: Callable[..., Tensor] = _LogSoftplus.apply  # torch declares no types for it
+    return apply(x)
 
 
 class _LogSoftplus(torch.autograd.Function):

@@ -95,7 +95,8 @@ class Operators(nn.Module):
 
     def compress(self, first: Tensor) -> Tensor:
         """[N, D] -> [N, D]: the essential of a sentence."""
-        return self.compression(first)
+        compressed: Tensor = self.compression(first)
+        return compressed
 
 
 def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:

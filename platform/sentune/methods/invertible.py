@@ -105,7 +105,7 @@ class Coupling(nn.Module):
         return s if self.limit is None else self.limit * (s / self.limit).tanh()
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = torch.split(x, self.sizes, dim=-1)
+        first, second = torch.split(x, list(self.sizes), dim=-1)
         return (second, first) if self.flipped else (first, second)
 
     def _join(self, kept: Tensor, changed: Tensor) -> Tensor:

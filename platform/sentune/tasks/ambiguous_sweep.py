@@ -103,7 +103,7 @@ def _collect(finder: RangeFinder, intersections: Grid, spread: ParallelMap) -> l
     parts = iter(spread(finder, [block for some in blocks for block in some]))
     shape = (len(finder.sizes), len(finder.alphas))
     pairs, sentences = len(finder.premises), len(finder.sentences)
-    dtype = np.float64 if finder.sentences.dtype == torch.float64 else np.float32
+    dtype: Any = np.float64 if finder.sentences.dtype == torch.float64 else np.float32
     found = []
     for some in blocks:
         whole = Ranges(

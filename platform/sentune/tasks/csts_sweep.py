@@ -166,7 +166,8 @@ class Choices:
 
     def interpretations(self, cells: slice, prefix: int) -> Integers:
         """[U]: how many interpretations each sentence has there."""
-        return self.kept[:, cells, : prefix + 1].sum(axis=(1, 2))
+        counts: Integers = self.kept[:, cells, : prefix + 1].sum(axis=(1, 2))
+        return counts
 
 
 def choices(
