@@ -167,13 +167,13 @@ def test_lanczos_gives_the_same_bits_twice() -> None:
 def test_a_rough_decomposition_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    exact = laes_decomposition._exact
+    exact = laes_decomposition.eigh
 
-    def rough(gram: Gram, largest: int) -> tuple[np.ndarray, np.ndarray]:
-        values, U = exact(gram, largest)
+    def rough(matrix: np.ndarray, **options: object) -> tuple[np.ndarray, np.ndarray]:
+        values, U = exact(matrix, **options)
         return values, U + 1e-3
 
-    monkeypatch.setattr(laes_decomposition, "_exact", rough)
+    monkeypatch.setattr(laes_decomposition, "eigh", rough)
     with caplog.at_level(logging.WARNING):
         found = of_gram(statistics(TEXTS).grams[0], 4)
     assert found.residual > 1e-5

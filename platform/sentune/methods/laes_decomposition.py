@@ -91,8 +91,8 @@ def of_gram(gram: Gram, largest: int, solver: Solver = "auto") -> Spectrum:
     """
     _enough(largest, gram.size)
     gram.sum_diagonals()
-    faster = gram.size > _SMALL and largest <= gram.size // _SHARE
-    if largest < gram.size and (solver == "lanczos" or (solver == "auto" and faster)):
+    lanczos = solver == "lanczos" or (solver == "auto" and _lanczos_is_faster(gram.size, largest))
+    if lanczos and largest < gram.size:
         values, U = _lanczos(gram, largest)
     else:
         span = (gram.size - largest, gram.size - 1)
@@ -112,6 +112,10 @@ def of_data(xi: Floats, largest: int) -> Spectrum:
     _, sigma, Ut = svd(xi, full_matrices=False)
     _enough(largest, int(np.sum(sigma > sigma[0] * max(xi.shape) * np.finfo(float).eps)))
     return _spectrum(sigma[:largest] ** 2, Ut[:largest].T, lambda x: xi.T @ (xi @ x))
+
+
+def _lanczos_is_faster(size: int, largest: int) -> bool:
+    return size > _SMALL and largest <= size // _SHARE
 
 
 def _lanczos(gram: Gram, largest: int) -> tuple[Floats, Floats]:
