@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from sentune.corpora.schema import Kind
 from sentune.encoders import Pooling, TextEncoder
 from sentune.geometry.base import Geometry
-from sentune.geometry.contrastive import TermWeights, contrastive_loss
 from sentune.readouts.grid import Readout
 
 Gather = Callable[[Tensor], Tensor]
@@ -89,7 +88,7 @@ class GradientMethod(nn.Module, ABC):
 
 
 class SentenceMethod(GradientMethod):
-    """One paper: sentences to packed embeddings, trained by the contrastive loss.
+    """One paper: sentences to packed embeddings, and the loss that trains them.
 
     Attributes:
         roles: role in the loss -> column of the corpus it is embedded from.
@@ -119,30 +118,15 @@ class SentenceMethod(GradientMethod):
     def head(self, vectors: Tensor) -> Tensor:
         """[N, H] vectors of the encoder -> [N, D] packed embeddings."""
 
-    @property
     @abstractmethod
-    def weights(self) -> TermWeights:
-        """The weights of the loss's sums."""
-
     def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
         """Sum of the local anchors' losses.
 
         Args:
-            embeddings: role -> [B, D]; without "negative" the sums over hard negatives are left
-                out.
+            embeddings: role -> [B, D].
             gather: local rows -> rows of all workers, with gradients.
             offset: place of the first local anchor among the gathered rows.
         """
-        return contrastive_loss(
-            embeddings["anchor"],
-            embeddings["positive"],
-            embeddings.get("negative"),
-            geometry=self.geometry,
-            weights=self.weights,
-            temperature=self.settings.temperature,
-            gather=gather,
-            offset=offset,
-        )
 
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """[N, L], [N, L] -> [N, D]. The head computes in full precision under autocast."""

@@ -5,6 +5,7 @@ Yoda, Tsukagoshi, Sasano, Takeda: Sentence Representations via Gaussian Embeddin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
@@ -12,9 +13,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from sentune.encoders import TextEncoder
-from sentune.geometry.contrastive import TermWeights
+from sentune.geometry.contrastive import TermWeights, contrastive_loss
 from sentune.geometry.gaussians import Gaussians
-from sentune.methods.base import MethodSettings, SentenceMethod
+from sentune.methods.base import Gather, MethodSettings, SentenceMethod
 
 
 class GausscseSettings(MethodSettings):
@@ -61,12 +62,21 @@ class Gausscse(SentenceMethod):
         """[N, H] -> [N, 2 * dimension], packed as mean and log sigma."""
         return torch.cat([self.mean(vectors), self.log_sigma(vectors)], dim=-1)
 
-    @property
-    def weights(self) -> TermWeights:
-        """The weights of Eq. 4's three sums."""
-        return TermWeights(
+    def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
+        """Eq. 4, summed over the local anchors."""
+        weights = TermWeights(
             entailment=self.settings.entailment_weight,
             contradiction=self.settings.contradiction_weight,
             reverse=self.settings.reverse_weight,
             reverse_orientation=self.settings.reverse_orientation,
+        )
+        return contrastive_loss(
+            embeddings["anchor"],
+            embeddings["positive"],
+            embeddings["negative"],
+            geometry=self.geometry,
+            weights=weights,
+            temperature=self.settings.temperature,
+            gather=gather,
+            offset=offset,
         )

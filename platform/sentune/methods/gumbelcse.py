@@ -6,6 +6,7 @@ Representing Sentence Interpretations with Overlapping Box Embeddings, section 3
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pydantic import Field
@@ -13,8 +14,8 @@ from torch import Tensor, nn
 
 from sentune.encoders import TextEncoder
 from sentune.geometry.boxes import Boxes
-from sentune.geometry.contrastive import TermWeights
-from sentune.methods.base import MethodSettings, SentenceMethod
+from sentune.geometry.contrastive import TermWeights, contrastive_loss
+from sentune.methods.base import Gather, MethodSettings, SentenceMethod
 from sentune.readouts.grid import Readout
 from sentune.readouts.interpretation import INTERPRETATION
 
@@ -61,7 +62,7 @@ class Gumbelcse(SentenceMethod):
 
     @property
     def weights(self) -> TermWeights:
-        """The weights of Eq. 12's four sums."""
+        """The weights of the four sums."""
         return TermWeights(
             entailment=self.settings.entailment_weight,
             contradiction=self.settings.contradiction_weight,
@@ -74,6 +75,19 @@ class Gumbelcse(SentenceMethod):
         """[N, H] -> [N, 2 * dimension], packed as centers and offsets."""
         packed: Tensor = self.box(vectors)
         return packed
+
+    def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
+        """Eq. 12, summed over the local anchors."""
+        return contrastive_loss(
+            embeddings["anchor"],
+            embeddings["positive"],
+            embeddings["negative"],
+            geometry=self.geometry,
+            weights=self.weights,
+            temperature=self.settings.temperature,
+            gather=gather,
+            offset=offset,
+        )
 
     def collapsed(self, loss: float, anchors: int) -> bool:
         """Return whether no box overlaps any other: every P is 0 and the loss is ln(4B).

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from sentune.corpora.schema import Kind
 from sentune.encoders import TextEncoder
-from sentune.geometry.contrastive import TermWeights
+from sentune.geometry.contrastive import TermWeights, contrastive_loss
 from sentune.geometry.points import Points
-from sentune.methods.base import MethodSettings, SentenceMethod
+from sentune.methods.base import Gather, MethodSettings, SentenceMethod
 
 
 class SimcseSettings(MethodSettings):
@@ -45,8 +45,22 @@ class Simcse(SentenceMethod):
 
     @property
     def weights(self) -> TermWeights:
-        """The weights of Eq. 2's two sums."""
+        """The weights of the two sums."""
         return TermWeights(contradiction=self.settings.contradiction_weight)
+
+    def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
+        """GumbelCSE Eq. 2, summed over the local anchors; without hard negatives InterSent Eq. 1
+        and Gao et al. Eq. 4."""
+        return contrastive_loss(
+            embeddings["anchor"],
+            embeddings["positive"],
+            embeddings.get("negative"),
+            geometry=self.geometry,
+            weights=self.weights,
+            temperature=self.settings.temperature,
+            gather=gather,
+            offset=offset,
+        )
 
 
 class PairSimcse(Simcse):
@@ -62,7 +76,7 @@ class PairSimcse(Simcse):
 
     @property
     def weights(self) -> TermWeights:
-        """The other sentences of the batch alone (InterSent Eq. 1, Gao et al. Eq. 4)."""
+        """The other sentences of the batch alone."""
         return TermWeights()
 
 
