@@ -22,7 +22,7 @@ from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.state import WEIGHTS_FILE
 from sentune.training.trial import Program, Progress, TrialSpec
-from tests.faults.scenes import BATCH, EVERY, Curve, cluster_of, make_spec, run, undisturbed
+from tests.faults.scenes import BATCH, EVERY, Curve, beside, cluster_of, make_spec, run, undisturbed
 from tests.faults.test_preemption import take_back
 
 pytestmark = pytest.mark.timeout(1500)
@@ -66,22 +66,16 @@ def steps_of(folder: Path) -> list[tuple[int, list[int]]]:
 @contextmanager
 def whenever(folder: Path, acts: list[Callable[[], None]]) -> Iterator[None]:
     """Does one after the other, each when one more group has taken its first steps."""
-    over = threading.Event()
 
-    def watch() -> None:
+    def watch(over: threading.Event) -> None:
         for groups, act in enumerate(acts, start=1):
             while len(found := steps_of(folder)) < groups or len(found[-1][1]) < STEPS:
                 if over.wait(0.1):
                     return
             act()
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
+    with beside(watch):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def close(one: Curve, other: Curve) -> bool:

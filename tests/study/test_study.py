@@ -16,29 +16,21 @@ import ray
 import toys
 from toys import HALVING, OBJECTIVE, SPACE, open_store, play
 
-from sentune.code import runtime_env
 from sentune.records import TrialState
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import find_study
 from sentune.study.store.study_view import snapshot
 from sentune.study.study import StudyConfig, StudyOutcome, run_study
-from sentune.training.trial import TrialSpec
+from tests.toy_trials import cluster_of_two_cpus, toy_spec
 
 ray.cloudpickle.register_pickle_by_value(toys)
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env=runtime_env(),
-    )
-    yield
-    ray.shutdown()
+    with cluster_of_two_cpus():
+        yield
 
 
 class Looks:
@@ -62,25 +54,7 @@ def study(
 ) -> StudyOutcome:
     given = {"trials": 8, "concurrent": 1, "finalists": 0, "seeds": 3, "seed": 7, **changes}
     config = StudyConfig(name="toy", storage=str(folder), max_examples=900, **given)
-
-    def make_spec(
-        settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-    ) -> TrialSpec:
-        return TrialSpec(
-            study="toy",
-            trial=name,
-            method="toy",
-            settings=settings,
-            encoder="",
-            corpus=None,  # type: ignore[arg-type]
-            dev=None,  # type: ignore[arg-type]
-            max_examples=milestones[-1],
-            milestones=milestones,
-            objective=OBJECTIVE,
-            seed=seed,
-        )
-
-    return run_study(config, space, make_spec, program, watchers, {"code": "1"})
+    return run_study(config, space, toy_spec, program, watchers, {"code": "1"})
 
 
 def rows(outcome: StudyOutcome) -> list[tuple[Any, ...]]:

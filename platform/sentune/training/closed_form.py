@@ -67,7 +67,9 @@ class FitAndSweep:
             raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
         model.solve(self._statistics(model, spec.corpus.open()), max(int(v) for v in grid))
         metric = spec.objective.rpartition("/")[2]
-        result = evaluate_family(tasks_for(*spec.dev.open()), model, grid, metric)
+        result = evaluate_family(
+            tasks_for(*spec.dev.open()), model.similarities, model.axis.name, grid, metric
+        )
         seconds = time.perf_counter() - started
         yield Progress(
             examples=spec.max_examples,
