@@ -6,14 +6,15 @@ A report has them as SVG, a study's folder as PNG.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sentune.formatting import STATES, counted, measured
 from sentune.records import TrialRecord, TrialState
 from sentune.report.axes import Axis
+from sentune.report.blocks import Cell, Figure, Table
 from sentune.report.drawing import (
     ACCENT,
     BEST,
@@ -22,14 +23,13 @@ from sentune.report.drawing import (
     MARKERS,
     MUTED,
     PAPER,
-    Figure,
     legend,
     metric_axis,
     plain,
     scatter,
     write_png,
 )
-from sentune.report.render import Cell, ColumnHead, Table
+from sentune.report.importance import finite_curve
 from sentune.report.view import WITHOUT_RESULT, View
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ MOST_COLUMNS = 8
 """Milestones of a table of learning curves."""
 BEST_SHARE, MOST_BEST = 0.1, 8
 """Trials that stand out in the parallel coordinates: a tenth, not more than one can follow."""
+BESIDE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8.5, "color": INK}
+"""How a text beside a point is written."""
 
 
 def write_figures(view: View, folder: Path) -> list[Path]:
@@ -52,10 +54,11 @@ def history(view: View) -> Figure | None:
     """The objective of each trial and the best so far, by the order in which trials began."""
     trials, objective = view.summary.trials, view.summary.objective
     scored = [(t, v) for t in trials if (v := view.value(t)) is not None]
-    lost = [trial for trial in trials if view.value(trial) is None]
-    best = _best_so_far([value for _, value in scored], view.sign)
     if not scored:
         return None
+    lost = [trial for trial in trials if view.value(trial) is None]
+    better = min if view.summary.mode == "min" else max
+    best = [*accumulate((value for _, value in scored), better)]
 
     def draw(axes: Axes) -> None:
         ids = [trial.id for trial, _ in scored]
@@ -80,7 +83,7 @@ def history(view: View) -> Figure | None:
 def curves(view: View) -> Figure | None:
     """The objective of each trial by examples, with the rungs."""
     objective = view.summary.objective
-    points = {trial.id: _points(trial, objective) for trial in view.ranked}
+    points = {trial.id: finite_curve(trial, objective) for trial in view.ranked}
     if max(map(len, points.values()), default=0) < 2:
         return None
     best = view.best.id if view.best is not None else None
@@ -92,7 +95,7 @@ def curves(view: View) -> Figure | None:
         for trial in reversed(view.ranked):
             if not points[trial.id]:
                 continue
-            x, y = zip(*points[trial.id], strict=True)
+            x, y = zip(*points[trial.id].items(), strict=True)
             if trial.id == best:
                 axes.plot(x, y, color=BEST, lw=2, zorder=4, label=f"trial {trial.id}, the best")
             else:
@@ -134,7 +137,7 @@ def front(view: View) -> Figure | None:
             xs, ys, ids = zip(*best, strict=True)
             axes.plot(xs, ys, "-", color=BEST, lw=1.2, label="front", zorder=2)
             for x, y, number in zip(xs, ys, ids, strict=True):
-                _beside(axes, str(number), (x, y), (4, 4))
+                axes.annotate(str(number), (x, y), (4, 4), **BESIDE)
         metric_axis(axes, first, along="x")
         metric_axis(axes, second)
         legend(axes)
@@ -223,8 +226,7 @@ def parallel(view: View) -> Figure | None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RungCount:
+class RungCount(NamedTuple):
     """What became of the trials at one rung, or at the end.
 
     Attributes:
@@ -293,7 +295,8 @@ def survival(view: View) -> Figure | None:
                     bar.set(facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.6)
             left = [a + b for a, b in zip(left, counts, strict=True)]
         for place, rung in enumerate(found):
-            _beside(axes, f"{rung.reached} of {rung.could}", (left[place], place), va="center")
+            text = f"{rung.reached} of {rung.could}"
+            axes.annotate(text, (left[place], place), (4, 0), va="center", **BESIDE)
         axes.set_yticks(range(len(found)), [f"{rung.examples:,}" for rung in found])
         axes.invert_yaxis()
         axes.set_xlim(0, 1.18 * max(left))
@@ -375,35 +378,22 @@ def cost(view: View) -> Figure | None:
     return Figure(name="cost", title="Seconds of each trial", description=said, draw=draw)
 
 
-def _best_so_far(values: Iterable[float], sign: float) -> list[float]:
-    best: list[float] = []
-    for value in values:
-        best.append(min([*best[-1:], value], key=lambda v: sign * v))
-    return best
-
-
-def _points(trial: TrialRecord, objective: str) -> list[tuple[int, float]]:
-    points = ((at, metrics.get(objective)) for at, metrics in sorted(trial.curve.items()))
-    return [(at, value) for at, value in points if value is not None and math.isfinite(value)]
-
-
-def _curve_table(view: View, curves_: dict[int, list[tuple[int, float]]]) -> Table:
+def _curve_table(view: View, points: Mapping[int, Mapping[int, float]]) -> Table:
     """Values at the rungs and the end, or at milestones evenly chosen."""
-    every = sorted({at for points in curves_.values() for at, _ in points})
+    every = sorted({at for curve in points.values() for at in curve})
     wanted = [at for at in (*view.rungs, view.max_examples) if at in every]
     if len(wanted) < 2:
         wanted = every
     shown = wanted[:: max(1, math.ceil(len(wanted) / MOST_COLUMNS))]
-    rows = []
-    for number, points in sorted(curves_.items()):
-        at = dict(points)
-        cells = [
-            Cell(text=measured(view.summary.objective, at.get(e)), key=at.get(e)) for e in shown
+    metric, heads = view.summary.objective, ["trial", *(f"{at:,}" for at in shown)]
+    rows = [
+        [
+            Cell(str(number), number),
+            *(Cell(measured(metric, curve.get(at)), curve.get(at)) for at in shown),
         ]
-        rows.append([Cell(text=str(number), key=number), *cells])
-    heads = [ColumnHead(title=f"{examples:,}", number=True) for examples in shown]
-    first = ColumnHead(title="trial", number=True)
-    return Table(columns=[first, *heads], rows=rows, sortable=True)
+        for number, curve in sorted(points.items())
+    ]
+    return Table(heads=heads, rows=rows, numbers=heads, sortable=True)
 
 
 def _trial_axis(axes: Axes, trials: Sequence[TrialRecord]) -> None:
@@ -412,16 +402,6 @@ def _trial_axis(axes: Axes, trials: Sequence[TrialRecord]) -> None:
     axes.set_xlabel("trial")
     axes.set_xlim(-0.7, max(trial.id for trial in trials) + 0.7)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
-
-
-def _beside(
-    axes: Axes,
-    text: str,
-    point: tuple[float, float],
-    by: tuple[int, int] = (4, 0),
-    va: str = "baseline",
-) -> None:
-    axes.annotate(text, point, by, textcoords="offset points", va=va, fontsize=8.5, color=INK)
 
 
 def _upright(axes: Axes, shown: Sequence[Axis]) -> None:
@@ -434,14 +414,8 @@ def _upright(axes: Axes, shown: Sequence[Axis]) -> None:
             text = measured(axis.name, value) if axis is shown[-1] else plain(label, 14)
             axes.plot([place - 0.03, place], [height, height], color=INK, lw=1)
             box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
-            look: dict[str, Any] = {
-                "ha": "right",
-                "va": "center",
-                "fontsize": 8,
-                "color": INK,
-                "bbox": box,
-            }
-            axes.text(place - 0.05, height, text, zorder=6, **look)
+            look: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 8, "color": INK}
+            axes.text(place - 0.05, height, text, zorder=6, bbox=box, **look)
         # every other name stands higher: long names of neighbours would run into each other
         name = f"{axis.name} (log)" if axis.log else axis.name
         high = 1.05 if place % 2 == 0 else 1.14

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from sentune.errors import InvalidValue
 from sentune.formatting import percent, setting
 from sentune.readouts.sweep import SWEEP_FILE
-from sentune.report.drawing import ACCENT, BEST, MUTED, Figure, legend, plain, write_png
+from sentune.report.blocks import Figure
+from sentune.report.drawing import ACCENT, BEST, MUTED, legend, plain, write_png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +35,7 @@ Curve = tuple[Sequence[float], Sequence[float]]
 """Precision and recall, point by point."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepTable:
+class SweepTable(NamedTuple):
     """What ``Sweep.to_table()`` has written.
 
     Attributes:
@@ -54,7 +54,7 @@ class SweepTable:
     def read(cls, table: Mapping[str, Any]) -> SweepTable:
         """The table from its JSON types."""
         values = np.array(table["values"], dtype=np.float64)
-        return cls(metric=table["metric"], axes=table["axes"], best=table["best"], values=values)
+        return cls(table["metric"], table["axes"], table["best"], values)
 
     def at_best(self, *shown: str) -> NDArray[np.float64]:
         """The metric over the readouts that are shown, in that order, the others at their best."""
