@@ -175,7 +175,7 @@ def drawn(name: str) -> str:
         axes.plot([0, 1], [0, 1], "o-", color=ACCENT)
         axes.set_title(plain("a $b$ <c> \x07" + "x" * 50))
 
-    return to_svg(Figure(name=name, title="What it <is>", description="said", draw=draw))
+    return to_svg(Figure(name, "What it <is>", "said", draw))
 
 
 def test_a_drawing_has_texts_and_ids_of_its_own() -> None:

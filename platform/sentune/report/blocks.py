@@ -52,7 +52,7 @@ class Table:
         return [list(zip(row, self.heads, strict=True)) for row in cells]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Figure:
     """What a figure shows.
 

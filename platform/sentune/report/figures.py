@@ -77,7 +77,7 @@ def history(view: View) -> Figure | None:
         f"({measured(objective, best[-1])} after {counted(len(scored), 'trial')} with "
         "a value). A trial that was stopped early stands where it was stopped."
     )
-    return Figure(name="history", title="Optimisation history", description=said, draw=draw)
+    return Figure("history", "Optimisation history", said, draw)
 
 
 def curves(view: View) -> Figure | None:
@@ -108,11 +108,9 @@ def curves(view: View) -> Figure | None:
         legend(axes)
 
     rungs = ", ".join(f"{rung:,}" for rung in view.rungs)
-    said = f"{objective} by examples seen; a trial's last point has the shape of its state" + (
-        f", dotted lines are the rungs at {rungs}." if rungs else "."
-    )
-    table = _curve_table(view, points)
-    return Figure(name="curves", title="Learning curves", description=said, draw=draw, table=table)
+    dotted = f", dotted lines are the rungs at {rungs}" if rungs else ""
+    said = f"{objective} by examples seen; a trial's last point has the shape of its state{dotted}."
+    return Figure("curves", "Learning curves", said, draw, table=_curve_table(view, points))
 
 
 def front(view: View) -> Figure | None:
@@ -147,7 +145,7 @@ def front(view: View) -> Figure | None:
         f"{first} ({mode}) against {second} ({other}). Trials that no other beats in every "
         f"objective: {listed}."
     )
-    return Figure(name="front", title="Pareto front", description=said, draw=draw)
+    return Figure("front", "Pareto front", said, draw)
 
 
 def importance(view: View) -> Figure | None:
@@ -170,9 +168,8 @@ def importance(view: View) -> Figure | None:
             error_kw={"ecolor": MUTED, "elinewidth": 1},
         )
         axes.set_yticks(range(len(names)), [plain(name, 28) for name in names])
-        axes.bar_label(
-            bars, [f"{100 * s:.0f} %" for s in shares], padding=5, fontsize=8.5, color=INK
-        )
+        percent = [f"{100 * share:.0f} %" for share in shares]
+        axes.bar_label(bars, percent, padding=5, fontsize=8.5, color=INK)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         axes.set_xlim(0, 1.2 * max(map(sum, zip(shares, spreads, strict=True))) + 0.02)
 
@@ -182,8 +179,8 @@ def importance(view: View) -> Figure | None:
         f"shuffles; {found.trials} trials{at}, out-of-bag R² {found.fit:.2f}."
     )
     said += "" if found.fit > 0 else " The forest explains nothing yet: do not read it."
-    title, height = "Importance of settings", 0.8 + 0.27 * len(names)
-    return Figure(name="importance", title=title, description=said, draw=draw, height=height)
+    height = 0.8 + 0.27 * len(names)
+    return Figure("importance", "Importance of settings", said, draw, height=height)
 
 
 def parallel(view: View) -> Figure | None:
@@ -213,29 +210,15 @@ def parallel(view: View) -> Figure | None:
         f"Each line is a trial, from its settings on the left to {objective} on the "
         f"right. Bold: the best {count} of {len(scored)}; dashed: stopped early or failed."
     )
-    width = max(10.0, min(13.0, 1.05 * (len(view.axes) + 1) + 0.6))
-    return Figure(
-        name="parallel",
-        title="Settings and result",
-        description=said,
-        draw=draw,
-        width=width,
-        height=3.9,
-        wide=True,
-        framed=False,
-    )
+    size = max(10.0, min(13.0, 1.05 * (len(view.axes) + 1) + 0.6)), 3.9
+    return Figure("parallel", "Settings and result", said, draw, *size, wide=True, framed=False)
 
 
 class RungCount(NamedTuple):
-    """What became of the trials at one rung, or at the end.
+    """Trials by what became of them at one rung (or the end), which lies at ``examples``.
 
-    Attributes:
-        examples: where it lies.
-        reached: trials that came so far.
-        stopped: trials that were stopped on the way to it, at an earlier rung.
-        lost: trials that failed or were infeasible before it.
-        running: trials on their way to it.
-        judged: trials that were stopped here.
+    They came so far, were stopped at an earlier rung, failed or were infeasible before it, or are
+    on their way to it. ``judged`` were stopped here.
     """
 
     examples: int
@@ -309,8 +292,7 @@ def survival(view: View) -> Figure | None:
         f"How many trials reached each rung, of those that could; {last.reached} of {last.could} "
         f"reached the end at {last.examples:,} examples."
     )
-    title, height = "Trials at each rung", 1.0 + 0.42 * len(found)
-    return Figure(name="survival", title=title, description=said, draw=draw, height=height)
+    return Figure("survival", "Trials at each rung", said, draw, height=1.0 + 0.42 * len(found))
 
 
 def finalists(view: View) -> Figure | None:
@@ -349,8 +331,7 @@ def finalists(view: View) -> Figure | None:
 
     seeds = counted(max(len(f.seeds) for f in shown), "fresh seed")
     said = f"{objective} on dev over {seeds} each: mean, standard deviation and every seed."
-    height = 1.0 + 0.42 * len(shown)
-    return Figure(name="finalists", title="Finalists", description=said, draw=draw, height=height)
+    return Figure("finalists", "Finalists", said, draw, height=1.0 + 0.42 * len(shown))
 
 
 def cost(view: View) -> Figure | None:
@@ -365,8 +346,7 @@ def cost(view: View) -> Figure | None:
             ((TrialState.PRUNED,), "stopped early", "none", MUTED),
             ((TrialState.RUNNING, *WITHOUT_RESULT), "other", BEST, BEST),
         ):
-            of = {t.id: t.seconds for t in trials if t.state in states}
-            if of:
+            if of := {t.id: t.seconds for t in trials if t.state in states}:
                 look: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 0.7}
                 axes.bar([*of], [*of.values()], 0.8, label=word, **look)
         _trial_axis(axes, view.summary.trials)
@@ -375,7 +355,7 @@ def cost(view: View) -> Figure | None:
 
     total = sum(trial.seconds for trial in trials)
     said = f"Training and validation, over all starts; {total:,.0f} seconds in all."
-    return Figure(name="cost", title="Seconds of each trial", description=said, draw=draw)
+    return Figure("cost", "Seconds of each trial", said, draw)
 
 
 def _curve_table(view: View, points: Mapping[int, Mapping[int, float]]) -> Table:

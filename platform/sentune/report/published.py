@@ -22,12 +22,9 @@ class _Strict(BaseModel):
 
 
 class DataSet(_Strict):
-    """A data set that a paper judges on.
+    """A data set that a paper judges on, where one gets it, and the format that reads it here.
 
-    Attributes:
-        format: that reads it here.
-        word: in the path of its wanted part, in lower case.
-        source: where one gets it.
+    ``word`` is in the path of its wanted part, in lower case.
     """
 
     format: str
@@ -36,12 +33,9 @@ class DataSet(_Strict):
 
 
 class TrainedOn(_Strict):
-    """What a paper trained, and from what.
+    """The encoder and corpus of a paper in its words, and the formats that read the corpus here.
 
-    Attributes:
-        encoder, corpus: as the paper names them.
-        formats: formats in which that corpus is read here.
-        rows: examples that the paper counts; None where it gives no number.
+    ``rows`` are the examples that the paper counts; None where it gives no number.
     """
 
     encoder: str
@@ -114,13 +108,9 @@ class Paper(_Strict):
 
 
 class PublishedFigure(NamedTuple):
-    """One figure, as a fraction.
+    """One figure, as a fraction: from a paper's table and row, on a data set.
 
-    Attributes:
-        source: paper and table.
-        row: the paper's name for the method.
-        data: name of the data set.
-        where: settings that make a study of it, setting -> values; empty: any.
+    ``where`` are the settings that make a study of it, setting -> values; empty: any.
     """
 
     method: str

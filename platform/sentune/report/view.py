@@ -45,17 +45,13 @@ class View:
     @cached_property
     def ranked(self) -> list[TrialRecord]:
         """Trials with the best objective first, those without one last, the earlier first."""
+        sign = 1.0 if self.summary.mode == "min" else -1.0
 
         def rank(trial: TrialRecord) -> tuple[bool, float, int]:
             value = self.value(trial)
-            return value is None, self.sign * (value or 0.0), trial.id
+            return value is None, sign * (value or 0.0), trial.id
 
         return sorted(self.summary.trials, key=rank)
-
-    @property
-    def sign(self) -> float:
-        """By which values are multiplied so that the smallest is best."""
-        return 1.0 if self.summary.mode == "min" else -1.0
 
     def value(self, trial: TrialRecord, metric: str | None = None) -> float | None:
         """A trial's objective (or another metric), None where it is no finite number."""

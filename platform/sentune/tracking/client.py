@@ -57,12 +57,8 @@ class RunKey(NamedTuple):
 
     def tags(self) -> dict[str, str]:
         """The tags by which the run is found again."""
-        found = {"sentune.run": self.name("study")}
-        if self.trial is not None:
-            found["sentune.trial"] = str(self.trial)
-        if self.seed is not None:
-            found["sentune.seed"] = str(self.seed)
-        return found
+        known = {name: str(value) for name, value in self._asdict().items() if value is not None}
+        return {"sentune.run": self.name("study"), **{f"sentune.{n}": v for n, v in known.items()}}
 
 
 class Refused(SentuneError):
@@ -127,29 +123,22 @@ def digest_of(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:32]
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one level: ``{"a": {"b": 1}}`` -> ``{"a.b": 1}``."""
-    out: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            out |= flat(value, f"{prefix}{name}.")
-        else:
-            out[f"{prefix}{name}"] = value
-    return out
-
-
-def texts(values: Mapping[str, Any], most: int) -> dict[str, str]:
+def texts(values: Mapping[str, Any], most: int, prefix: str = "") -> dict[str, str]:
     """Values as MLflow takes them: flat, without credentials, legal names, limited length.
 
-    A value that is cut to ``most`` characters says how long it was.
+    ``{"a": {"b": 1}}`` becomes ``{"a.b": "1"}``. A value that is cut to ``most`` characters says
+    how long it was.
     """
-    found = {}
-    for name, value in flat(values).items():
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= texts(value, most, f"{prefix}{name}.")
+            continue
         plain = json.dumps(value, default=str) if isinstance(value, list | tuple) else value
         whole = str(without_credentials(plain))
         note = f" ... ({len(whole):,} characters)"
         short = whole if len(whole) <= most else whole[: most - len(note)] + note
-        found[legal(name)] = short
+        found[legal(f"{prefix}{name}")] = short
     return found
 
 

@@ -53,7 +53,7 @@ from sentune.tracking.run_content import (
     study_content,
     winner_of,
 )
-from sentune.tracking.runs import EXPERIMENT, Run, StudyRuns, upload
+from sentune.tracking.runs import Run, StudyRuns, upload
 
 if TYPE_CHECKING:
     from sentune.study.store.study_view import StoredRun, StudySnapshot
@@ -113,11 +113,12 @@ class Server:
         if of_study.status == RUNNING:
             return
         for path, into in study.artifacts if work is None else artifacts_in(str(work)):
-            self._once((str(path), of_study.digest), partial(self._artifact, path, into))
+            send = partial(upload, self._client, self._of_study(), path, into)
+            self._once((str(path), of_study.digest), send)
         if summary.model is not None and winner_of(summary) is not None:
             described, tags = of_study.tags["mlflow.note.content"], model_tags(summary)
-            action = partial(self._model, summary.model, registered, described, tags)
-            self._once((summary.model, of_study.digest), action)
+            register = partial(self._model, summary.model, registered, described, tags)
+            self._once((summary.model, of_study.digest), register)
         self._send(of_study, folder)
 
     def _once(self, content: Any, action: Callable[[], object]) -> None:
@@ -213,7 +214,6 @@ class Server:
             run.note(self._client, file, digest_of(text))
 
     def _datasets(self, corpora: Mapping[str, Mapping[str, Any]]) -> None:
-        """Log the corpora by role, with their fingerprints."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         run, said = self._of_study(), without_credentials(dict(corpora))
@@ -234,9 +234,6 @@ class Server:
         ]
         self._client.log_inputs(run.id, inputs)
         run.note(self._client, "datasets", digest_of(said))
-
-    def _artifact(self, path: Path, folder: str) -> None:
-        upload(self._client, self._of_study(), path, folder)
 
     def _model(self, place: str, name: str, description: str, tags: Mapping[str, str]) -> None:
         """Register a model folder or URI as the champion of a name."""
@@ -259,8 +256,6 @@ class Tracker:
         tracking_uri: MLflow's server or database.
         artifact_root: where a new experiment keeps its artifacts; None leaves it to the server.
         work: local folder with what the job leaves for its readers; None: the study's own.
-        experiment: MLflow's experiment.
-        model_name: name of the registered model; default is the study's.
         first_wait: seconds until a failed pass is tried again; doubles up to ``LONGEST_WAIT``.
     """
 
@@ -271,16 +266,12 @@ class Tracker:
         *,
         artifact_root: str | None = None,
         work: Path | None = None,
-        experiment: str = EXPERIMENT,
-        model_name: str | None = None,
         first_wait: float = 0.5,
     ) -> None:
         quieten_mlflow()
         shorten_timeouts()
         self.study, self.tracking_uri = study, tracking_uri
-        self.model_name = re.sub("[/:]", "-", legal(model_name or study))
-        self._artifact_root, self._work, self._experiment = artifact_root, work, experiment
-        self._first_wait = first_wait
+        self._artifact_root, self._work, self._first_wait = artifact_root, work, first_wait
         self._refusals = Refusals(tracking_uri)
         self._take_snapshot: Callable[[], StudySnapshot] | None = None
         self._summary: StudySummary | None = None
@@ -415,15 +406,9 @@ class Tracker:
         if self._server is None:
             ensure_database(self.tracking_uri)
             client = mlflow_client(self.tracking_uri)
-            runs = StudyRuns(
-                client,
-                experiment=self._experiment,
-                artifact_root=self._artifact_root,
-                study=self.study,
-                identity=study.identity,
-            )
+            runs = StudyRuns(client, self._artifact_root, self.study, study.identity)
             self._server = Server(client, runs, self._refusals)
-        self._server.reconcile(study, summary, self._work, self.model_name)
+        self._server.reconcile(study, summary, self._work, re.sub("[/:]", "-", legal(self.study)))
 
 
 def _now() -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from sentune.tracking.client import Point, Refused, RunKey, legal, mlflow_client
 
 EXPERIMENT = "sentune"
-"""MLflow's experiment where none is named; one for all studies lets methods be compared."""
+"""MLflow's experiment of all studies, so that methods can be compared."""
 PICKLES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt"}
 """Suffixes of files that run code when they are loaded; weights travel as safetensors."""
 _TRAINING = "workflowType=machine_learning"  # a fresh browser opens the pages for chat otherwise
@@ -56,18 +56,15 @@ class StudyRuns:
 
     Args:
         client: an ``MlflowClient``.
-        experiment: name of the experiment; made where it is missing.
         artifact_root: where a new experiment keeps its artifacts; None leaves it to the server.
         study: name of the study.
         identity: tells studies of the same name apart.
     """
 
-    def __init__(
-        self, client: Any, *, experiment: str, artifact_root: str | None, study: str, identity: str
-    ) -> None:
+    def __init__(self, client: Any, artifact_root: str | None, study: str, identity: str) -> None:
         self._client, self._study = client, study
         self._tags = {"sentune.study": study, "sentune.identity": identity}
-        self.experiment = _experiment(client, experiment, artifact_root)
+        self._experiment = _experiment(client, artifact_root)
         # of several runs with one key the one that holds most, then the oldest
         self._runs = {key: max(of, key=lambda run: run.size) for key, of in self._stored().items()}
 
@@ -94,7 +91,7 @@ class StudyRuns:
             tags["mlflow.user"] = getpass.getuser()
         if key.parent is not None:
             tags["mlflow.parentRunId"] = self.get(key.parent, time).id
-        return _run(self._client.create_run(self.experiment, time, tags, name))
+        return _run(self._client.create_run(self._experiment, time, tags, name))
 
     def drop_doubles(self) -> None:
         """Deletes runs that were made twice: a slow server may make one after it was given up."""
@@ -112,7 +109,7 @@ class StudyRuns:
         token = None
         while True:
             page = self._client.search_runs(
-                [self.experiment],
+                [self._experiment],
                 wanted,
                 max_results=1000,
                 order_by=["attributes.start_time ASC"],
@@ -127,22 +124,21 @@ class StudyRuns:
                 return found
 
 
-def runs_page(tracking_uri: str, experiment: str = EXPERIMENT) -> str:
+def runs_page(tracking_uri: str) -> str:
     """Path of the table of studies on a server over this store, from the root of its address."""
-    found = mlflow_client(tracking_uri).get_experiment_by_name(experiment)
-    if found is None:
-        return f"/#/experiments?{_TRAINING}"
-    return f"/#/experiments/{found.experiment_id}/runs?{_TRAINING}"
+    found = mlflow_client(tracking_uri).get_experiment_by_name(EXPERIMENT)
+    page = f"/{found.experiment_id}/runs" if found is not None else ""
+    return f"/#/experiments{page}?{_TRAINING}"
 
 
-def _experiment(client: Any, name: str, artifact_root: str | None) -> str:
-    known = client.get_experiment_by_name(name)
+def _experiment(client: Any, artifact_root: str | None) -> str:
+    known = client.get_experiment_by_name(EXPERIMENT)
     if known is None:
         kind = {"mlflow.experimentKind": "custom_model_development"}  # pages of training, not chat
-        return str(client.create_experiment(name, artifact_location=artifact_root, tags=kind))
+        return str(client.create_experiment(EXPERIMENT, artifact_root, kind))
     if known.lifecycle_stage == "deleted":
         raise RuntimeError(
-            f"the experiment {name!r} was deleted in MLflow; bring it back with "
+            f"the experiment {EXPERIMENT!r} was deleted in MLflow; bring it back with "
             f"`mlflow experiments restore --experiment-id {known.experiment_id}`"
         )
     return str(known.experiment_id)
@@ -160,13 +156,9 @@ def _run(run: Any) -> Run:
 
 
 def upload(client: Any, run: Run, path: Path, folder: str, content: str = "") -> str:
-    """Uploads a file into ``folder``, or a folder's content as ``folder``.
+    """Uploads a file into ``folder`` of a run's artifacts, or a folder's content as ``folder``.
 
     Args:
-        client: an ``MlflowClient``.
-        run: that it belongs to.
-        path: of the file or folder.
-        folder: among the run's artifacts.
         content: what stands for the content; default is its digest.
 
     Returns:
