@@ -20,7 +20,7 @@ import optuna
 
 from sentune.io.atomic import read_document
 from sentune.io.object_store import files_at, is_local
-from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
+from sentune.records import FinalistRecord, Spent, Spread, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.driver_lock import Holder, Standing, standing
 from sentune.study.store.driver_process import ProcessState
@@ -93,7 +93,6 @@ class StudySnapshot:
         tables: names of the runs with a ``readouts.json`` in their folder.
         artifacts: (file or folder that a job has left for its readers, MLflow's folder for it).
         identity: see ``IDENTITY``.
-        summary: what the driver itself says of the study; None for all other processes.
     """
 
     place: StudyPlace
@@ -111,7 +110,6 @@ class StudySnapshot:
     tables: frozenset[str] = frozenset()
     artifacts: tuple[tuple[Path, str], ...] = ()
     identity: str = ""
-    summary: StudySummary | None = None
 
     @property
     def name(self) -> str:
