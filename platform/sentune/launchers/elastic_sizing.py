@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import ray
@@ -28,10 +29,6 @@ from sentune.launchers.ray_train_internals import (
 
 logger = logging.getLogger(__name__)
 
-GROW_SECONDS = 60.0
-"""How long there must be room for more workers before a group leaves for it: a group that starts
-again imports its packages on every worker, and trains on nothing meanwhile."""
-
 SETTLE_SECONDS = 5.0
 """How long a group that starts waits for those that start beside it to say what they need."""
 
@@ -40,7 +37,7 @@ PLACE_SECONDS = 15.0
 died counts until it is missed."""
 
 ANSWER_SECONDS, EXPIRE_SECONDS, LOOKS = 10.0, 180.0, 4
-"""Of Ray's coordinator: of an answer, of a claim; how often in ``GROW_SECONDS`` it is asked."""
+"""Of Ray's coordinator: of an answer, of a claim; how often while room is watched it is asked."""
 
 
 class ElasticSizing:
@@ -81,9 +78,8 @@ class ElasticSizing:
         """Ask a group of this size, while it runs, to leave when there is room for more workers."""
         ray.get(control.start.remote(trial))
         over = threading.Event()
-        thread = threading.Thread(
-            target=self._watch, args=(size, control, trial, over), daemon=True
-        )
+        watch = partial(self._watch, size, control, trial, over)
+        thread = threading.Thread(target=watch, daemon=True)
         thread.start()
         try:
             yield
@@ -150,16 +146,11 @@ class _Claim:
         return sum(_held(resources, self._needs) for resources in nodes.values())
 
     def cancel(self) -> None:
-        """Cancel the claim."""
         self._coordinator.cancel_request.remote(self._name)
 
 
 def free_places(needs: Mapping[str, float]) -> int:
-    """Return how many workers fit into what is free on machines that are not being taken back.
-
-    Args:
-        needs: resources of a worker.
-    """
+    """Return how many workers fit into what is free on machines that are not being taken back."""
     going = draining_nodes()
     free = free_resources().items()
     return sum(_held(there, needs) for node, there in free if node not in going)
