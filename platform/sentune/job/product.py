@@ -35,7 +35,7 @@ from sentune.summary import read_summary
 from sentune.tasks import Result, tasks_for
 from sentune.tasks.parallel_map import in_order
 from sentune.tasks.references import References
-from sentune.training.checkpoints import PROGRESS_FILE
+from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import export_checkpoint
 
 MODEL = "model"

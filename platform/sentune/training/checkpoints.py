@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,6 @@ from sentune.io.checksums import checksums, damage, document_checksum
 from sentune.readouts.sweep import sweeps_among
 from sentune.training.checkpoint_storage import DAMAGED, PARTIAL, PROGRESS_FILE, storage_of
 from sentune.training.trial import Progress
-
-__all__ = ["PROGRESS_FILE", "CheckpointStore", "SavedProgress", "sweeps_in"]
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +104,10 @@ class CheckpointStore:
             StorageError: the disk is full, read-only or at fault; the older ones are untouched.
         """
         name = name_of(progress.examples)
-        entries = self._tidied()
+        entries = self._place.entries(seconds=LOOK_SECONDS)
+        for entry in [entry for entry in entries if entry.startswith(PARTIAL)]:
+            self._place.drop(entry)  # a killed process left it
+            entries.remove(entry)
         lie_here = {name for name in entries if name.startswith(CHECKPOINT)}  # some in part
         # read once, as a store takes its time; and again where another process has written, such
         # as the one on a machine that was cut off and whose trial went on elsewhere
@@ -116,21 +117,24 @@ class CheckpointStore:
         milestone = progress.milestone
         if name not in stored or (milestone and not stored[name].milestone):
             needed = max((said.bytes for said in stored.values()), default=0)
-            anew = name not in entries
-            with self._place.writing(name, needed, anew=anew) as folder:
+            with self._place.writing(name, needed, anew=name not in entries) as folder:
                 progress.save(folder)
-                said = replace(
-                    _said(progress, score if milestone else None, checksums(folder)),
+                saved = SavedProgress(
+                    **{name: getattr(progress, name) for name in _SHARED},
+                    score=score if milestone else None,
                     generation=self.generation,
+                    files=checksums(folder),
                 )
-                (folder / PROGRESS_FILE).write_text(_to_json(said), encoding="utf-8")
-            stored[name] = said
+                content = json.loads(json.dumps(vars(saved)))
+                content["checksum"] = document_checksum(content)
+                text = json.dumps(content, indent=1)
+                (folder / PROGRESS_FILE).write_text(text, encoding="utf-8")
+            stored[name] = saved
             self._sound.add(name)
         kept = {_newest(stored), _best(stored), _newest_milestone(stored)}
         for dropped in sorted((lie_here | set(stored)) - kept):
-            said_there = stored.pop(dropped, None)
-            known = said_there.files if said_there is not None else {}
-            self._place.drop(dropped, known or None)
+            known = stored.pop(dropped, None)
+            self._place.drop(dropped, (known.files or None) if known is not None else None)
 
     def last(self) -> Path | None:
         """Return the local folder of the newest undamaged checkpoint."""
@@ -169,13 +173,10 @@ class CheckpointStore:
         kept = _best(stored) or _newest(stored)
         self._place.sweep(lambda name: name != kept and _is_checkpoint(name))
 
-    def _names(self) -> list[str]:
-        found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
-        return sorted(found, key=examples_of)
-
     def _examined(self) -> Iterator[tuple[str, SavedProgress | str]]:
         """Name -> what was said, or what is wrong with the document; oldest first."""
-        for name in self._names():
+        found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
+        for name in sorted(found, key=examples_of):
             try:
                 yield name, _from_json(self._place.read(name))
             except FileNotFoundError:
@@ -213,25 +214,14 @@ class CheckpointStore:
     def _set_aside(self, wrong: Mapping[str, str], then: str) -> None:
         """Rename damaged checkpoints; the newest of them is kept, for a look at it."""
         for name, what in sorted(wrong.items(), key=lambda item: examples_of(item[0])):
-            self._drop_damaged()
+            for earlier in self._place.entries():
+                if earlier.startswith(DAMAGED + CHECKPOINT):
+                    self._place.drop(earlier)
             self._written = None
             if self._place.set_aside(name):
                 self._sound.discard(name)
                 self.notes.append(f"checkpoint {name} was damaged ({what}); {then}")
                 logger.warning("%s: %s", without_credentials(self.directory), self.notes[-1])
-
-    def _tidied(self) -> list[str]:
-        """Drop what a killed process left; return the names of the rest."""
-        entries = self._place.entries(seconds=LOOK_SECONDS)
-        for name in entries:
-            if name.startswith(PARTIAL):
-                self._place.drop(name)
-        return [name for name in entries if not name.startswith(PARTIAL)]
-
-    def _drop_damaged(self) -> None:
-        for name in self._place.entries():
-            if name.startswith(DAMAGED + CHECKPOINT):
-                self._place.drop(name)
 
 
 def _is_checkpoint(name: str) -> bool:
@@ -260,18 +250,6 @@ def _newest_milestone(stored: Mapping[str, SavedProgress]) -> str | None:
 def _best(stored: Mapping[str, SavedProgress]) -> str | None:
     scores = {name: said.score for name, said in stored.items() if said.score is not None}
     return max(sorted(scores, key=examples_of), key=scores.__getitem__, default=None)
-
-
-def _said(
-    progress: Progress, score: float | None, files: dict[str, dict[str, Any]]
-) -> SavedProgress:
-    shared = {name: getattr(progress, name) for name in _SHARED}
-    return SavedProgress(**shared, score=score, files=files)
-
-
-def _to_json(said: SavedProgress) -> str:
-    content = json.loads(json.dumps(vars(said)))
-    return json.dumps({**content, "checksum": document_checksum(content)}, indent=1)
 
 
 def _from_json(text: bytes) -> SavedProgress:
