@@ -70,9 +70,9 @@ class ControlActor:
         self._looked = -LOOK_SECONDS
 
     async def put(self, trial: str, examples: int, goes_on: bool) -> None:
-        """Set the verdict at a milestone that the driver has heard of; the first one stands.
+        """Set the verdict at a milestone that has reached the driver; the first one stands.
 
-        Those of earlier milestones go: all workers of a group have had them when the next is heard.
+        Those of earlier milestones go: all workers of a group have had them by the next one.
         """
         future = self._future(trial, examples)
         if not future.done():
@@ -81,7 +81,7 @@ class ControlActor:
             del self._verdicts[trial][earlier]
 
     async def verdict(self, trial: str, examples: int) -> bool:
-        """Return whether the trial goes on, once the driver has heard of the milestone."""
+        """Return whether the trial goes on, once the milestone has reached the driver."""
         return await self._future(trial, examples)
 
     def _future(self, trial: str, examples: int) -> asyncio.Future[bool]:
@@ -109,7 +109,7 @@ class ControlActor:
         self._resized.discard(trial)
 
     async def running(self, trial: str) -> bool:
-        """Return whether a trial's group has been heard since its last start."""
+        """Return whether a trial's group has asked for a signal since its last start."""
         return trial in self._running
 
     async def resize(self, trial: str) -> None:
@@ -143,7 +143,7 @@ class ControlActor:
 
 
 class ControlClient:
-    """The driver's calls to the control actor, which takes no CPU; none of them waits.
+    """The driver's calls to the ``ControlActor``, which takes no CPU; none of them waits.
 
     The actor stays on the driver's machine, as another one may be taken away.
     """
@@ -153,15 +153,12 @@ class ControlClient:
         self.actor = ray.remote(num_cpus=0, scheduling_strategy=here)(ControlActor).remote()
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
-        """Pass a verdict on."""
         self.actor.put.remote(trial, examples, goes_on)
 
     def forget(self, trial: str) -> None:
-        """Drop what is kept for a trial that has ended."""
         self.actor.forget.remote(trial)
 
     def ask_to_leave(self) -> None:
-        """Ask every trial to write a checkpoint and leave."""
         self.actor.ask_to_leave.remote()
 
     def close(self) -> None:
@@ -204,8 +201,8 @@ def group_signal(group: Group, ask: Ask) -> Ask:
     """Return what asks for a Ray Train group: all its workers act at the same step.
 
     Ray Train knows when any of the group's machines is being taken back. Its call for it is a
-    barrier of all workers through an actor, so the group makes it about once a second, when the
-    first worker says so.
+    barrier of all workers through an actor, so the first worker decides, about once a second, that
+    all of them make it.
 
     Args:
         ask: of the first worker; the others' answers do not count.

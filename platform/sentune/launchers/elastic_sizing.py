@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import ray
@@ -76,9 +75,25 @@ class ElasticSizing:
     @contextmanager
     def watched(self, size: int, control: Any, trial: str) -> Iterator[None]:
         """Ask a group of this size, while it runs, to leave when there is room for more workers."""
-        ray.get(control.start.remote(trial))
         over = threading.Event()
-        watch = partial(self._watch, size, control, trial, over)
+
+        def watch() -> None:
+            since = time.monotonic()
+            while size < self._most and not over.wait(self._grow_seconds / LOOKS):
+                try:
+                    self._may.ask(self._most - size)
+                    # before it runs, its own places look free
+                    found = ray.get(control.running.remote(trial)) and self._found(self._may)
+                except ray.exceptions.RayError as error:
+                    logger.warning("whether there is room for more workers is unknown: %s", error)
+                    found = False
+                if not found:
+                    since = time.monotonic()
+                elif time.monotonic() - since >= self._grow_seconds:
+                    control.resize.remote(trial)
+                    return
+
+        ray.get(control.start.remote(trial))
         thread = threading.Thread(target=watch, daemon=True)
         thread.start()
         try:
@@ -87,24 +102,6 @@ class ElasticSizing:
             over.set()
             thread.join()
             self._may.cancel()
-
-    def _watch(self, size: int, control: Any, trial: str, over: threading.Event) -> None:
-        if size == self._most:
-            return
-        since = time.monotonic()
-        while not over.wait(self._grow_seconds / LOOKS):
-            try:
-                self._may.ask(self._most - size)
-                # before it runs, its own places look free
-                found = ray.get(control.running.remote(trial)) and self._found(self._may)
-            except ray.exceptions.RayError as error:
-                logger.warning("whether there is room for more workers is unknown: %s", error)
-                found = False
-            if not found:
-                since = time.monotonic()
-            elif time.monotonic() - since >= self._grow_seconds:
-                control.resize.remote(trial)
-                return
 
     def _found(self, *claims: _Claim) -> int:
         """Return how many claimed workers have a promised place and fit into what is free now."""

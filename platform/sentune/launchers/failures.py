@@ -72,7 +72,7 @@ class Attempt:
         return replace(self, notes=(*self.notes, note), **changes)
 
     def sized(self, workers: int, *, fewest: int) -> Attempt:
-        """Return this attempt with a group of this size; its last note tells a change."""
+        """Return this attempt with a group of this size; its last note names a change."""
         notes = self.notes
         if notes and self.workers not in (0, workers):
             size = f"{workers} instead of {self.workers} workers from there on"

@@ -106,15 +106,15 @@ def guarded(
     try:
         require_code(code)
         yield from run_trial(program, spec, group, ask)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the trial's end and is told
+    except Exception as error:  # noqa: BLE001 - any error is the trial's end and its last report
         yield failed(error, traceback.format_exc())
 
 
 class _CheckpointWriter:
     """Writes a trial's checkpoints, on its first worker.
 
-    A milestone that is said again is not newer than what is there: writing it once more would drop
-    the newer state between milestones.
+    A milestone that is yielded again is not newer than what is there: writing it once more would
+    drop the newer state between milestones.
     """
 
     def __init__(self, spec: TrialSpec) -> None:

@@ -38,7 +38,7 @@ _SHARED = ("examples", "metrics", "readouts", "tables", "final", "milestone")
 
 @dataclass(frozen=True, kw_only=True)
 class SavedProgress:
-    """``progress.json``: what was said, its score (higher is better) and the state's checksums.
+    """``progress.json``: a progress, its score (higher is better) and the state's checksums.
 
     Without ``milestone`` it lies between two: nothing was measured, and it is never the best.
     ``generation`` is the number of the study's start that asked for it.
@@ -116,7 +116,7 @@ class CheckpointStore:
         stored = self._written
         milestone = progress.milestone
         if name not in stored or (milestone and not stored[name].milestone):
-            needed = max((said.bytes for said in stored.values()), default=0)
+            needed = max((saved.bytes for saved in stored.values()), default=0)
             with self._place.writing(name, needed, anew=name not in entries) as folder:
                 progress.save(folder)
                 saved = SavedProgress(
@@ -158,7 +158,7 @@ class CheckpointStore:
 
     def bytes(self) -> int:
         """Return the bytes of all checkpoints here."""
-        return sum(said.bytes for said in self._readable().values())
+        return sum(saved.bytes for saved in self._readable().values())
 
     def drop_all(self) -> None:
         """Drop every checkpoint, damaged ones too. Other files stay."""
@@ -174,7 +174,7 @@ class CheckpointStore:
         self._place.sweep(lambda name: name != kept and _is_checkpoint(name))
 
     def _examined(self) -> Iterator[tuple[str, SavedProgress | str]]:
-        """Name -> what was said, or what is wrong with the document; oldest first."""
+        """Yield name -> progress, or what is wrong with its document; oldest first."""
         found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
         for name in sorted(found, key=examples_of):
             try:
@@ -187,7 +187,7 @@ class CheckpointStore:
 
     def _readable(self) -> dict[str, SavedProgress]:
         examined = self._examined()
-        return {name: said for name, said in examined if isinstance(said, SavedProgress)}
+        return {name: saved for name, saved in examined if isinstance(saved, SavedProgress)}
 
     def _pick(self, pick: _Pick) -> SavedProgress | None:
         stored = self._readable()
@@ -197,8 +197,8 @@ class CheckpointStore:
     def _take(self, pick: _Pick, instead: str, nothing: str) -> Path | None:
         """Return the folder that ``pick`` chooses among those that are as they were written."""
         examined = dict(self._examined())
-        wrong = {name: said for name, said in examined.items() if isinstance(said, str)}
-        stored = {name: said for name, said in examined.items() if isinstance(said, SavedProgress)}
+        wrong = {name: found for name, found in examined.items() if isinstance(found, str)}
+        stored = {name: found for name, found in examined.items() if not isinstance(found, str)}
         folder = None
         while (name := pick(stored)) is not None:
             folder = self._place.fetch(name)
@@ -235,8 +235,8 @@ _Pick = Callable[[Mapping[str, SavedProgress]], str | None]
 
 def sweeps_in(directory: str) -> dict[str, Any]:
     """Tables of the sweeps at a trial's best checkpoint; none where it has no checkpoint."""
-    said = CheckpointStore(directory).best_progress()
-    return sweeps_among(said.tables) if said is not None else {}
+    saved = CheckpointStore(directory).best_progress()
+    return sweeps_among(saved.tables) if saved is not None else {}
 
 
 def _newest(stored: Mapping[str, SavedProgress]) -> str | None:
@@ -244,11 +244,11 @@ def _newest(stored: Mapping[str, SavedProgress]) -> str | None:
 
 
 def _newest_milestone(stored: Mapping[str, SavedProgress]) -> str | None:
-    return _newest({name: said for name, said in stored.items() if said.milestone})
+    return _newest({name: saved for name, saved in stored.items() if saved.milestone})
 
 
 def _best(stored: Mapping[str, SavedProgress]) -> str | None:
-    scores = {name: said.score for name, said in stored.items() if said.score is not None}
+    scores = {name: saved.score for name, saved in stored.items() if saved.score is not None}
     return max(sorted(scores, key=examples_of), key=scores.__getitem__, default=None)
 
 

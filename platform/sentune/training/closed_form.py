@@ -10,18 +10,15 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from sentune.corpora.reduce import accumulate, accumulate_here
 from sentune.errors import InvalidValue
-from sentune.methods.closed_form import ClosedForm
 from sentune.tasks import tasks_for
 from sentune.tasks.family import evaluate_family
 from sentune.training.checkpoints import CheckpointStore
-from sentune.training.fits import VECTORS, build_closed_form, save_fit
+from sentune.training.closed_form_model import VECTORS, build_closed_form, save_fit
 from sentune.training.group import Group
 from sentune.training.trial import Opens, Progress, TrialSpec
 
@@ -52,10 +49,9 @@ class FitAndSweep:
     workers: int = 1
 
     def __call__(self, spec: TrialSpec, group: Group) -> Iterator[Progress]:
-        del group
-        said = CheckpointStore(spec.directory).last_progress() if spec.directory else None
-        if said is not None:  # its report may have been lost with a killed driver
-            yield said.again(_nothing_new)
+        last = CheckpointStore(spec.directory).last_progress() if spec.directory else None
+        if last is not None:  # its report may have been lost with a killed driver
+            yield last.again(lambda folder: None)  # its checkpoint is there already
             return
         started = time.perf_counter()
         words = self.words[str(spec.settings[VECTORS])].open()
@@ -65,7 +61,14 @@ class FitAndSweep:
         if not grid:
             fix = f"these word vectors allow {model.title} none of them"
             raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
-        model.solve(self._statistics(model, spec.corpus.open()), max(int(v) for v in grid))
+        corpus: pa.Table | Shards = spec.corpus.open()
+        if isinstance(corpus, Shards):
+            statistics = accumulate(corpus.paths, model.statistics, workers=self.workers)
+        else:
+            texts = corpus.column("text")
+            parts = (texts.slice(at, BATCH).to_pylist() for at in range(0, len(texts), BATCH))
+            statistics = accumulate_here(parts, model.statistics)
+        model.solve(statistics, max(int(v) for v in grid))
         metric = spec.objective.rpartition("/")[2]
         result = evaluate_family(tasks_for(*spec.dev.open()), model, grid, metric)
         seconds = time.perf_counter() - started
@@ -77,14 +80,3 @@ class FitAndSweep:
             final=True,
             save=partial(save_fit, model),
         )
-
-    def _statistics(self, model: ClosedForm, corpus: pa.Table | Shards) -> Any:
-        if isinstance(corpus, Shards):
-            return accumulate(corpus.paths, model.statistics, workers=self.workers)
-        texts = corpus.column("text")
-        parts = (texts.slice(at, BATCH).to_pylist() for at in range(0, len(texts), BATCH))
-        return accumulate_here(parts, model.statistics)
-
-
-def _nothing_new(folder: Path) -> None:
-    """A progress that is said again has its checkpoint already."""

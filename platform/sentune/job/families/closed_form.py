@@ -34,8 +34,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.study import StudyOutcome
 from sentune.terminal import print_line
 from sentune.training.closed_form import FitAndSweep, Shards
-from sentune.training.closed_form_model import export_closed_form
-from sentune.training.fits import VECTORS, closed_form_settings
+from sentune.training.closed_form_model import VECTORS, closed_form_settings, export_closed_form
 from sentune.training.trial import Opens, Program
 
 PROBED_ROWS = 4_000
