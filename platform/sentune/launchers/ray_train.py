@@ -105,8 +105,8 @@ def _trainer(launch: Launch, name: str, attempt: Attempt) -> TorchTrainer:
     storage = f"{launch.storage}/ray-train"
     files, root = files_at(storage)
     kept_in: dict[str, Any] = {"storage_path": storage}
-    if not is_local(files):  # pyarrow's own client of S3 makes objects for folders, which some
-        # servers take for files
+    if not is_local(files):
+        # pyarrow's own client of S3 makes objects for folders, which some servers take for files
         kept_in = {"storage_path": root, "storage_filesystem": PyFileSystem(FSSpecHandler(files))}
     # elastic groups of other trials look at what Ray Train says that this one must have
     trainer = PlacedTrainer if isinstance(launch.workers, int) else TorchTrainer
