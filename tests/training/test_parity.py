@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
