@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -80,7 +80,9 @@ def build(source: str | None = None, **settings: Any) -> tuple[Intersent, Traini
     defaults = {"max_length": 20, "batch_size": SIZE, "pooling": "mean", "alpha": 0.5}
     own, training = split({**defaults, **settings}, Intersent)
     torch.manual_seed(3)
-    method = recipe_of(Intersent).build(Intersent, own, training, source or folder())
+    method = recipe_of(Intersent).build(
+        partial(Intersent, settings=own), training, source or folder()
+    )
     return (method.double() if training.precision == "float64" else method), training
 
 

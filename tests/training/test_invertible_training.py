@@ -26,7 +26,7 @@ from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import RECIPES
-from sentune.training.recipes.invertible_validation import sample
+from sentune.training.recipes.invertible import sample
 from sentune.training.trial import Progress, TrialSpec
 
 SETTINGS = {"hidden_size": 8, "batch_size": 32, "max_length": 16, "component_sentences": 100}

@@ -16,8 +16,12 @@ import torch
 
 from sentune.code import code_fingerprint
 from sentune.errors import TrialFailed
-from sentune.launchers.control_actor import ControlClient
-from sentune.launchers.control_signal import POLL_SECONDS, ControlSignal, Listener
+from sentune.launchers.control_actor import (
+    POLL_SECONDS,
+    ControlClient,
+    ControlSignal,
+    listening,
+)
 from sentune.launchers.run_trial import guarded, run_trial
 from sentune.launchers.trial_report import Report, failed
 from sentune.records import TrialState
@@ -122,7 +126,7 @@ def until(condition: Callable[[], bool]) -> bool:
 @pytest.mark.usefixtures("cluster")
 def test_a_trial_hears_what_it_is_asked_and_outlives_whoever_asks(caplog):
     control = ControlClient()
-    with Listener(control.actor) as ask:
+    with listening(control.actor) as ask:
         time.sleep(POLL_SECONDS)
         assert ask() is ControlSignal.NONE
         control.ask_to_leave()

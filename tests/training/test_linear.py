@@ -13,10 +13,14 @@ from sentune.encoders import TextEncoder, load, prepare
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
 from sentune.methods.linear import PairChunk, PairClassifier, PairTokenizer
 from sentune.training import linear
-from sentune.training.linear import ClassifiedPairs, LinearSettings, build, fit, predict
-from sentune.training.linear_stages import (
+from sentune.training.linear import (
+    ClassifiedPairs,
+    LinearSettings,
+    build,
+    fit,
     judge_three_way,
     judge_two_way,
+    predict,
     three_way_examples,
     two_way_examples,
 )

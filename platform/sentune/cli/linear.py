@@ -53,8 +53,7 @@ def linear(
 ) -> None:
     """Train BERT with a linear layer on pairs of sentences (LINEAR in GumbelCSE), and judge it."""
     from sentune.cli.results import show, write_json
-    from sentune.training.linear import LinearSettings
-    from sentune.training.linear_stages import LinearRun, run_linear
+    from sentune.training.linear import LinearSettings, run_linear
 
     tests = tuple(_test(text) for text in test)
     if not learning_rate > 0:
@@ -62,7 +61,7 @@ def linear(
     settings = LinearSettings(
         batch_size=batch_size, learning_rate=learning_rate, max_length=max_length, seed=seed
     )
-    run = LinearRun(
+    result = run_linear(
         corpus=corpus,
         encoder=encoder,
         tests=tests,
@@ -72,15 +71,15 @@ def linear(
         limit=limit,
         max_examples=max_examples,
         settings=settings,
+        say=say,
     )
-    result = run_linear(run, say)
     show(result, Terminal())
     if json is not None:
         write_json(result, json)
 
 
 def _test(text: str) -> tuple[str, str]:
-    from sentune.training.linear_stages import KINDS
+    from sentune.training.linear import KINDS
 
     kind, equals, spec = text.partition("=")
     if not (equals and spec) or kind not in KINDS:

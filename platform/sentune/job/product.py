@@ -34,7 +34,7 @@ from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
 from sentune.tasks import Result, tasks_for
 from sentune.tasks.references import References
-from sentune.training.checkpoints import PROGRESS_FILE
+from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import export_checkpoint
 
 MODEL = "model"
