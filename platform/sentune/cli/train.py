@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sentune.cli.options import Encoder, Limit, key_and_value
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.terminal import say
@@ -44,9 +45,7 @@ def train(
         list[str] | None,
         typer.Option(metavar="FORMAT:PATH", help="Corpus to validate on. Repeatable."),
     ] = None,
-    encoder: Annotated[
-        str, typer.Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")
-    ] = "builtin:tiny",
+    encoder: Encoder = "builtin:tiny",
     decoder: Annotated[
         str,
         typer.Option(metavar="NAME|PATH", help="intersent: Hugging Face decoder, or builtin:tiny."),
@@ -63,7 +62,7 @@ def train(
         typer.Option(metavar="FILE|wordfreq:LANG", help="invertible: counts of words."),
     ] = None,
     max_examples: Annotated[int, typer.Option(min=1, help="Examples to train on.")] = 30_000,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows of the corpus at most.")] = None,
+    limit: Limit = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -98,11 +97,14 @@ def train(
 
     trained_on, judged_on = BUILTIN[find(method).kind]
     corpora = tuple(corpus or (trained_on,))
+    own = [spec for spec in corpora if not spec.startswith("builtin:")]
+    if own and not dev:
+        raise InvalidValue("--dev", "", f"say on which corpus to validate, as --corpus is {own[0]}")
     run = LocalRun(
         method=method,
-        settings=_pairs(set_ or []),
+        settings=dict(key_and_value("--set", item, "give key=value") for item in set_ or []),
         corpus=corpora,
-        dev=tuple(dev or _builtin_dev(corpora, judged_on)),
+        dev=tuple(dev or (f"{name}?split=dev" for name in judged_on)),
         encoder=encoder,
         max_examples=max_examples,
         limit=limit,
@@ -114,22 +116,4 @@ def train(
         vectors=vectors,
         frequencies=frequencies,
     )
-    folder = run_locally(run, out, workers=workers, say=say)
-    say(f"model: {folder}")
-
-
-def _pairs(items: list[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for item in items:
-        key, equals, value = item.partition("=")
-        if not (key and equals and value):
-            raise InvalidValue("--set", item, "give key=value")
-        pairs[key] = value
-    return pairs
-
-
-def _builtin_dev(corpora: tuple[str, ...], judged_on: tuple[str, ...]) -> tuple[str, ...]:
-    own = [spec for spec in corpora if not spec.startswith("builtin:")]
-    if own:
-        raise InvalidValue("--dev", "", f"say on which corpus to validate, as --corpus is {own[0]}")
-    return tuple(f"{name}?split=dev" for name in judged_on)
+    say(f"model: {run_locally(run, out, workers=workers, say=say)}")
