@@ -10,8 +10,7 @@ from safetensors.torch import load_file, save_file
 from sentune.corpora.encode_words import WordEncoder
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.fixed import FixedVectors
-from sentune.encoders.words.unigrams import read_counts
-from sentune.encoders.words.whole import load_whole, save_whole
+from sentune.encoders.words.whole import load_whole, read_counts, save_whole
 from sentune.errors import InvalidValue
 from sentune.methods.invertible import Invertible, InvertibleSettings
 from sentune.training.group import Group
