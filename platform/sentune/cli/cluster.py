@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer import Argument, Option
 
 from sentune.cli.options import Group
 from sentune.cluster.findings import Finding, findings_of
@@ -29,38 +30,33 @@ SUBMIT = "ray job submit -- sentune cluster check --address auto"
 @app.command(context_settings=ANY_OPTION)
 def plan(
     context: typer.Context,
-    script: Annotated[
-        Path, typer.Argument(metavar="JOB", help="A job's script: jobs/tune_gumbel.py.")
-    ],
+    script: Annotated[Path, Argument(metavar="JOB", help="A job's script: jobs/tune_gumbel.py.")],
     cluster_file: Annotated[
         Path | None,
-        typer.Option(help="Of ray up or KubeRay (default: cluster.yaml).", show_default=False),
+        Option(help="Of ray up or KubeRay (default: cluster.yaml).", show_default=False),
     ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME=CPUS,GPUS,MOST",
             help="Machines of your own, instead of a file. Repeatable.",
         ),
     ] = None,
     price: Annotated[
         list[str] | None,
-        typer.Option(metavar="NODE_TYPE=DOLLARS", help="Price of a node, an hour. Repeatable."),
+        Option(metavar="NODE_TYPE=DOLLARS", help="Price of a node, an hour. Repeatable."),
     ] = None,
     examples_per_second: Annotated[
-        float | None, typer.Option(min=1e-6, help="That one worker trains on.")
+        float | None, Option(min=1e-6, help="That one worker trains on.")
     ] = None,
     validation_seconds: Annotated[
-        float, typer.Option(min=0, help="Of one validation, beside --examples-per-second.")
+        float, Option(min=0, help="Of one validation, beside --examples-per-second.")
     ] = 0.0,
     probe: Annotated[
-        bool,
-        typer.Option(
-            "--probe", help="Try it on this machine: reads the corpora, a minute at most."
-        ),
+        bool, Option("--probe", help="Try it on this machine: reads the corpora, a minute at most.")
     ] = False,
     streams: Annotated[
-        bool, typer.Option("--streams", help="The corpus is larger than the job's --share-mb.")
+        bool, Option("--streams", help="The corpus is larger than the job's --share-mb.")
     ] = False,
 ) -> None:
     """Show how a cluster will grow for a study: nodes, hours, dollars. Starts nothing.
@@ -77,8 +73,8 @@ def plan(
     prices = parse_prices(price or [], cluster.kinds)
     if probe and examples_per_second is not None:
         raise InvalidValue("--probe", True, "or state --examples-per-second, not both")
-    asked = read_job(script)
-    job, cost = make_job(options_of(asked, context.args), asked.space), None
+    script_job = read_job(script)
+    job, cost = make_job(options_of(script_job, context.args), script_job.space), None
     if probe:
         job.prepare(console)
         cost = job.probe(SECONDS)
@@ -92,21 +88,15 @@ def plan(
 def check(
     address: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="HOST:PORT|http://HOST:PORT",
             help="The cluster, or its job server (default: $RAY_ADDRESS, or what runs here).",
             show_default=False,
         ),
     ] = None,
-    storage: Annotated[
-        str | None, typer.Option(metavar="URI", help="As the job's --storage.")
-    ] = None,
-    optuna: Annotated[
-        str | None, typer.Option(metavar="URL", help="As the job's --optuna.")
-    ] = None,
-    tracking: Annotated[
-        str | None, typer.Option(metavar="URI", help="As the job's --tracking.")
-    ] = None,
+    storage: Annotated[str | None, Option(metavar="URI", help="As the job's --storage.")] = None,
+    optuna: Annotated[str | None, Option(metavar="URL", help="As the job's --optuna.")] = None,
+    tracking: Annotated[str | None, Option(metavar="URI", help="As the job's --tracking.")] = None,
 ) -> None:
     """Ask every node of a cluster whether it is fit for a study. Exit code 1 if one is not."""
     from sentune.study.planning.cluster_doctor import Places

@@ -19,7 +19,7 @@ from sentune.study.space.space import SearchSpace
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ScriptJob:
     """What a script hands to ``job.run``.
 
     Attributes:
@@ -33,7 +33,7 @@ class Asked:
     quick: Mapping[str, Any] | None = None
 
 
-def read_job(script: Path) -> Asked:
+def read_job(script: Path) -> ScriptJob:
     """Run a job's script up to its ``job.run``, which only takes note here.
 
     Raises:
@@ -41,10 +41,10 @@ def read_job(script: Path) -> Asked:
     """
     if not script.is_file():
         raise InvalidValue("JOB", str(script), "give a job's script, such as jobs/tune_gumbel.py")
-    found: list[Asked] = []
+    found: list[ScriptJob] = []
 
     def note(space: SearchSpace, defaults: StudyOptions, **quick: Any) -> None:
-        found.append(Asked(space=space, defaults=defaults, **quick))
+        found.append(ScriptJob(space=space, defaults=defaults, **quick))
 
     run, path = job.run, [*sys.path]
     job.run = note
@@ -58,22 +58,22 @@ def read_job(script: Path) -> Asked:
     return found[0]
 
 
-def options_of(asked: Asked, arguments: Sequence[str]) -> StudyOptions:
+def options_of(script_job: ScriptJob, arguments: Sequence[str]) -> StudyOptions:
     """Return the options of a command line, as the script itself would have them.
 
     Args:
-        asked: by the script.
+        script_job: of the script.
         arguments: ``--trials 40 --set key=value ...``.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
     """
     app = typer.Typer(add_completion=False)
-    app.command()(command(asked.space, asked.defaults, asked.quick))
+    app.command()(command(script_job.space, script_job.defaults, script_job.quick))
     try:
         given = typer.main.get_command(app).make_context("JOB", [*arguments]).params
     except typer.TyperException as error:
         option = getattr(error, "option_name", "JOB")
-        fix = f"{asked.space.method}'s job: {error.format_message()}"
+        fix = f"{script_job.space.method}'s job: {error.format_message()}"
         raise InvalidValue(option, " ".join(arguments), fix) from error
-    return options_given(given, asked.defaults, asked.quick)
+    return options_given(given, script_job.defaults, script_job.quick)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from sentune.cli.options import Group, Limit
 from sentune.corpora.formats import FORMATS, kinds_of, read
@@ -20,27 +20,25 @@ BAD_ROWS_SHOWN = 20
 
 SpecArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="FORMAT:PATH[?key=value&...]",
         help=f"{', '.join(FORMATS)}, and where it is. "
         "Every format takes rows=A:B and premises=A:B.",
     ),
 ]
 KindOption = Annotated[
-    Kind | None, typer.Option(help="What to read it as; default: the first kind that it gives.")
+    Kind | None, Option(help="What to read it as; default: the first kind that it gives.")
 ]
-BadRowsOption = Annotated[
-    int, typer.Option(min=0, help="Bad rows put aside before they are an error.")
-]
+BadRowsOption = Annotated[int, Option(min=0, help="Bad rows put aside before they are an error.")]
 
 
 @app.command()
 def prepare(
     spec: SpecArgument,
-    out: Annotated[str, typer.Argument(help="A folder, or a URI such as s3://bucket/folder.")],
+    out: Annotated[str, Argument(help="A folder, or a URI such as s3://bucket/folder.")],
     kind: KindOption = None,
     limit: Limit = None,
-    shard_rows: Annotated[int, typer.Option(min=1, help="Rows of a shard.")] = 65_536,
+    shard_rows: Annotated[int, Option(min=1, help="Rows of a shard.")] = 65_536,
     bad_rows: BadRowsOption = 100,
 ) -> None:
     """Write a corpus as Parquet shards with fingerprint, counts and quarantine.
@@ -68,7 +66,7 @@ def prepare(
 def show(
     spec: SpecArgument,
     kind: KindOption = None,
-    rows: Annotated[int, typer.Option(min=0, help="Rows to print.")] = 10,
+    rows: Annotated[int, Option(min=0, help="Rows to print.")] = 10,
     bad_rows: BadRowsOption = 100,
 ) -> None:
     """Print the first rows of a corpus, its counts and its bad rows."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from sentune.errors import InvalidValue
 from sentune.terminal import say
@@ -20,10 +20,10 @@ HOST = "127.0.0.1"
 
 
 def dashboard(
-    storage: Annotated[
-        Path, typer.Option(help="Folder of the studies, as the job's --storage.")
-    ] = Path("studies"),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 5000,
+    storage: Annotated[Path, Option(help="Folder of the studies, as the job's --storage.")] = Path(
+        "studies"
+    ),
+    port: Annotated[int, Option(min=1, max=65535, help="Port on this machine.")] = 5000,
 ) -> None:
     """Show studies, trials, curves, artifacts and models in the browser.
 

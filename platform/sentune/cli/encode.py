@@ -9,8 +9,8 @@ from typing import Annotated
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import typer
 from rich.progress import Progress
+from typer import Argument
 
 from sentune.cli.options import BatchSize, Device, Model
 from sentune.errors import CorpusError, InvalidValue
@@ -21,8 +21,8 @@ ROWS = 4096  # of a row group; 4,096 embeddings of 768 numbers are 12.6 MB
 
 def encode(
     model: Model,
-    source: Annotated[Path, typer.Argument(metavar="IN.txt", help="One sentence a line, UTF-8.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="Columns text, embedding.")],
+    source: Annotated[Path, Argument(metavar="IN.txt", help="One sentence a line, UTF-8.")],
+    out: Annotated[Path, Argument(metavar="OUT.parquet", help="Columns text, embedding.")],
     batch_size: BatchSize = 64,
     device: Device = None,
 ) -> None:

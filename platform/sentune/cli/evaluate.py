@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option
 
 from sentune.cli.options import BatchSize, Device, Json, Limit, Model, key_and_value
 from sentune.errors import InvalidValue
@@ -21,21 +21,21 @@ def evaluate(
     model: Model,
     task: Annotated[
         list[str],
-        typer.Option(
+        Option(
             help="A task and its corpus: rte=snli:PATH, sts=stsb:PATH, mr=senteval:FOLDER, "
             "retrieval=beir:FOLDER, generation=wikisplit:PATH. Repeatable. docs/tasks.md has all."
         ),
     ],
     dev: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Choose readouts such as the threshold on this development set (KIND=FORMAT:PATH "
             "as for --task) instead of taking those that the model was tuned to. Repeatable."
         ),
     ] = None,
     references: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FORMAT:PATH",
             help="Corpus of the reference sentences of interpretations; default: those that are "
             "stored with the model.",
@@ -43,29 +43,23 @@ def evaluate(
     ] = None,
     count: Annotated[
         list[int] | None,
-        typer.Option(
-            "--count",
-            min=1,
-            help="Rows of --references to sample. Repeatable; default: all.",
-        ),
+        Option("--count", min=1, help="Rows of --references to sample. Repeatable; default: all."),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A grid to sweep on --dev: alpha_1=0.3,0.5."
-        ),
+        Option("--set", metavar="KEY=VALUE", help="A grid to sweep on --dev: alpha_1=0.3,0.5."),
     ] = None,
     json: Json = None,
     exclude: Annotated[
         Literal["both-ways", "none"],
-        typer.Option(
+        Option(
             help="Pairs that direction leaves out where a corpus labels both directions: "
             "both-ways (GumbelCSE) or none (GaussCSE)."
         ),
     ] = "both-ways",
     component_from: Annotated[
         Literal["corpus", "task"],
-        typer.Option(
+        Option(
             help="Models of invertible decoders: sts without the principal component that is "
             "stored with the model, or without that of the task's own sentences, as in papers."
         ),

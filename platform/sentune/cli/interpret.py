@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.table import Column
 from rich.text import Text
+from typer import Argument, Option
 
 from sentune.cli.options import Device, Model
 from sentune.terminal import Terminal, number_column, plain_table, print_line
@@ -20,25 +20,25 @@ NEAREST = "nearest other: similarity of an overlap to the most similar other one
 
 def interpret(
     model: Model,
-    sentence: Annotated[str, typer.Argument(help="The sentence to interpret, in quotes.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="Interpretations at most.")] = 5,
+    sentence: Annotated[str, Argument(help="The sentence to interpret, in quotes.")],
+    k: Annotated[int, Option("-k", min=1, help="Interpretations at most.")] = 5,
     references: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FORMAT:PATH",
             help="Reference sentences from a corpus, in place of those stored with the model.",
         ),
     ] = None,
     alpha_1: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Share of the sentence's box that an overlap must exceed; default: the "
             "model's own, else so low that the best 3 k references are in question."
         ),
     ] = None,
     alpha_2: Annotated[
         float | None,
-        typer.Option(help="Share that it must stay below; default: the model's own, else 1."),
+        Option(help="Share that it must stay below; default: the model's own, else 1."),
     ] = None,
     device: Device = None,
 ) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
+from typer import Option
 
 from sentune.errors import SentuneError
 from sentune.job.exit_codes import INTERRUPTED, WRONG, Ended
@@ -127,9 +128,7 @@ def exit_codes(interrupted: str) -> Iterator[None]:
 
 
 def _parameter(name: str, kind: Any, text: str) -> inspect.Parameter:
-    option = typer.Option(
-        option_name(name), help=text, show_default=False, metavar=METAVARS.get(name)
-    )
+    option = Option(option_name(name), help=text, show_default=False, metavar=METAVARS.get(name))
     annotation = Annotated[kind | None, option]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

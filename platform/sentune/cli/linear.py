@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from sentune.cli.options import Encoder, Json, Limit, key_and_value
 from sentune.errors import InvalidValue
@@ -13,13 +13,12 @@ from sentune.terminal import Terminal, say
 
 def linear(
     corpus: Annotated[
-        str,
-        typer.Option(metavar="FORMAT:PATH", help="Training corpus, read as triplets as SimCSE's."),
+        str, Option(metavar="FORMAT:PATH", help="Training corpus, read as triplets as SimCSE's.")
     ],
     encoder: Encoder,
     test: Annotated[
         list[str],
-        typer.Option(
+        Option(
             metavar="TASK=FORMAT:PATH",
             help="rte, judged after the first stage, or ambiguous-rte, judged in the end. "
             "Repeatable.",
@@ -27,24 +26,23 @@ def linear(
     ],
     ambiguous: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FORMAT:PATH",
             help="Pairs of several labels for a second stage with three classes. All of them are "
             "trained on: none is kept to choose the number of epochs. Without it there are two "
             "classes, and ambiguous-rte is never answered by both.",
         ),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the corpus.")] = 1,
-    second_epochs: Annotated[int, typer.Option(min=1, help="Passes over --ambiguous.")] = 3,
-    batch_size: Annotated[int, typer.Option(min=1, help="Pairs of a step.")] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 5e-5,
-    max_length: Annotated[int, typer.Option(min=8, help="Most tokens of a pair.")] = 128,
+    epochs: Annotated[int, Option(min=1, help="Passes over the corpus.")] = 1,
+    second_epochs: Annotated[int, Option(min=1, help="Passes over --ambiguous.")] = 3,
+    batch_size: Annotated[int, Option(min=1, help="Pairs of a step.")] = 32,
+    learning_rate: Annotated[float, Option(help="Highest learning rate.")] = 5e-5,
+    max_length: Annotated[int, Option(min=8, help="Most tokens of a pair.")] = 128,
     limit: Limit = None,
     max_examples: Annotated[
-        int | None,
-        typer.Option(min=1, help="Pairs of the first stage at most; a triplet makes two."),
+        int | None, Option(min=1, help="Pairs of the first stage at most; a triplet makes two.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, dropout and order.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Of weights, dropout and order.")] = 0,
     json: Json = None,
 ) -> None:
     """Train BERT with a linear layer on pairs of sentences (LINEAR in GumbelCSE), and judge it."""

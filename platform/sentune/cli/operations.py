@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from sentune.cli.options import Device, Model
 from sentune.errors import InvalidValue
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 ARITY = {"fuse": 2, "difference": 2, "compress": 1}
 
-Beams = Annotated[int, typer.Option(min=1, help="Beams of the search; 1 is greedy.")]
+Beams = Annotated[int, Option(min=1, help="Beams of the search; 1 is greedy.")]
 Length = Annotated[
-    int | None, typer.Option(min=1, help="Most tokens of the answer; default: the model's.")
+    int | None, Option(min=1, help="Most tokens of the answer; default: the model's.")
 ]
-Text = Annotated[str, typer.Argument(help="A sentence.")]
+Text = Annotated[str, Argument(help="A sentence.")]
 
 
 def fuse(
     model: Model,
-    sentences: Annotated[list[str], typer.Argument(help="Two sentences, or more.")],
+    sentences: Annotated[list[str], Argument(help="Two sentences, or more.")],
     beams: Beams = 1,
     max_length: Length = None,
     device: Device = None,
@@ -44,8 +44,8 @@ def fuse(
 
 def difference(
     model: Model,
-    whole: Annotated[str, typer.Argument(help="A sentence that contains the other.")],
-    part: Annotated[str, typer.Argument(help="What is taken away.")],
+    whole: Annotated[str, Argument(help="A sentence that contains the other.")],
+    part: Annotated[str, Argument(help="What is taken away.")],
     beams: Beams = 1,
     max_length: Length = None,
     device: Device = None,
@@ -72,13 +72,13 @@ def compose(
     model: Model,
     expression: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="fuse(x, y), difference(x, y) and compress(x) of names and of each other: "
             "'difference(fuse(A, B), A)'."
         ),
     ],
     sentences: Annotated[
-        list[str], typer.Argument(metavar="NAME=SENTENCE...", help="What the names stand for.")
+        list[str], Argument(metavar="NAME=SENTENCE...", help="What the names stand for.")
     ],
     beams: Beams = 1,
     max_length: Length = None,

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from sentune.errors import InvalidValue
 
 Group = partial(typer.Typer, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 """Of commands."""
 
-StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
+StudyName = Annotated[str, Argument(metavar="STUDY", help="Name of the study.")]
 Storage = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="URI",
         help="Folder or URI of all studies, as the job's --storage, or the URL of their database "
         "(default: studies, or $SENTUNE_STORAGE).",
@@ -26,23 +27,21 @@ Storage = Annotated[
 ]
 Optuna = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="URL",
         envvar="SENTUNE_OPTUNA",
         show_envvar=False,
         help="Their Optuna storage, where the job had --optuna (default: $SENTUNE_OPTUNA).",
     ),
 ]
-Model = Annotated[str, typer.Argument(help="A model folder or its URI, or models:/NAME@champion.")]
+Model = Annotated[str, Argument(help="A model folder or its URI, or models:/NAME@champion.")]
 Device = Annotated[
-    str | None, typer.Option(help="cpu, cuda, cuda:1, ...; default: a GPU if there is one.")
+    str | None, Option(help="cpu, cuda, cuda:1, ...; default: a GPU if there is one.")
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Sentences encoded together.")]
-Encoder = Annotated[
-    str, typer.Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")
-]
-Limit = Annotated[int | None, typer.Option(min=1, help="Rows of each corpus at most.")]
-Json = Annotated[Path | None, typer.Option(help="Write {task: {metric: fraction}} to this file.")]
+BatchSize = Annotated[int, Option(min=1, help="Sentences encoded together.")]
+Encoder = Annotated[str, Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")]
+Limit = Annotated[int | None, Option(min=1, help="Rows of each corpus at most.")]
+Json = Annotated[Path | None, Option(help="Write {task: {metric: fraction}} to this file.")]
 
 
 def key_and_value(

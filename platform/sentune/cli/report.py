@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from sentune.cli.options import Optuna, Storage, StudyName
 from sentune.cli.study import storage_of, view_of
@@ -22,8 +22,7 @@ def report(
     name: StudyName,
     storage: Storage = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder to write into (default: the study's own)."),
+        Path | None, Option(metavar="DIR", help="Folder to write into (default: the study's own).")
     ] = None,
     optuna: Optuna = None,
 ) -> None:

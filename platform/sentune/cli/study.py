@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.filesize import decimal
+from typer import Argument, Option
 
 from sentune.cli.options import Group, Optuna, Storage, StudyName
 from sentune.credentials import without_credentials
@@ -24,8 +25,8 @@ app = Group(help="Look at studies, stop them, go on with them, and take out what
 POLL = 0.5
 """Seconds between two looks at a driver that was asked to stop."""
 
-AsTheJobs = Annotated[int | None, typer.Option(min=1, help="As the job's.")]
-Hours = Annotated[float | None, typer.Option(min=0, help="As the job's.")]
+AsTheJobs = Annotated[int | None, Option(min=1, help="As the job's.")]
+Hours = Annotated[float | None, Option(min=0, help="As the job's.")]
 
 
 @app.command("ls")
@@ -47,11 +48,11 @@ def show(
     storage: Storage = None,
     optuna: Optuna = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Redraw until the study ends; q or Ctrl-C leaves.")
+        bool, Option("--watch", help="Redraw until the study ends; q or Ctrl-C leaves.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Everything, as JSON.")] = False,
     rows: Annotated[
-        int, typer.Option(min=3, help="Trials to show: those that run, the best, the latest.")
+        int, Option(min=3, help="Trials to show: those that run, the best, the latest.")
     ] = 30,
 ) -> None:
     """Show a study: state, driver, budget, trials, finalists."""
@@ -72,9 +73,7 @@ def stop(
     name: StudyName,
     storage: Storage = None,
     optuna: Optuna = None,
-    now: Annotated[
-        bool, typer.Option("--now", help="Do not wait for the trials' checkpoints.")
-    ] = False,
+    now: Annotated[bool, Option("--now", help="Do not wait for the trials' checkpoints.")] = False,
 ) -> None:
     """Ask a study's driver to stop, and wait until it has left.
 
@@ -124,7 +123,7 @@ def release(
     name: StudyName,
     storage: Storage = None,
     optuna: Optuna = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Free the lock of a study whose driver's machine is dead.
 
@@ -145,12 +144,12 @@ def resume(
     storage: Storage = None,
     optuna: Optuna = None,
     tracking: Annotated[
-        str | None, typer.Option(metavar="URI", help="MLflow, where it has changed.")
+        str | None, Option(metavar="URI", help="MLflow, where it has changed.")
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Trials in all.")] = None,
-    concurrent: Annotated[str | None, typer.Option(help="Trials at a time, or auto.")] = None,
+    trials: Annotated[int | None, Option(min=1, help="Trials in all.")] = None,
+    concurrent: Annotated[str | None, Option(help="Trials at a time, or auto.")] = None,
     max_concurrent: AsTheJobs = None,
-    priority: Annotated[float | None, typer.Option(min=0.01, help="As the job's.")] = None,
+    priority: Annotated[float | None, Option(min=0.01, help="As the job's.")] = None,
     max_trials: AsTheJobs = None,
     max_hours: Hours = None,
     max_gpu_hours: Hours = None,
@@ -167,15 +166,15 @@ def resume(
 @app.command()
 def fork(
     name: StudyName,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Name of the new study.")],
+    new: Annotated[str, Argument(metavar="NEW", help="Name of the new study.")],
     storage: Storage = None,
     optuna: Optuna = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="As the job's; repeat it for several."),
+        Option("--set", metavar="KEY=VALUE", help="As the job's; repeat it for several."),
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Trials of the new study.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the new study.")] = None,
+    trials: Annotated[int | None, Option(min=1, help="Trials of the new study.")] = None,
+    seed: Annotated[int | None, Option(help="Seed of the new study.")] = None,
 ) -> None:
     """Start a new study from an old one with another space; it knows the old trials that hold."""
     from sentune.cli.study_again import start_again
@@ -190,7 +189,7 @@ def export(
     name: StudyName,
     out: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="FILE.csv, FILE.json or FILE.parquet to write; or, as Optuna has the trials, "
             "FILE.journal or the URL of a database.",
@@ -199,7 +198,7 @@ def export(
     storage: Storage = None,
     optuna: Optuna = None,
     curves: Annotated[
-        bool, typer.Option("--curves", help="With the metrics at every milestone.")
+        bool, Option("--curves", help="With the metrics at every milestone.")
     ] = False,
 ) -> None:
     """Write every trial with its settings, metrics, readouts and cost to a file."""
@@ -215,12 +214,12 @@ def export(
 
 @app.command()
 def gc(
-    name: Annotated[str | None, typer.Argument(metavar="STUDY", help="Name of the study.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All studies of the storage.")] = False,
+    name: Annotated[str | None, Argument(metavar="STUDY", help="Name of the study.")] = None,
+    every: Annotated[bool, Option("--all", help="All studies of the storage.")] = False,
     storage: Storage = None,
     optuna: Optuna = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would go, and drop nothing.")
+        bool, Option("--dry-run", help="Say what would go, and drop nothing.")
     ] = False,
 ) -> None:
     """Drop checkpoints that are not needed, and what killed processes have left.
