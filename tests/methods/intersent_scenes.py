@@ -20,8 +20,7 @@ from transformers import (
 
 from sentune.corpora import Kind, read
 from sentune.encoders import prepare
-from sentune.encoders.decoders import bundle, prepare_decoder
-from sentune.encoders.decoders.tokenizing import DecoderTokenizer
+from sentune.encoders.decoders import DecoderTokenizer, bundle, prepare_decoder
 from sentune.methods import Intersent
 from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings, split

@@ -18,7 +18,7 @@ from sentune.corpora.tokens import tokenise, unigram_counts
 from sentune.embedder.invertible_embedder import InvertibleEmbedder
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.learned import learn_words
-from sentune.encoders.words.unigrams import training_folder
+from sentune.encoders.words.whole import training_folder
 from sentune.errors import InvalidValue
 from sentune.readouts.representation import REPRESENTATION
 from sentune.training.checkpoints import CheckpointStore

@@ -13,7 +13,6 @@ from functools import partial
 import pyarrow as pa
 
 from sentune.corpora.reduce import accumulate, accumulate_here
-from  import Shards
 from sentune.errors import InvalidValue
 from sentune.tasks import tasks_for
 from sentune.tasks.family import evaluate_family
@@ -48,9 +47,9 @@ def fit_and_sweep(
     if not grid:
         fix = f"these word vectors allow {model.title} none of them"
         raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
-    corpus: pa.Table | Shards = spec.corpus.open()
-    if isinstance(corpus, Shards):
-        statistics = accumulate(corpus.paths, model.statistics, workers=workers)
+    corpus: pa.Table | tuple[str, ...] = spec.corpus.open()
+    if isinstance(corpus, tuple):
+        statistics = accumulate(corpus, model.statistics, workers=workers)
     else:
         texts = corpus.column("text")
         parts = (texts.slice(at, BATCH).to_pylist() for at in range(0, len(texts), BATCH))

@@ -16,7 +16,7 @@ from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
 from sentune.encoders.words import open_words
 from sentune.encoders.words.learned import learn_words
-from sentune.encoders.words.unigrams import training_folder
+from sentune.encoders.words.whole import training_folder
 from sentune.training.recipes import RECIPES
 
 SAMPLE = 10_000

@@ -17,8 +17,7 @@ from sentune.corpora.encode import WordEncoder
 from sentune.corpora.schema import Corpus
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.fixed import FixedVectors
-from sentune.encoders.words.unigrams import read_counts
-from sentune.encoders.words.whole import load_whole, save_whole
+from sentune.encoders.words.whole import load_whole, read_counts, save_whole
 from sentune.methods.invertible import Invertible
 from sentune.methods.invertible_representations import Representations
 from sentune.readouts.grid import Grids, grid_of

@@ -1,14 +1,14 @@
-"""``sentune evaluate`` and ``sentune encode``: what a finished model can do."""
+"""``sentune evaluate``: a finished model measured on tasks."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option
 
+from sentune.cli.options import BatchSize, Device, Json, Limit, Model, key_and_value
 from sentune.errors import InvalidValue
-from sentune.terminal import Terminal, say
+from sentune.terminal import Terminal
 
 if TYPE_CHECKING:
     from sentune.corpora.schema import Corpus
@@ -16,32 +16,26 @@ if TYPE_CHECKING:
     from sentune.readouts import Grid
     from sentune.tasks import References
 
-Model = Annotated[str, typer.Argument(help="A model folder or its URI, or models:/NAME@champion.")]
-Device = Annotated[
-    str | None, typer.Option(help="cpu, cuda, cuda:1, ...; default: a GPU if there is one.")
-]
-BatchSize = Annotated[int, typer.Option(min=1, help="Sentences encoded together.")]
-
 
 def evaluate(
     model: Model,
     task: Annotated[
         list[str],
-        typer.Option(
+        Option(
             help="A task and its corpus: rte=snli:PATH, sts=stsb:PATH, mr=senteval:FOLDER, "
             "retrieval=beir:FOLDER, generation=wikisplit:PATH. Repeatable. docs/tasks.md has all."
         ),
     ],
     dev: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Choose readouts such as the threshold on this development set (KIND=FORMAT:PATH "
             "as for --task) instead of taking those that the model was tuned to. Repeatable."
         ),
     ] = None,
     references: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FORMAT:PATH",
             help="Corpus of the reference sentences of interpretations; default: those that are "
             "stored with the model.",
@@ -49,43 +43,33 @@ def evaluate(
     ] = None,
     count: Annotated[
         list[int] | None,
-        typer.Option(
-            "--count",
-            min=1,
-            help="Rows of --references to sample. Repeatable; default: all.",
-        ),
+        Option("--count", min=1, help="Rows of --references to sample. Repeatable; default: all."),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A grid to sweep on --dev: alpha_1=0.3,0.5."
-        ),
+        Option("--set", metavar="KEY=VALUE", help="A grid to sweep on --dev: alpha_1=0.3,0.5."),
     ] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="Write {task: {metric: fraction}} to this file.")
-    ] = None,
+    json: Json = None,
     exclude: Annotated[
         Literal["both-ways", "none"],
-        typer.Option(
+        Option(
             help="Pairs that direction leaves out where a corpus labels both directions: "
             "both-ways (GumbelCSE) or none (GaussCSE)."
         ),
     ] = "both-ways",
     component_from: Annotated[
         Literal["corpus", "task"],
-        typer.Option(
+        Option(
             help="Models of invertible decoders: sts without the principal component that is "
             "stored with the model, or without that of the task's own sentences, as in papers."
         ),
     ] = "corpus",
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Rows of each corpus; default: all.")
-    ] = None,
+    limit: Limit = None,
     batch_size: BatchSize = 64,
     device: Device = None,
 ) -> None:
     """Measure a model on tasks, and say which it cannot do and why."""
-    from sentune.cli.results import show, write_json
+    from sentune.cli.results import report_results
     from sentune.embedder.embedder import Embedder
     from sentune.methods import CLOSED_FORM
     from sentune.tasks import make_tasks
@@ -99,6 +83,12 @@ def evaluate(
     if dev and embedder.name in CLOSED_FORM:
         fix = f"{embedder.name} has its readout from tuning; leave it out"
         raise InvalidValue("--dev", " ".join(dev), fix)
+    own = {}  # what only models of invertible decoders take
+    if embedder.name == "invertible":
+        own = {"component_from": component_from}
+    elif component_from != "corpus":
+        fix = f"{embedder.name} has no component of its own to remove; leave it out"
+        raise InvalidValue("--component-from", component_from, fix)
     against = _references(embedder, references, count or [])
     chosen = make_tasks(wanted, exclude=exclude, references=against)
     corpora = _corpora("--dev", dev or [], limit)
@@ -108,43 +98,12 @@ def evaluate(
     readouts = dict(embedder.readouts)
     if tuning:
         readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
-    own = _own_options(embedder, component_from)
     result = embedder.evaluate(chosen, readouts, batch_size=batch_size, **own)
-    show(result, Terminal())
-    if json is not None:
-        write_json(result, json)
-
-
-def encode(
-    model: Model,
-    source: Annotated[Path, typer.Argument(metavar="IN.txt", help="One sentence a line, UTF-8.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="Columns text, embedding.")],
-    batch_size: BatchSize = 64,
-    device: Device = None,
-) -> None:
-    """Encode the sentences of a text file; empty lines are left out."""
-    from sentune.cli.vectors import encode_file
-    from sentune.embedder.embedder import Embedder
-
-    if not source.is_file():
-        raise InvalidValue("IN.txt", str(source), "name a text file with one sentence a line")
-    written, empty = encode_file(Embedder.load(model, device), source, out, batch_size)
-    note = f", {empty} empty lines left out" if empty else ""
-    say(f"{out}: {written} sentences{note}")
-
-
-def _own_options(embedder: Embedder, component_from: str) -> dict[str, str]:
-    """What only models of invertible decoders are asked."""
-    if embedder.name == "invertible":
-        return {"component_from": component_from}
-    if component_from != "corpus":
-        fix = f"{embedder.name} has no component of its own to remove; leave it out"
-        raise InvalidValue("--component-from", component_from, fix)
-    return {}
+    report_results(result, Terminal(), json)
 
 
 def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> References | None:
-    """What interpretations are taken against: sampled from a corpus, or the model's own."""
+    """Return what interpretations are taken against: rows of a corpus, or the model's own."""
     from sentune.corpora.formats import kinds_of, read
     from sentune.tasks import References
 
@@ -159,30 +118,26 @@ def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> Refe
 
 
 def _grids(embedder: Embedder, references: References | None, items: list[str]) -> dict[str, Grid]:
-    """What is swept: every n that was drawn, and the grids that were given."""
+    """Return what is swept: every number of references, and the grids that were given."""
     from sentune.methods import find
 
     grids: dict[str, Grid] = {} if references is None else {"references": references.counts}
     own = {readout.name: readout for readout in find(embedder.name).readouts} if items else {}
+    known = ", ".join(own) or "none that is swept over a grid"
     for item in items:
-        name, equals, text = item.partition("=")
-        if not equals or name not in own:
-            known = ", ".join(own) or "none that is swept over a grid"
-            raise InvalidValue("--set", item, f"readouts of {embedder.name}: {known}")
+        name, text = key_and_value("--set", item, f"readouts of {embedder.name}: {known}", own)
         grids[name] = own[name].parse(text)
     return grids
 
 
-def _corpora(option: str, asked: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
-    """``KIND=FORMAT:PATH`` -> kind and corpus, read as the task needs it."""
+def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
+    """Return kind and corpus for each ``KIND=FORMAT:PATH``, read as the task needs it."""
     from sentune.corpora.formats import read
     from sentune.tasks import TASKS, of_task
 
+    fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(TASKS)}"
     found = []
-    for text in asked:
-        kind, equals, spec = text.partition("=")
-        if not equals or kind not in TASKS:
-            fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(TASKS)}"
-            raise InvalidValue(option, text, fix)
+    for text in texts:
+        kind, spec = key_and_value(option, text, fix, TASKS)
         found.append((kind, read(of_task(spec, kind), TASKS[kind], limit=limit)))
     return found

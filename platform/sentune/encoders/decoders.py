@@ -1,4 +1,4 @@
-"""A decoder that sees one vector: sentences' embeddings in, sentences out.
+"""Decoders that turn one vector into a sentence: BART, T5, BERT and the small built-in one.
 
 Legend: N = sentences, L = tokens of the longest of them, D = width, V = vocabulary.
 """
@@ -12,11 +12,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    DynamicCache,
+    EncoderDecoderCache,
+    GenerationConfig,
+)
 from transformers.modeling_outputs import BaseModelOutput
 
-from sentune.encoders.decoders.tokenizing import DecoderTokenizer
-from sentune.encoders.transformer import no_progress_bars
+from sentune.encoders.prepare import bundle, prepare_decoder
+from sentune.encoders.tokenizing import DecoderTokenizer
+from sentune.encoders.transformer import no_progress_bars, read_config, read_weights, require_all
+from sentune.errors import InvalidValue
+
+__all__ = ["Decoder", "DecoderTokenizer", "bundle", "load_decoder", "prepare_decoder"]
+
+_DRAWN = ("cross", "cls.", "lm_head")  # what a model that was no decoder lacks
 
 
 class Decoder(nn.Module):
@@ -42,7 +54,7 @@ class Decoder(nn.Module):
         self.given = int(tokenizer.leads and start_id == tokenizer.start_id)
         self.width: int = model.config.hidden_size
         self.max_length: int = getattr(model.config, "max_position_embeddings", None) or 512
-        self._joined: bool = model.config.is_encoder_decoder
+        self._encoder_decoder: bool = model.config.is_encoder_decoder
         # a checkpoint's own generation settings (bart-large-cnn: 4 beams, at least 56 tokens)
         # would fill in whatever a call leaves open
         model.generation_config = GenerationConfig()
@@ -73,13 +85,14 @@ class Decoder(nn.Module):
 
     def _logits(self, memory: Tensor, inputs: Tensor) -> Tensor:
         """[N, D], [N, L] -> [N, L, V]. Padding comes last, so causal attention never sees it."""
-        place = memory.unsqueeze(1)
-        if self._joined:
-            outputs = BaseModelOutput(last_hidden_state=place)
+        states = memory.unsqueeze(1)
+        if self._encoder_decoder:
+            outputs = BaseModelOutput(last_hidden_state=states)
             found = self.model(encoder_outputs=outputs, decoder_input_ids=inputs, use_cache=False)
         else:
-            found = self.model(input_ids=inputs, encoder_hidden_states=place, use_cache=False)
-        return found.logits
+            found = self.model(input_ids=inputs, encoder_hidden_states=states, use_cache=False)
+        logits: Tensor = found.logits
+        return logits
 
     @torch.no_grad()
     def generate(
@@ -99,7 +112,7 @@ class Decoder(nn.Module):
         if not len(memory):
             return []
         longest = min(max_length or self.max_length, self.max_length) - 1
-        asked = GenerationConfig(
+        settings = GenerationConfig(
             max_new_tokens=longest,
             num_beams=beams,
             do_sample=False,
@@ -108,24 +121,21 @@ class Decoder(nn.Module):
             bos_token_id=self.start_id,
             decoder_start_token_id=self.start_id,
         )
-        found = self.model.generate(generation_config=asked, **self._prompt(memory))
+        found = self.model.generate(generation_config=settings, **self._prompt(memory))
         return [self._sentence(row) for row in found[:, 1:].tolist()]
 
     def _prompt(self, memory: Tensor) -> dict[str, Any]:
-        place = memory.unsqueeze(1)
-        if self._joined:
-            return {"encoder_outputs": BaseModelOutput(last_hidden_state=place)}
+        states = memory.unsqueeze(1)
+        if self._encoder_decoder:
+            return {"encoder_outputs": BaseModelOutput(last_hidden_state=states)}
         start = torch.full((len(memory), 1), self.start_id, device=memory.device)
         # without it the library caches no cross-attention, which BERT's layers take for granted
-        cache = EncoderDecoderCache(
-            DynamicCache(config=self.model.config), DynamicCache(config=self.model.config)
-        )
-        ones = torch.ones_like(start)
+        caches = [DynamicCache(config=self.model.config) for _ in range(2)]
         return {
             "input_ids": start,
-            "attention_mask": ones,
-            "encoder_hidden_states": place,
-            "past_key_values": cache,
+            "attention_mask": torch.ones_like(start),
+            "encoder_hidden_states": states,
+            "past_key_values": EncoderDecoderCache(*caches),
         }
 
     def _sentence(self, ids: list[int]) -> list[int]:
@@ -141,3 +151,55 @@ class Decoder(nn.Module):
         with no_progress_bars():
             self.model.save_pretrained(folder)
         self.tokenizer.save(folder)
+
+
+def load_decoder(path: str) -> Decoder:
+    """Return the decoder that ``prepare_decoder`` left at ``path``, in float32.
+
+    An encoder-decoder (BART, T5) gives its decoder and output layer; an encoder (BERT) or a
+    language model gets cross-attention, drawn from torch's global generator where the folder has
+    none. A folder without any weights is a decoder to train from scratch.
+
+    Raises:
+        InvalidValue: the folder lacks a config or weights, or has some that are not safetensors.
+    """
+    config, stored = read_config(path, "--decoder")
+    tokenizer = DecoderTokenizer(path)
+    encoder_decoder = config.is_encoder_decoder
+    kind = AutoModelForSeq2SeqLM if encoder_decoder else AutoModelForCausalLM
+    if not encoder_decoder:
+        config.is_decoder = config.add_cross_attention = True
+    try:
+        if stored:
+            model, missing = read_weights(kind, path, config=config)
+        else:
+            model, missing = kind.from_config(config), []
+    except ValueError as error:
+        fix = "name a decoder, an encoder-decoder, or a BERT"
+        raise InvalidValue("--decoder", path, fix) from error
+    require_all(
+        (key for key in missing if not _may_lack(key, encoder_decoder=encoder_decoder)),
+        path,
+        "--decoder",
+    )
+    start = model.config.decoder_start_token_id if encoder_decoder else tokenizer.start_id
+    if encoder_decoder:
+        owner = model if hasattr(model, "encoder") else model.model
+        owner.encoder = _Absent()
+    if start is None:
+        fix = "its config names no decoder_start_token_id, nor its tokenizer a first token"
+        raise InvalidValue("--decoder", path, fix)
+    return Decoder(model, tokenizer, start)
+
+
+def _may_lack(key: str, *, encoder_decoder: bool) -> bool:
+    """Return whether a model may lack a weight: it is not used, or is drawn."""
+    if encoder_decoder:
+        return key.startswith(("encoder.", "model.encoder.")) or key == "final_logits_bias"
+    return any(part in key for part in _DRAWN)
+
+
+class _Absent(nn.Module):
+    """Stands where an encoder was; the library asks it for the name of its main input."""
+
+    main_input_name = "input_ids"
