@@ -59,6 +59,7 @@ def make_sampler(
     _check(kind, space, trials, modes, constraints)
     startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
     per_trial = partial(PerTrial, seed=seed, space=space, modes=modes)
+    complete = partial(as_finished, modes=modes, constrained=kind != "cmaes")
     if kind == "grid":
         return GridOrder(space)
     if kind == "qmc":
@@ -67,11 +68,28 @@ def make_sampler(
         return per_trial(lambda own, _: optunas.RandomSampler(seed=own), view=lambda trials: [])
     if kind == "tpe":
         return per_trial(partial(_tpe, startup), view=partial(newest_and_best, modes=modes))
-    complete = partial(as_finished, modes=modes, constrained=kind != "cmaes")
     if kind == "gp":  # drawn again it finds the same point: its model is what it is
-        return per_trial(partial(_gp, startup), view=complete, attempts=1)
-    make = partial(_cmaes, startup) if kind == "cmaes" else partial(_nsga2, trials)
-    return per_trial(make, view=complete, notes=True)
+        return per_trial(
+            lambda own, _: optunas.GPSampler(
+                seed=own, n_startup_trials=startup, deterministic_objective=False
+            ),
+            view=complete,
+            attempts=1,
+        )
+    if kind == "cmaes":
+        return per_trial(
+            lambda own, _: optunas.CmaEsSampler(
+                seed=own, n_startup_trials=startup, warn_independent_sampling=False
+            ),
+            view=complete,
+            notes=True,
+        )
+    size = min(max(trials // 5, 4), 50)
+    return per_trial(
+        lambda own, _: optunas.NSGAIISampler(seed=own, population_size=size),
+        view=complete,
+        notes=True,
+    )
 
 
 def _check(
@@ -116,23 +134,6 @@ def _tpe(startup: int, seed: int, repeats: int) -> BaseSampler:
         group=True,
         constant_liar=True,
     )
-
-
-def _gp(startup: int, seed: int, repeats: int) -> BaseSampler:
-    del repeats
-    return optunas.GPSampler(seed=seed, n_startup_trials=startup, deterministic_objective=False)
-
-
-def _cmaes(startup: int, seed: int, repeats: int) -> BaseSampler:
-    del repeats
-    return optunas.CmaEsSampler(
-        seed=seed, n_startup_trials=startup, warn_independent_sampling=False
-    )
-
-
-def _nsga2(trials: int, seed: int, repeats: int) -> BaseSampler:
-    del repeats
-    return optunas.NSGAIISampler(seed=seed, population_size=min(max(trials // 5, 4), 50))
 
 
 def _listed(names: Iterable[object]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from sentune.errors import InvalidValue
 
@@ -26,16 +26,49 @@ class Verdict:
 GOES_ON = Verdict(stop=False)
 
 
-class Scheduler(Protocol):
-    """Says at rungs, in examples seen, whether a trial goes on."""
+@dataclass(frozen=True, kw_only=True)
+class Scheduler:
+    """Runs every trial to its end; a subclass stops some at its rungs.
+
+    Attributes:
+        max_examples: budget of a full trial; there nothing is compared.
+        first_rung: examples at which trials are first compared.
+        eta: one trial in ``eta`` goes on at a rung.
+        mode: ``max`` or ``min``.
+        keep: trials that go on at least, however few have come.
+
+    Raises:
+        InvalidValue: no rungs can be made of these; names the option.
+    """
+
+    max_examples: int
+    first_rung: int = 1
+    eta: int = 2
+    mode: str = "max"
+    keep: int = 1
+
+    def __post_init__(self) -> None:
+        if self.eta < 2:
+            raise InvalidValue("eta", self.eta, "give 2 or more: one trial in eta goes on")
+        if self.max_examples < 1:
+            raise InvalidValue("--max-examples", self.max_examples, "give 1 or more")
+        if self.first_rung < 1:
+            raise InvalidValue("first_rung", self.first_rung, "give 1 or more examples")
 
     @property
     def rungs(self) -> tuple[int, ...]:
         """Examples at which trials are compared."""
+        return ()
 
     @property
     def milestones(self) -> tuple[int, ...]:
         """The rungs and the end."""
+        return (*self.rungs, self.max_examples)
+
+    @property
+    def sign(self) -> float:
+        """The factor that makes more of the objective better."""
+        return 1.0 if self.mode == "max" else -1.0
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
         """Return whether a trial goes on past a milestone.
@@ -48,63 +81,16 @@ class Scheduler(Protocol):
             trial: number of the trial asked about.
             examples: the milestone.
         """
+        del curves, trial, examples
+        return GOES_ON
 
     def expected(self, trials: int) -> int:
-        """Examples of a search of so many trials, if each rung stops the share that it aims at."""
-
-
-def check_rungs(first_rung: int, eta: int, max_examples: int) -> None:
-    """Whether rungs can be made of these.
-
-    Raises:
-        InvalidValue: naming the option.
-    """
-    if eta < 2:
-        raise InvalidValue("eta", eta, "give 2 or more: one trial in eta goes on")
-    if max_examples < 1:
-        raise InvalidValue("--max-examples", max_examples, "give 1 or more")
-    if first_rung < 1:
-        raise InvalidValue("first_rung", first_rung, "give 1 or more examples")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GeometricRungs:
-    """Rungs in examples seen, each ``eta`` times as far as the one before.
-
-    Attributes:
-        first_rung: examples at which trials are first compared.
-        eta: one trial in ``eta`` goes on at a rung.
-        max_examples: budget of a full trial; there nothing is compared.
-        mode: ``max`` or ``min``.
-        keep: trials that go on at least, however few have come.
-    """
-
-    first_rung: int
-    eta: int
-    max_examples: int
-    mode: str = "max"
-    keep: int = 1
-
-    def __post_init__(self) -> None:
-        check_rungs(self.first_rung, self.eta, self.max_examples)
-
-    @property
-    def rungs(self) -> tuple[int, ...]:
-        """Examples at which trials are compared; none where the first rung is the whole budget."""
-        found, rung = [], self.first_rung
-        while rung < self.max_examples:
-            found.append(rung)
-            rung *= self.eta
-        return tuple(found)
-
-    @property
-    def milestones(self) -> tuple[int, ...]:
-        """The rungs and the end."""
-        return (*self.rungs, self.max_examples)
+        """Return the examples of a search if each rung stops the share that it aims at."""
+        return trials * self.max_examples
 
 
 def cascade(trials: int, milestones: Sequence[int], share: int) -> int:
-    """Examples of a search in which each rung lets one trial in ``share`` go on, at least one."""
+    """Return the examples of a search whose rungs let one in ``share`` go on, at least one."""
     total, reached, left = 0, 0, trials
     for milestone in milestones:
         total += left * (milestone - reached)

@@ -13,21 +13,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sentune.study.schedulers.base import GOES_ON, Curves, GeometricRungs, Verdict, cascade
+from sentune.study.schedulers.base import GOES_ON, Curves, Scheduler, Verdict, cascade
 
 
 @dataclass(frozen=True, kw_only=True)
-class Halving(GeometricRungs):
-    """One halving at each rung; see ``GeometricRungs``."""
+class Halving(Scheduler):
+    """Rungs in examples seen, each ``eta`` times as far as the one before, with a halving at each.
+
+    There are none where the first rung is the whole budget.
+    """
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        found, rung = [], self.first_rung
+        while rung < self.max_examples:
+            found.append(rung)
+            rung *= self.eta
+        return tuple(found)
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
-        """Return whether a trial goes on past a milestone; see ``Scheduler``."""
         if examples not in self.rungs:
             return GOES_ON
-        sign = 1.0 if self.mode == "max" else -1.0
         reached = sorted(
             (
-                sign * curve[examples]
+                self.sign * curve[examples]
                 for number, curve in curves.items()
                 if examples in curve and number <= trial
             ),
@@ -35,19 +44,18 @@ class Halving(GeometricRungs):
         )
         places = max(self.keep, len(reached) // self.eta)
         bar = reached[min(places, len(reached)) - 1]
-        own = sign * curves[trial][examples]
+        own = self.sign * curves[trial][examples]
         if own >= bar:
             return GOES_ON
-        kept = f"the best {places} of {len(reached)} go on, from {sign * bar:.4g}"
-        return Verdict(stop=True, reason=f"{sign * own:.4g} at {examples:,} examples; {kept}")
+        kept = f"the best {places} of {len(reached)} go on, from {self.sign * bar:.4g}"
+        return Verdict(stop=True, reason=f"{self.sign * own:.4g} at {examples:,} examples; {kept}")
 
     def expected(self, trials: int) -> int:
-        """Return examples of a search in which each rung lets one trial in ``eta`` go on."""
         return cascade(trials, self.milestones, self.eta)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hyperband(GeometricRungs):
+class Hyperband(Halving):
     """Brackets by trial number; trials of one bracket are compared with each other alone.
 
     The rungs are those of the bracket that stops earliest; each further bracket starts a rung
@@ -85,17 +93,13 @@ class Hyperband(GeometricRungs):
         return self._turns[trial % len(self._turns)]
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
-        """Return whether a trial goes on past a milestone; see ``Scheduler``."""
         bracket = self.bracket_of(trial)
         peers = {number: c for number, c in curves.items() if self.bracket_of(number) == bracket}
         said = self.brackets[bracket].verdict(peers, trial, examples)
-        if not said.stop:
-            return GOES_ON
         where = f"bracket {bracket + 1} of {len(self.brackets)}"
-        return Verdict(stop=True, reason=f"{said.reason} ({where})")
+        return Verdict(stop=True, reason=f"{said.reason} ({where})") if said.stop else GOES_ON
 
     def expected(self, trials: int) -> int:
-        """Examples of a search in which each bracket's rungs let one trial in ``eta`` go on."""
         number = [self.bracket_of(trial) for trial in range(trials)]
         return sum(b.expected(number.count(place)) for place, b in enumerate(self.brackets))
 

@@ -6,35 +6,21 @@ no assumption on how curves go on, and lets half of the trials through.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from sentune.study.schedulers.base import GOES_ON, Curves, Verdict, cascade, check_rungs
+from sentune.study.schedulers.base import GOES_ON, Curves, Scheduler, Verdict, cascade
 
 
 @dataclass(frozen=True, kw_only=True)
-class MedianStopping:
+class MedianStopping(Scheduler):
     """A rung every ``first_rung`` examples; at the first one nothing is stopped.
 
-    Attributes:
-        first_rung: examples from one rung to the next.
-        max_examples: budget of a full trial; there nothing is compared.
-        mode: ``max`` or ``min``.
-        keep: earlier trials that must have come to a rung before it stops any.
+    So many earlier trials as ``keep`` says must have come to a rung before it stops any.
     """
-
-    first_rung: int
-    max_examples: int
-    mode: str = "max"
-    keep: int = 1
-
-    def __post_init__(self) -> None:
-        check_rungs(self.first_rung, 2, self.max_examples)
 
     @property
     def rungs(self) -> tuple[int, ...]:
-        """Examples at which trials are compared."""
         return tuple(range(2 * self.first_rung, self.max_examples, self.first_rung))
 
     @property
@@ -43,34 +29,28 @@ class MedianStopping:
         return (*range(self.first_rung, self.max_examples, self.first_rung), self.max_examples)
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
-        """Return whether a trial goes on past a milestone; see ``Scheduler``.
+        """Stop a trial whose best value so far is worse than the median of the others' averages.
 
-        It ends if its best value so far is worse than the median of the earlier trials' running
-        averages at this rung.
+        Each average is of an earlier trial's values up to this rung.
         """
         if examples not in self.rungs:
             return GOES_ON
-        sign = 1.0 if self.mode == "max" else -1.0
-        averages = [
-            fmean(_until(curve, examples))
+        until = {
+            number: [value for at, value in curve.items() if at <= examples]
             for number, curve in curves.items()
-            if number < trial and examples in curve
-        ]
-        if len(averages) < max(self.keep, 1):
+            if number == trial or (number < trial and examples in curve)
+        }
+        own = until.pop(trial)
+        if len(until) < max(self.keep, 1):
             return GOES_ON
-        usual = median(averages)
-        best = sign * max(sign * value for value in _until(curves[trial], examples))
-        if sign * best >= sign * usual:
+        usual = median(fmean(values) for values in until.values())
+        best = self.sign * max(self.sign * value for value in own)
+        if self.sign * best >= self.sign * usual:
             return GOES_ON
         told = f"{best:.4g} at best by {examples:,} examples"
-        others = f"the median of {len(averages)} earlier trials' averages is {usual:.4g}"
+        others = f"the median of {len(until)} earlier trials' averages is {usual:.4g}"
         return Verdict(stop=True, reason=f"{told}; {others}")
 
     def expected(self, trials: int) -> int:
-        """Examples of a search whose every second trial ends at the first rung that compares."""
-        first = (*self.rungs[:1], self.max_examples)
-        return cascade(trials, first, 2)
-
-
-def _until(curve: Mapping[int, float], examples: int) -> list[float]:
-    return [value for at, value in curve.items() if at <= examples]
+        """Return the examples if every second trial ends at the first rung that compares."""
+        return cascade(trials, (*self.rungs[:1], self.max_examples), 2)

@@ -19,14 +19,11 @@ from sentune.io.database_lock import alone_in, database_url
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.outage import StudyDatabase
 from sentune.study.store.study_index import DATABASE, JOURNAL
+from sentune.study.store.trial_codec import DIRECTIONS
 
 FINGERPRINT = "world"
 """Attribute of a study: what all of its trials share."""
 
-DIRECTIONS = {
-    "max": optuna.study.StudyDirection.MAXIMIZE,
-    "min": optuna.study.StudyDirection.MINIMIZE,
-}
 SILENT = {"connect_timeout": 10, "tcp_user_timeout": 30_000}
 """PostgreSQL's: seconds to connect, milliseconds after which a silent connection is given up."""
 

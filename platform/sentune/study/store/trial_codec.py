@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
@@ -35,6 +36,7 @@ TRIAL = "trial"
 MEMORY = "fits_in_memory"
 """Constraint of a trial that found no memory at its smallest micro-batch; above 0 is broken."""
 
+DIRECTIONS = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
 STATES = {
     Stored.RUNNING: TrialState.RUNNING,
     Stored.WAITING: TrialState.RUNNING,
