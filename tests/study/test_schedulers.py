@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentune.errors import InvalidValue
+from sentune.study import SCHEDULERS
 from sentune.study.schedulers import (
-    SCHEDULERS,
     Halving,
     Hyperband,
     MedianStopping,

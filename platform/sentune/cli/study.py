@@ -48,10 +48,10 @@ def list_studies(storage: StorageOption = None, optuna: OptunaOption = None) -> 
     """List the studies of a storage: state, trials, best value, hours, driver."""
     from sentune.cli.study_tables import studies_table
     from sentune.study.store.study_index import every_study
-    from sentune.study.store.study_view import snapshot
+    from sentune.study.store.study_view import StudyView
 
     place = storage_of(storage)
-    found = [snapshot(study) for study in every_study(place, optuna)]
+    found = [StudyView(study).snapshot() for study in every_study(place, optuna)]
     if found:
         _console().print(studies_table(found))
     else:
@@ -118,7 +118,7 @@ def release(
     from sentune.study.store.driver_lock import break_lock, standing
 
     place = view_of(name, storage, optuna).place
-    if holder := standing(place.url, name).holder if place.url else None:
+    if holder := standing(place.url, name).holder:
         say(f"{name} is driven by {holder}")
         if not yes:
             typer.confirm("Is that machine dead, or its network cut for good?", abort=True)

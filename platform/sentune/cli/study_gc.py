@@ -23,7 +23,7 @@ def collect(views: Sequence[StudyView], console: Console, *, dry_run: bool) -> N
     for view in views:
         name = view.place.name
         url = view.place.url
-        held = standing(url, name).holder if url else None
+        held = standing(url, name).holder
         if not url or not view.place.folder:
             say(f"{name}: left alone, its folder or its database is not known")
         elif held is not None and not held.gone:

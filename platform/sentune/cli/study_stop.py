@@ -26,7 +26,7 @@ def stop(
     """Ask the study's driver to stop, and print how that ended."""
     say = partial(print_line, console)
     name, url = view.place.name, view.place.url
-    asked = ask(url, name, "stop now" if now else "stop") if url else None
+    asked = ask(url, name, "stop now" if now else "stop")
     if asked is None:
         overview, reason = _state(view)
         say(f"no driver runs {name}: it is {overview.state}{reason}")

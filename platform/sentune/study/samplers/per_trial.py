@@ -167,7 +167,6 @@ class Sobol:
         self._space, self._seed = space, seed
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
-        """Return the point at the trial's place."""
         del trials, known
         if not self._space.settings:
             return Draw(point={})
@@ -189,7 +188,6 @@ class GridOrder:
         self._points = space.points()
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
-        """Return the first point that no trial has."""
         del number, known
         tried = {key(trial.params) for trial in trials}
         left = (point for point in self._points if key(point) not in tried)

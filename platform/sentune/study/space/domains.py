@@ -175,8 +175,10 @@ def dimension_from_dict(data: dict[str, Any]) -> Dimension:
     if "choice" in data:
         return Choice(*data["choice"])
     if "uniform" in data:
-        return Uniform(*data["uniform"], log=data["log"])
-    return Integer(*data["integer"], log=data["log"], step=data["step"])
+        low, high = data["uniform"]
+        return Uniform(low, high, data["log"])
+    first, last = data["integer"]
+    return Integer(first, last, data["log"], data["step"])
 
 
 def narrowed(

@@ -97,11 +97,7 @@ class SearchSpace:
         return None if below is None or dimension.size is None else dimension.size * below
 
     def draw(self, suggest: Callable[[str, Dimension], Value]) -> dict[str, Value]:
-        """Return a value of every active setting, each after those that it depends on.
-
-        Args:
-            suggest: the value of a setting.
-        """
+        """Return a value of every active setting, each after those that it depends on."""
         point: dict[str, Value] = {}
         for name, dimension in self.settings.items():
             if active(name, point, self.conditions):
