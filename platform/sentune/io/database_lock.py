@@ -55,5 +55,6 @@ def database_url(url: str) -> URL:
 
 def first_line(error: BaseException) -> str:
     """Return what a database says, without the statement and the link that SQLAlchemy adds."""
-    said: str = without_credentials(str(error.__cause__ or error).strip().splitlines()[0])
+    lines = str(error.__cause__ or error).strip().splitlines() or [repr(error)]
+    said: str = without_credentials(lines[0])
     return said

@@ -116,7 +116,8 @@ def _frozen(trial: TrialRecord, axes: list[Axis], metrics: list[str]) -> FrozenT
     params: dict[str, Any] = {}
     distributions: dict[str, BaseDistribution] = {}
     for axis in axes:
-        value, name = trial.settings.get(axis.name), _safe(axis.name)
+        name = _safe(axis.name)
+        value: Any = trial.settings.get(axis.name)
         if axis.position(value) is None:
             continue
         if axis.choices:

@@ -246,7 +246,8 @@ class PostgresLock:
         if self._session is None or self._session.invalidated:
             self.unlock()
             self._session = self._connect()
-        self._holding = self._here("SELECT pg_try_advisory_lock(CAST(:key AS bigint))").scalar()
+        taken = self._here("SELECT pg_try_advisory_lock(CAST(:key AS bigint))").scalar()
+        self._holding = bool(taken)
         if self._holding:
             self._number = _own_pid(self._session)
         return self._holding

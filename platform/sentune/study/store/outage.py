@@ -29,7 +29,8 @@ from sentune.study.store.trial_codec import TOKEN, TWIN
 
 logger = logging.getLogger(__name__)
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PATIENCE = 15.0
 """Seconds; less than those (``driver_lock.EXPIRY``) after which another machine may drive."""
@@ -86,8 +87,8 @@ def _waited(
 ) -> Callable[Concatenate[StudyDatabase, P], T]:
     """Return the method of a database that is waited for."""
 
-    def call(self: StudyDatabase, *given: P.args, **named: P.kwargs) -> T:
-        action = getattr(self._backend, method.__name__)
+    def call(self: StudyDatabase, /, *given: P.args, **named: P.kwargs) -> T:
+        action: Callable[..., T] = getattr(self._backend, method.__name__)
         return waiting(self.engine, lambda _: action(*given, **named))
 
     return call
@@ -98,8 +99,8 @@ def _written(
 ) -> Callable[Concatenate[StudyDatabase, P], T]:
     """Return the method, which changes a trial, of a database that is waited for."""
 
-    def call(self: StudyDatabase, *given: P.args, **named: P.kwargs) -> T:
-        action = getattr(self._backend, method.__name__)
+    def call(self: StudyDatabase, /, *given: P.args, **named: P.kwargs) -> T:
+        action: Callable[..., T] = getattr(self._backend, method.__name__)
         trial_id: Any = given[0] if given else named["trial_id"]
         return self._change(trial_id, lambda _: action(*given, **named))
 
