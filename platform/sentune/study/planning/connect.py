@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
+import re
+import secrets
+import stat
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,26 +19,38 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import grpc
 import ray
 from ray.exceptions import AuthenticationError
 
 from sentune.cluster.findings import Finding
 from sentune.code import assert_same_code, runtime_env
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, SentuneError
 
 
 @contextmanager
 def connected() -> Iterator[None]:
     """Join the cluster that ``RAY_ADDRESS`` names (a submitted job has it), else start one here.
 
-    A cluster started here is this process's own, closed to the network, and ends with it. A plain
-    ``ray.init()`` would join whatever cluster runs on the machine, someone else's too.
+    A cluster started here is this process's own and ends with it. A plain ``ray.init()`` would join
+    whatever cluster runs on the machine, someone else's too. Ray 2.60 listens on every network
+    interface, whatever address it is given, and a token keeps strangers out: a cluster started here
+    has a token of its own, and no metrics port, which would answer without one.
 
     Raises:
-        SentuneError: a worker runs other code than this driver.
+        InvalidValue: nothing answers at ``RAY_ADDRESS``, or it is no ``HOST:PORT``.
+        SentuneError: the token's file can be read by others, or a worker runs other code than this
+            driver.
     """
     address = os.environ.get("RAY_ADDRESS") or "local"
     own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    if address == "local":
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        os.environ.setdefault("RAY_enable_metrics_collection", "0")
+    else:
+        if address != "auto" and (trouble := _silent(address, "RAY_ADDRESS")):
+            raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {START_FIX}")
+        token()  # refuses a file that others can read
     ray.init(
         address=address,
         runtime_env=runtime_env(),
@@ -63,7 +77,7 @@ def run_on_worker(function: Callable[..., Any], *arguments: Any, gpus: float = 0
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-ANSWER_SECONDS = 4.0
+ANSWER_SECONDS = 8.0
 """Seconds that a cluster's head has to answer."""
 
 TOKEN_FIX = (
@@ -92,7 +106,7 @@ def joined(address: str) -> list[Finding]:
     Args:
         address: ``HOST:PORT`` or ``auto``.
     """
-    if address != "auto" and (trouble := _silent(address)):
+    if address != "auto" and (trouble := _silent(address, "--address")):
         return [Finding(subject="reachable", ok=False, said=trouble, fix=START_FIX)]
     try:
         context = ray.init(
@@ -149,22 +163,40 @@ def _same_ray(body: str) -> Finding:
 
 
 def token() -> str:
-    """Return the token that this machine has, as Ray finds it; empty for none."""
+    """Return the token that this machine has, as Ray finds it; empty for none.
+
+    Raises:
+        SentuneError: its file can be read by every user of this machine, as ``ray get-auth-token
+            --generate`` of Ray 2.60 leaves it.
+    """
     if known := os.environ.get("RAY_AUTH_TOKEN"):
         return known
     file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray/auth_token")
-    return file.expanduser().read_text(encoding="utf-8").strip() if file.is_file() else ""
+    file = file.expanduser()
+    if not file.is_file():
+        return ""
+    if file.stat().st_mode & stat.S_IROTH:
+        raise SentuneError(f"{file}: every user of this machine can read it: chmod 600 {file}")
+    return file.read_text(encoding="utf-8").strip()
 
 
-def _silent(address: str) -> str:
-    """Return why nothing answers, else ""; Ray itself tries a closed port for twenty seconds."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise InvalidValue("--address", address, "give HOST:PORT, such as 10.0.0.10:6379")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
-    except OSError as error:
-        return f"nothing answers at {address} ({error})"
+def _silent(address: str, option: str) -> str:
+    """Return why no gRPC server answers, else ""; Ray itself tries for minutes.
+
+    With Ray's TLS, whose certificates are Ray's to check, nothing is asked.
+
+    Raises:
+        InvalidValue: the option's address is no ``HOST:PORT``.
+    """
+    if not re.fullmatch(r"[^/]+:\d+", address):
+        raise InvalidValue(option, address, "give HOST:PORT, such as 10.0.0.10:6379")
+    if os.environ.get("RAY_USE_TLS", "0") != "0":
+        return ""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=ANSWER_SECONDS)
+        except grpc.FutureTimeoutError:
+            return f"nothing answers at {address} within {ANSWER_SECONDS:.0f} s"
     return ""
 
 
