@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from optuna import samplers as optunas
+import optuna.samplers as optunas
 
 from sentune.errors import InvalidValue
 from sentune.study import SAMPLERS
