@@ -81,7 +81,7 @@ def stop(
     """
     view = view_of(name, storage, optuna)
     url = view.place.url
-    asked = ask(url, name, "stop now" if now else "stop") if url else None
+    asked = ask(url, name, "stop now" if now else "stop")
     if asked is None:
         say(f"no driver runs {name}: it is {_state(view.snapshot())}")
         return
@@ -130,7 +130,7 @@ def release(
     A driver that is alive, running or suspended, keeps it.
     """
     url = view_of(name, storage, optuna).place.url
-    if holder := standing(url, name).holder if url else None:
+    if holder := standing(url, name).holder:
         say(f"{name} is driven by {holder}")
         if not yes:
             typer.confirm("Is that machine dead, or its network cut for good?", abort=True)
@@ -246,7 +246,7 @@ def _collect(view: StudyView, *, dry_run: bool) -> int:
     from sentune.study.runner.cleanup import removable_of
 
     name, url = view.place.name, view.place.url
-    held = standing(url, name).holder if url else None
+    held = standing(url, name).holder
     if not url or not view.place.folder:
         say(f"{name}: left alone, its folder or its database is not known")
         return 0
