@@ -15,6 +15,7 @@ from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.embedder.word_embedders import InvertibleEmbedder, WordEmbedder
 from sentune.errors import InvalidValue
+from sentune.io.folders import found_again
 from sentune.io.object_store import on_this_machine
 from sentune.methods import CLOSED_FORM, Invertible
 from sentune.training.closed_form_model import load_closed_form
@@ -89,7 +90,9 @@ def folder_of(source: str | Path) -> Path:
         from sentune.tracking.registry import resolve_model
 
         return Path(resolve_model(str(source)))
-    return _copied(str(source)) if "://" in str(source) else Path(source).expanduser()
+    if "://" in str(source):
+        return _copied(str(source))
+    return found_again(Path(source).expanduser())
 
 
 _COPIES = ExitStack()

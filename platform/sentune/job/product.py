@@ -33,9 +33,8 @@ from sentune.tasks import (
     entailment_pairs,
     tasks_for,
 )
-from sentune.tasks.parallel_map import in_order
 from sentune.tasks.references import References
-from sentune.training.checkpoints import PROGRESS_FILE
+from sentune.training.checkpoint_storage import PROGRESS_FILE
 
 MODEL = "model"
 
@@ -123,7 +122,7 @@ def measured(job: JobFamily, folder: str, test: tuple[Corpus, ...]) -> Result:
 
 def _measure(folder: str, test: tuple[Corpus, ...], references: References | None) -> Result:
     embedder = Embedder.load(folder)
-    spread = over_cluster if several_machines() else in_order
+    spread = over_cluster if several_machines() else map
     tasks = tasks_for(*test, references=references, spread=spread)
     return embedder.evaluate(tasks, embedder.readouts)
 

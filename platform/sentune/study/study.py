@@ -215,7 +215,7 @@ class Study:
             return outcome
         finally:
             self.prewarm.release()
-            self.launch.close()
+            self.launch.control.close()
 
     def _whole(self) -> StudyOutcome:
         limits = self._limits()

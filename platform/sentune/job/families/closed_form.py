@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from sentune.corpora.batches import Held
-from sentune.corpora.prepared import prepared
+from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
 from sentune.credentials import without_credentials
@@ -34,9 +35,8 @@ from sentune.study.planning.probe import probe_fit
 from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
 from sentune.terminal import print_line
-from sentune.training.closed_form import FitAndSweep, Shards
-from sentune.training.closed_form_model import export_closed_form
-from sentune.training.fits import VECTORS, closed_form_settings
+from sentune.training.closed_form import fit_and_sweep
+from sentune.training.closed_form_model import VECTORS, closed_form_settings, export_closed_form
 from sentune.training.trial import Opens, Program
 
 PROBED_ROWS = 4_000
@@ -116,7 +116,7 @@ class ClosedFormFamily(JobFamily):
                 with whole_folder(folder) as beside:
                     save_whole(table, beside)
             words[source] = ShippedWords(ship(str(folder)))
-        return FitAndSweep(words=words, workers=self.options.workers)
+        return partial(fit_and_sweep, words=words, workers=self.options.workers)
 
     def fingerprints(self) -> dict[str, Any]:
         words = {source: table.fingerprint for source, table in self.words.items()}
@@ -125,7 +125,7 @@ class ClosedFormFamily(JobFamily):
     def handles(self) -> Sequence[Opens]:
         """Return the sentences, shared where they fit, else as shards that a trial streams."""
         if self._streams:
-            return [Shards(self.sentences.paths)]
+            return [Held(self.sentences.paths)]
         return [share(self.sentences.load())]
 
     def probe(self, seconds: float) -> Probe:
@@ -142,7 +142,8 @@ class ClosedFormFamily(JobFamily):
             make_spec = self.spec_maker(hold=Held, handles=[Held(table.slice(0, rows))])
             spec = make_spec(settings, "probe", self.config.seed, (rows,))
             specs[rows] = replace(spec, max_examples=rows)
-        program = FitAndSweep(words={source: Held(words) for source, words in self.words.items()})
+        words = {source: Held(table) for source, table in self.words.items()}
+        program = partial(fit_and_sweep, words=words)
         return probe_fit(program, specs, seconds=seconds, threads=1)
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:

@@ -179,7 +179,7 @@ class SearchSource:
         axes = {name: self._axes[name] for name in drawn}
         same = key(drawn)
         if (twin := self._answers.get(same) or running.get(same)) is not None:
-            self.store.create_answered(_copy(twin, drawn, axes))
+            self.store.add(_copy(twin, drawn, axes))
             return None
         settings = {**self.space.fixed, **drawn}
         number = self.store.create(drawn, axes, settings=settings, seed=self.seed, attributes=notes)
