@@ -4,15 +4,16 @@ Gao, Yao, Chen: SimCSE, 2021; as used in section 4.1 of GumbelCSE's paper.
 """
 
 from sentune.study.space import Choice, SearchSpace, Uniform
+from sentune.study.space.domains import Value
 
-TRAINING = {
+TRAINING: dict[str, Choice | Uniform] = {
     "batch_size": Choice(32, 64, 128, 256, 512),
     "learning_rate": Uniform(1e-5, 5e-3, log=True),
     "temperature": Uniform(0.02, 0.2, log=True),
 }
-ENCODING = {"pooling": Choice("cls", "mean"), "warmup": Uniform(0.0, 0.2)}
+ENCODING: dict[str, Choice | Uniform] = {"pooling": Choice("cls", "mean"), "warmup": Uniform(0.0, 0.2)}
 # From scratch: a small encoder needs a larger learning rate.
-TINY = {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}
+TINY: dict[str, Value] = {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}
 
 # A point cannot tell direction, so recognising entailment is what it is selected by.
 SPACE = SearchSpace(
