@@ -4,7 +4,6 @@ Gao, Yao, Chen: SimCSE, 2021; as used in section 4.1 of GumbelCSE's paper.
 """
 
 from sentune.study.space import Choice, SearchSpace, Uniform
-from sentune.study.space.domains import Value
 
 # A point cannot tell direction, so recognising entailment is what it is selected by.
 SPACE = SearchSpace(
