@@ -16,7 +16,7 @@ from ray.util import placement_group_table
 from sentune.code import runtime_env
 from sentune.records import TrialState
 from sentune.study.space.space import Choice, SearchSpace
-from sentune.study.study import StudyConfig, run_study
+from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
 from tests.faults.conftest import SOAK, Place
@@ -93,7 +93,7 @@ def stopped_early(place: Place, trials: int, **config: Any) -> list[TrialState]:
             milestones=milestones, objective=OBJECTIVE, seed=seed,
         )  # fmt: skip
 
-    outcome = run_study(
+    outcome = Study(
         StudyConfig(
             name="leaks", **place.config, max_examples=900, first_rung=100, sampler="grid",
             trials=trials, finalists=0, concurrent=1, retire_after=trials + 1, **config,
@@ -103,7 +103,7 @@ def stopped_early(place: Place, trials: int, **config: Any) -> list[TrialState]:
         make_program(place.scratch),
         (),
         {},
-    )  # fmt: skip
+    ).run()  # fmt: skip
     return [record.state for record in outcome.trials]
 
 

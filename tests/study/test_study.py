@@ -22,7 +22,7 @@ from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import find_study
 from sentune.study.store.study_view import snapshot
-from sentune.study.study import StudyConfig, StudyOutcome, run_study
+from sentune.study.study import Study, StudyConfig, StudyOutcome
 from sentune.training.trial import TrialSpec
 
 ray.cloudpickle.register_pickle_by_value(toys)
@@ -80,7 +80,7 @@ def study(
             seed=seed,
         )
 
-    return run_study(config, space, make_spec, program, watchers, {"code": "1"})
+    return Study(config, space, make_spec, program, watchers, {"code": "1"}).run()
 
 
 def rows(outcome: StudyOutcome) -> list[tuple[Any, ...]]:

@@ -100,9 +100,9 @@ def check(
 ) -> None:
     """Ask every node of a cluster whether it is fit for a study. Exit code 1 if one is not."""
     from sentune.cli.cluster_check import check_cluster
-    from sentune.study.planning.cluster_doctor import Places
+    from sentune.study.planning.cluster_doctor import StudyAddresses
     from sentune.terminal import screen
 
-    places = Places(storage=storage, optuna=optuna, tracking=tracking)
-    if not check_cluster(address, places, screen()):
+    addresses = StudyAddresses(storage=storage, optuna=optuna, tracking=tracking)
+    if not check_cluster(address, addresses, screen()):
         raise typer.Exit(1)

@@ -9,31 +9,38 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.cluster.findings import Finding, NodeAnswer, findings_of
-from sentune.study.planning.cluster_doctor import Places, ask_nodes, versions
-from sentune.study.planning.connect import address_of, job_server, joined, left
+from sentune.study.planning.cluster_doctor import (
+    StudyAddresses,
+    address_of,
+    ask_nodes,
+    job_server,
+    joined,
+    left,
+    versions,
+)
 
 SUBMIT = "ray job submit -- sentune cluster check --address auto"
 TICK, CROSS = "✓", "✗"
 
 
-def check_cluster(address: str | None, places: Places, console: Console) -> bool:
+def check_cluster(address: str | None, addresses: StudyAddresses, console: Console) -> bool:
     """Prints a line for each question; returns whether all are ticks."""
     where = address_of(address)
     if where.startswith(("http://", "https://")):
         findings, note = job_server(where), f"The nodes are asked from within: {SUBMIT} ..."
     else:
-        findings, note = _from_within(where, places)
+        findings, note = _from_within(where, addresses)
     console.print(findings_table(findings))
     console.print(Text(note))
     return all(finding.ok for finding in findings)
 
 
-def _from_within(address: str, places: Places) -> tuple[list[Finding], str]:
+def _from_within(address: str, addresses: StudyAddresses) -> tuple[list[Finding], str]:
     findings = joined(address)
     if not all(finding.ok for finding in findings if finding.subject != "dashboard"):
         return findings, "The nodes were not asked."
     try:
-        nodes = ask_nodes(places)
+        nodes = ask_nodes(addresses)
         return [*findings, *findings_of(nodes, **versions())], _count(nodes)
     finally:
         left()

@@ -10,7 +10,7 @@ from functools import partial
 from rich.console import Console
 from rich.filesize import decimal
 
-from sentune.study.runner.cleanup import Removable, abandoned_scratch, removable_of
+from sentune.study.runner.retention import Removable, abandoned_scratch, removable_of
 from sentune.study.store.driver_lock import DriverLock, standing
 from sentune.study.store.study_view import StudyView
 from sentune.terminal import print_line
