@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,9 @@ from tests.tiers import DEFAULT, TIERS, ran, tier_of
 
 if TYPE_CHECKING:
     from tests.backends import Servers
+
+# the clusters of the tests have a token of their own, not the one of the user's home folder
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 # an example may take as long as a busy machine makes it take
 settings.register_profile("sentune", deadline=None)

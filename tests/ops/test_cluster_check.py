@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 import ray
 from ray.exceptions import AuthenticationError
@@ -236,6 +238,7 @@ def test_a_job_server_is_asked_with_and_without_the_token(
     assert [found.ok for found in job_server(uri)] == [True, False]
     (home / ".ray").mkdir()
     (home / ".ray/auth_token").write_text("right\n")
+    (home / ".ray/auth_token").chmod(0o600)
     assert [found.ok for found in job_server(uri)] == [True, True, True]
     monkeypatch.setattr(ray, "__version__", "2.1.0")
     assert [found.subject for found in job_server(uri) if not found.ok] == ["Ray"]
@@ -264,16 +267,17 @@ def test_addresses(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_answers_and_refuses_is_told_from_what_is_not_there(
-    serve: Callable[[str | None], str],
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    subject: str,
+    monkeypatch: pytest.MonkeyPatch, error: Exception, subject: str
 ) -> None:
     def refuse(**options: object) -> None:
         raise error
 
     monkeypatch.setattr(ray, "init", refuse)
-    there, refused = joined(serve(None).removeprefix("http://"))
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    there, refused = joined(f"127.0.0.1:{port}")
+    server.stop(None)
     assert (there.subject, there.ok) == ("reachable", True)
     assert (refused.subject, refused.ok) == (subject, False)
     assert refused.fix

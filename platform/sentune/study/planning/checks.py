@@ -106,9 +106,13 @@ def check_database(address: str | None) -> None:
         fix = "write sqlite:////PATH or postgresql+psycopg2://USER@HOST/DATABASE"
         raise PlanError("--optuna", shown, fix) from None
     port = url.port or PORTS.get(url.get_backend_name())
-    if url.host and port is not None and (silence := silent_port(url.host, port)):
-        fix = f"{silence}; start it, or correct its address"  # its client would wait for minutes
-        raise PlanError("--optuna", shown, fix)
+    if url.host and port is not None:  # else the database's client may wait for minutes
+        try:
+            socket.create_connection((url.host, port), timeout=PATIENCE).close()
+        except OSError as error:
+            silence = f"nothing answers at {url.host}:{port} ({error})"
+            fix = f"{silence}; start it, or correct its address"
+            raise PlanError("--optuna", shown, fix) from error
     if url.get_backend_name() == "redis":
         return
     try:
@@ -154,15 +158,6 @@ def silent_server(tracking: str | None) -> str:
         f"({without_credentials(_words(answer))}); training goes on, and what it reports is kept "
         "and sent when the server is there"
     )
-
-
-def silent_port(host: str, port: int) -> str:
-    """Return why nothing answers at a port, within a few seconds; empty where something does."""
-    try:
-        socket.create_connection((host, port), timeout=PATIENCE).close()
-    except OSError as error:
-        return f"nothing answers at {host}:{port} ({error})"
-    return ""
 
 
 def http_answer(

@@ -34,7 +34,8 @@ from sentune.code import CodeMismatch, compare, loaded_code, runtime_env
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, PlanError
 from sentune.io.atomic import StorageError
-from sentune.study.planning.checks import check_database, check_writable, http_answer, silent_port
+from sentune.study.planning.checks import check_database, check_writable, http_answer
+from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, silent_head, token
 
 PATIENCE = 120.0
 """Seconds for the nodes' answers; a worker's first start ships the packages."""
@@ -52,7 +53,6 @@ TOKEN_FIX = (
     "export RAY_AUTH_MODE=token, and copy the cluster's token to ~/.ray/auth_token (on its head: "
     "ray get-auth-token)"
 )
-START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
 
 
 def address_of(given: str | None) -> str:
@@ -70,12 +70,8 @@ def address_of(given: str | None) -> str:
 
 def joined(address: str) -> list[Finding]:
     """Join a cluster, ``HOST:PORT`` or ``auto``, with the driver's code; return what was found."""
-    if address != "auto":
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise InvalidValue("--address", address, "give HOST:PORT, such as 10.0.0.10:6379")
-        if silence := silent_port(host.strip("[]"), int(port)):  # Ray would try for twenty seconds
-            return [_cross("reachable", silence, START_FIX)]
+    if address != "auto" and (silence := silent_head(address, "--address")):
+        return [_cross("reachable", silence, START_FIX)]
     try:
         context = ray.init(
             address=address,
@@ -109,7 +105,7 @@ def left() -> None:
 def job_server(address: str) -> list[Finding]:
     """Return what a job server, ``http://HOST:8265``, shows of its cluster from outside."""
     version = f"{address.rstrip('/')}/api/version"
-    without = http_answer(version)
+    without = http_answer(version, patience=ANSWER_SECONDS)
     if isinstance(without, Exception):
         fix = "open the way: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
         return [_cross("reachable", f"nothing answers at {address} ({without})", fix)]
@@ -118,7 +114,8 @@ def job_server(address: str) -> list[Finding]:
         fix = "export RAY_AUTH_MODE=token before ray start, on every node"
         said = "the job server answers without a token"
         return [reached, _cross("authentication", said, fix)]
-    answer = http_answer(version, {"Authorization": f"Bearer {token()}"})
+    having = {"Authorization": f"Bearer {token()}"}
+    answer = http_answer(version, having, patience=ANSWER_SECONDS)
     if isinstance(answer, Exception) or answer[0] != 200:
         said = "the job server does not take this machine's token"
         return [reached, _cross("authentication", said, TOKEN_FIX)]
@@ -128,14 +125,6 @@ def job_server(address: str) -> list[Finding]:
         return [reached, door, _tick("Ray", found)]
     fix = "install requirements.lock on both sides"
     return [reached, door, _cross("Ray", f"{found}, here {ray.__version__}", fix)]
-
-
-def token() -> str:
-    """Return the token that this machine has, as Ray finds it; empty for none."""
-    if known := os.environ.get("RAY_AUTH_TOKEN"):
-        return known
-    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray/auth_token")
-    return file.expanduser().read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
 def _tick(subject: str, said: str) -> Finding:

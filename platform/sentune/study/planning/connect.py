@@ -4,27 +4,49 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import grpc
 import ray
 
 from sentune.code import assert_same_code, runtime_env
+from sentune.errors import InvalidValue, SentuneError
+
+ANSWER_SECONDS = 8.0
+"""Seconds that a cluster's head has to answer."""
+
+START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
 
 
 @contextmanager
 def connected() -> Iterator[None]:
     """Join the cluster that ``RAY_ADDRESS`` names (a submitted job has it), else start one here.
 
-    A cluster started here is this process's own, closed to the network, and ends with it. A plain
-    ``ray.init()`` would join whatever cluster runs on the machine, someone else's too.
+    A cluster started here is this process's own and ends with it. A plain ``ray.init()`` would join
+    whatever cluster runs on the machine, someone else's too. Ray 2.60 listens on every network
+    interface, whatever address it is given, and a token keeps strangers out: a cluster started here
+    has a token of its own, and no metrics port, which would answer without one.
 
     Raises:
-        SentuneError: a worker runs other code than this driver.
+        InvalidValue: nothing answers at ``RAY_ADDRESS``, or it is no ``HOST:PORT``.
+        SentuneError: the token's file can be read by others, or a worker runs other code than this
+            driver.
     """
     address = os.environ.get("RAY_ADDRESS") or "local"
     own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    if address == "local":
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        os.environ.setdefault("RAY_enable_metrics_collection", "0")
+    else:
+        if address != "auto" and (trouble := silent_head(address, "RAY_ADDRESS")):
+            raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {START_FIX}")
+        token()  # refuses a file that others can read
     ray.init(
         address=address,
         runtime_env=runtime_env(),
@@ -47,3 +69,41 @@ def run_on_worker(function: Callable[..., Any], *arguments: Any, gpus: float = 0
     """
     task = ray.remote(num_cpus=1, num_gpus=gpus)(function)
     return ray.get(task.remote(*arguments))
+
+
+def token() -> str:
+    """Return the token that this machine has, as Ray finds it; empty for none.
+
+    Raises:
+        SentuneError: its file can be read by every user of this machine, as ``ray get-auth-token
+            --generate`` of Ray 2.60 leaves it.
+    """
+    if known := os.environ.get("RAY_AUTH_TOKEN"):
+        return known
+    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray/auth_token")
+    file = file.expanduser()
+    if not file.is_file():
+        return ""
+    if file.stat().st_mode & stat.S_IROTH:
+        raise SentuneError(f"{file}: every user of this machine can read it: chmod 600 {file}")
+    return file.read_text(encoding="utf-8").strip()
+
+
+def silent_head(address: str, option: str) -> str:
+    """Return why no gRPC server answers, else ""; Ray itself tries for minutes.
+
+    With Ray's TLS, whose certificates are Ray's to check, nothing is asked.
+
+    Raises:
+        InvalidValue: the option's address is no ``HOST:PORT``.
+    """
+    if not re.fullmatch(r"[^/]+:\d+", address):
+        raise InvalidValue(option, address, "give HOST:PORT, such as 10.0.0.10:6379")
+    if os.environ.get("RAY_USE_TLS", "0") != "0":
+        return ""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=ANSWER_SECONDS)
+        except grpc.FutureTimeoutError:
+            return f"nothing answers at {address} within {ANSWER_SECONDS:.0f} s"
+    return ""

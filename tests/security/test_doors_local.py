@@ -1,0 +1,86 @@
+"""The cluster that a job starts on one machine, and the addresses and tokens that it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sentune.errors import InvalidValue, SentuneError
+from sentune.study.planning.cluster_doctor import joined
+from sentune.study.planning.connect import connected
+
+OWN_CLUSTER = """
+import json, os, psutil, ray, subprocess, sys
+from sentune.study.planning.connect import connected
+with connected():
+    gcs = ray.get_runtime_context().gcs_address
+    stranger = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    stranger |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    script = f"import ray; ray.init({gcs!r}, log_to_driver=False); print('INSIDE')"
+    command = [sys.executable, "-c", script]
+    asked = subprocess.run(command, env=stranger, capture_output=True, text=True)
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    open_to_all = [c.laddr.ip for p in family for c in p.net_connections("tcp")
+                   if c.status == "LISTEN" and c.laddr.ip == "0.0.0.0"]
+    print(json.dumps({"out": asked.stdout, "err": asked.stderr, "metrics": open_to_all}))
+"""
+
+
+@pytest.mark.cluster
+def test_the_cluster_of_one_machine_has_its_own_token_and_no_metrics_port(tmp_path: Path) -> None:
+    """Ray's servers listen on [::]; what listens on 0.0.0.0 are its metrics exporters."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", OWN_CLUSTER], env={**env, "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=400, check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert "INSIDE" not in found["out"]
+    assert "Unauthenticated" in found["err"] or "AuthenticationError" in found["err"]
+    assert found["metrics"] == []
+    assert not (tmp_path / ".ray/auth_token").exists()
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """The address of a port that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_an_address_where_nothing_answers_is_refused_before_ray_tries(
+    deaf: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", deaf)
+    with pytest.raises(InvalidValue, match=f"RAY_ADDRESS.*{deaf}.*ray up") as refused, connected():
+        pass
+    assert "nothing answers" in str(refused.value)
+    [finding] = joined(deaf)
+    assert (finding.subject, finding.ok) == ("reachable", False)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_job_server_is_no_address_of_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    with pytest.raises(InvalidValue, match="give HOST:PORT"), connected():
+        pass
+
+
+def test_a_token_that_others_can_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "auth_token"
+    file.write_text("a-token-0123456789")
+    file.chmod(0o644)
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    with pytest.raises(SentuneError, match=f"chmod 600 {file}"), connected():
+        pass
