@@ -58,7 +58,7 @@ def test_a_difference_within_noise_is_said_in_a_sentence() -> None:
         "Trial 7 is ahead of trial 3 by 0.4 points (95 % interval -0.4 to 1.2 over 5 seeds): "
         "within noise; either may be better."
     )
-    assert (found.winner, found.runner_up, found.seeds) == (7, 3, (1, 2, 3, 4, 5))
+    assert (found.winner, found.runner_up, found.seeds) == (7, 3, [1, 2, 3, 4, 5])
     assert found.test == "paired t test"
 
 

@@ -163,7 +163,7 @@ class NodeInspector:
             reach["Optuna"] = database_trouble(optuna)
         if tracking is not None and (local or not on_loopback(tracking)):
             reach["tracking"] = tracking_trouble(tracking)
-        environment = inherited()
+        environment = dict(inherited())
         os.environ.pop(VISIBLE, None)  # torch sees the GPUs of the environment Ray was started in
         if VISIBLE in environment:
             os.environ[VISIBLE] = environment[VISIBLE]
