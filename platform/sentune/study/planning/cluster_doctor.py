@@ -112,13 +112,13 @@ def job_server(address: str) -> list[Finding]:
     reached = _tick("reachable", address)
     if without[0] == 200:
         fix = "export RAY_AUTH_MODE=token before ray start, on every node"
-        said = "the job server answers without a token"
-        return [reached, _cross("authentication", said, fix)]
+        trouble = "the job server answers without a token"
+        return [reached, _cross("authentication", trouble, fix)]
     having = {"Authorization": f"Bearer {token()}"}
     answer = http_answer(version, having, patience=ANSWER_SECONDS)
     if isinstance(answer, Exception) or answer[0] != 200:
-        said = "the job server does not take this machine's token"
-        return [reached, _cross("authentication", said, TOKEN_FIX)]
+        trouble = "the job server does not take this machine's token"
+        return [reached, _cross("authentication", trouble, TOKEN_FIX)]
     door = _tick("authentication", "with the token, and not without")
     found = str(json.loads(answer[1])["ray_version"])
     if found == ray.__version__:
@@ -127,12 +127,12 @@ def job_server(address: str) -> list[Finding]:
     return [reached, door, _cross("Ray", f"{found}, here {ray.__version__}", fix)]
 
 
-def _tick(subject: str, said: str) -> Finding:
-    return Finding(subject=subject, ok=True, said=said)
+def _tick(subject: str, found: str) -> Finding:
+    return Finding(subject=subject, ok=True, said=found)
 
 
-def _cross(subject: str, said: str, fix: str) -> Finding:
-    return Finding(subject=subject, ok=False, said=said, fix=fix)
+def _cross(subject: str, trouble: str, fix: str) -> Finding:
+    return Finding(subject=subject, ok=False, said=trouble, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sentune.study.store.trial_store import TrialStore
 
 FEWEST = 5
-"""Trials that must have ended before their share of failures says something."""
+"""Trials that must have ended before their share of failures ends a study."""
 
 
 @dataclass(frozen=True, kw_only=True)
