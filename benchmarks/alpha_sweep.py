@@ -17,7 +17,6 @@ from torch import Tensor
 from sentune.geometry import Boxes
 from sentune.readouts.grid import Grid
 from sentune.tasks.ambiguous_sweep import AmbiguousSweepResult, sweep
-from sentune.tasks.parallel_map import in_order
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 BETAS = 1000
@@ -63,7 +62,7 @@ def work(whole: bool, pairs: int, references: int, width: int, temperature: floa
         pairs=(rows[:pairs], rows[pairs:]),
         sizes=sizes,
         gold=rows[:pairs] % 3,
-        spread=in_order,
+        spread=map,
     )
 
 
@@ -93,7 +92,7 @@ def loop(pairs: int, references: int, width: int, temperature: float) -> tuple[f
             pairs=(rows[:pairs], rows[pairs:]),
             sizes=(size,),
             gold=rows[:pairs] % 3,
-            spread=in_order,
+            spread=map,
         )
     seconds = time.perf_counter() - start
     return seconds / len(timed) * len(combinations) * BETAS, len(combinations) * BETAS

@@ -13,6 +13,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -54,7 +55,7 @@ def ours(folder: str, table: SharedSource) -> Callable[[], None]:
     kind = find("simcse")
     settings = TrainingSettings(batch_size=BATCH, max_length=LENGTH, learning_rate=RATE)
     own = kind.settings_type(pooling="mean")
-    method = recipe_of(kind).build(kind, own, settings, folder).train()
+    method = recipe_of(kind).build(partial(kind, settings=own), settings, folder).train()
     group = Group.single()
     backward = recipe_of(kind).backward(method, settings, group, folder)
     stepper = Stepper(method, make_optimizer(method, settings), settings, group, backward)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import ray
@@ -17,40 +18,20 @@ from ray import tune
 from ray.train.torch import TorchTrainer
 from ray.tune.integration.ray_train import TuneReportCallback
 
-from sentune.code import runtime_env
 from sentune.study.runner.tune_adapter import quiet
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
+from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
 
 TRIALS, AT_A_TIME, LIMIT = 8, 2, 0.25
-OBJECTIVE = "toy/score"
 
 
 def empty(spec: TrialSpec, group: Group) -> Iterator[Progress]:
     """Says one number and is done."""
     yield Progress(
         examples=spec.max_examples, metrics={OBJECTIVE: 0.0}, final=True, save=lambda folder: None
-    )
-
-
-def make_spec(
-    settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-) -> TrialSpec:
-    """An empty trial."""
-    return TrialSpec(
-        study="empty",
-        trial=name,
-        method="toy",
-        settings=settings,
-        encoder="",
-        corpus=None,  # type: ignore[arg-type]
-        dev=None,  # type: ignore[arg-type]
-        max_examples=milestones[-1],
-        milestones=milestones,
-        objective=OBJECTIVE,
-        seed=seed,
     )
 
 
@@ -66,7 +47,7 @@ def inline(folder: str) -> None:
         sampler="grid",
         finalists=0,
     )
-    outcome = Study(config, space, make_spec, empty, (), {}).run()
+    outcome = Study(config, space, partial(toy_spec, study="empty"), empty, (), {}).run()
     assert [trial.state for trial in outcome.trials] == ["complete"] * TRIALS
 
 
@@ -105,16 +86,8 @@ def timed(run: Any) -> float:
 
 
 def main() -> None:
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        runtime_env=runtime_env(),
-    )
-    ours, peer = timed(inline), timed(nested)
-    ray.shutdown()
+    with cluster_of_two_cpus(logging_level="ERROR"):
+        ours, peer = timed(inline), timed(nested)
     print(f"{TRIALS} empty trials, {AT_A_TIME} at a time")
     print(f"  inline, actors used again   {ours:7.1f} s")
     print(f"  nested Tune + Train         {peer:7.1f} s")

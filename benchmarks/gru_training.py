@@ -28,8 +28,8 @@ from torch.utils.data import DataLoader
 
 from sentune.corpora import Kind, read
 from sentune.corpora.batches import SharedSource
-from sentune.corpora.encode_words import WordEncoder, unigram_counts
-from sentune.corpora.tokens import TokenTable, tokenise
+from sentune.corpora.encode import WordEncoder
+from sentune.corpora.tokens import TokenTable, tokenise, unigram_counts
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.learned import learn_words

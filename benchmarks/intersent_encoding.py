@@ -28,8 +28,8 @@ from sentune.encoders.padding import pad
 from sentune.methods import Intersent
 from sentune.training.precision import sentences_at_a_time
 from sentune.training.recipes import recipe_of
-from sentune.training.recipes.intersent_rows import needed_rows
-from sentune.training.step import Rows
+from sentune.training.recipes.base import Rows
+from sentune.training.recipes.intersent_backward import needed_rows
 
 BATCH, LENGTH, BOUND = 256, 64, 2 / 3
 ENCODER = "builtin:tiny?layers=2&width=128&heads=4&inner=512"

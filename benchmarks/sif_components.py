@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from sentune.corpora import Kind, read
 from sentune.encoders.words import WordTable, open_words
-from sentune.methods.sif import Sif, SifSettings
-from sentune.methods.sif_averages import Variant
+from sentune.methods.sif import Sif, SifSettings, Variant
 
 ALL = range(1, 151)
 ONE = range(20, 21)

@@ -191,7 +191,7 @@ class _Replay:
         examples = self._milestones[place]
         value = self.curves.value(candidate.settings, examples)
         final = examples == self.store.budget
-        metrics = {self.store.objective: value}
+        metrics = {self.store.first.metric: value}
         report = Report(examples=examples, final=final, metrics=metrics, seconds=self.now)
         verdict = self.store.milestone(candidate.number, report)
         if not (final or verdict.stop):
@@ -205,7 +205,7 @@ class _Replay:
         if self.told is Told.RAYS or (self.told is Told.LAST and not verdict.stop):
             self.store.study.tell(number, last)
         elif self.told is Told.BEST:
-            best = self.store.record(number).metrics[self.store.objective]
+            best = self.store.record(number).metrics[self.store.first.metric]
             self.store.study.tell(number, best)
         elif verdict.stop:
             self.store.prune(number, verdict.reason)
@@ -214,7 +214,7 @@ class _Replay:
 
     def _compare(self, candidate: Candidate) -> None:
         record = self.store.record(candidate.number)
-        value = record.metrics[self.store.objective]
+        value = record.metrics[self.store.first.metric]
         sign = self.store.first.sign
         if self.incumbents and sign * value <= sign * self.incumbents[-1].value:
             return

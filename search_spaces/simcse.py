@@ -5,17 +5,23 @@ Gao, Yao, Chen: SimCSE, 2021; as used in section 4.1 of GumbelCSE's paper.
 
 from sentune.study.space import Choice, SearchSpace, Uniform
 
+TRAINING = {
+    "batch_size": Choice(32, 64, 128, 256, 512),
+    "learning_rate": Uniform(1e-5, 5e-3, log=True),
+    "temperature": Uniform(0.02, 0.2, log=True),
+}
+ENCODING = {"pooling": Choice("cls", "mean"), "warmup": Uniform(0.0, 0.2)}
+# From scratch: a small encoder needs a larger learning rate.
+TINY = {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}
+
 # A point cannot tell direction, so recognising entailment is what it is selected by.
 SPACE = SearchSpace(
     method="simcse",
     objective="rte/auc",
     settings={
-        "batch_size": Choice(32, 64, 128, 256, 512),
-        "learning_rate": Uniform(1e-5, 5e-3, log=True),
-        "temperature": Uniform(0.02, 0.2, log=True),
+        **TRAINING,
         "contradiction_weight": Uniform(0.25, 4.0, log=True),
-        "pooling": Choice("cls", "mean"),
-        "warmup": Uniform(0.0, 0.2),
+        **ENCODING,
     },
     live=frozenset({"learning_rate", "temperature", "contradiction_weight"}),
     # Batch 512, learning rate 5e-5, temperature 0.05, [CLS].
@@ -27,15 +33,7 @@ SPACE = SearchSpace(
         "pooling": "cls",
         "warmup": 0.0,
     },
-    # From scratch: a small encoder needs a larger learning rate.
-    starts={
-        "builtin:tiny": {
-            "batch_size": 64,
-            "learning_rate": 1e-3,
-            "pooling": "mean",
-            "warmup": 0.1,
-        }
-    },
+    starts={"builtin:tiny": {**TINY, "warmup": 0.1}},
 )
 
 # Dropout pairs from plain sentences: batch 64, learning rate 3e-5 for bert-base.
@@ -43,12 +41,10 @@ UNSUPERVISED = SearchSpace(
     method="simcse-unsupervised",
     objective="rte/auc",
     settings={
-        "batch_size": Choice(32, 64, 128, 256, 512),
+        **TRAINING,
         "learning_rate": Uniform(1e-5, 1e-3, log=True),
-        "temperature": Uniform(0.02, 0.2, log=True),
         "dropout": Uniform(0.05, 0.3),
-        "pooling": Choice("cls", "mean"),
-        "warmup": Uniform(0.0, 0.2),
+        **ENCODING,
     },
     live=frozenset({"learning_rate", "temperature", "dropout"}),
     published={
@@ -67,11 +63,9 @@ PAIRS = SearchSpace(
     method="simcse-pairs",
     objective="sts/spearman",
     settings={
-        "batch_size": Choice(32, 64, 128, 256, 512),
+        **TRAINING,
         "learning_rate": Uniform(1e-6, 5e-3, log=True),
-        "temperature": Uniform(0.02, 0.2, log=True),
-        "pooling": Choice("cls", "mean"),
-        "warmup": Uniform(0.0, 0.2),
+        **ENCODING,
     },
     live=frozenset({"learning_rate", "temperature"}),
     published={
@@ -81,5 +75,5 @@ PAIRS = SearchSpace(
         "pooling": "cls",
         "warmup": 0.05,
     },
-    starts={"builtin:tiny": {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}},
+    starts={"builtin:tiny": TINY},
 )

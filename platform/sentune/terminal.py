@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Column, Table
 
 from sentune.credentials import without_credentials
 
@@ -54,6 +55,16 @@ def screen() -> Terminal:
     """The terminal; where there is none (a job's log), tables are 120 characters wide."""
     console = Terminal()
     return console if console.is_terminal else Terminal(width=120)
+
+
+def plain_table(*columns: str | Column, **style: Any) -> Table:
+    """Return a table without lines, two blanks between its columns."""
+    return Table(*columns, **{"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), **style})
+
+
+def number_column(title: str, **style: Any) -> Column:
+    """Return a column of numbers: flush right, never wrapped."""
+    return Column(title, **{"justify": "right", "no_wrap": True, **style})
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from sentune import job
 from sentune.cli import app
 from sentune.cli.cluster_job import options_of, read_job
-from sentune.cli.cluster_plan import described_cluster, parse_prices
+from sentune.cli.cluster_plan import cluster_of, parse_prices
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.options import JobOptions, OperationOptions
 from sentune.study.planning.capacity import machines
@@ -127,22 +127,22 @@ def test_a_fit_in_closed_form_is_not_reckoned_by_examples() -> None:
 
 @pytest.mark.parametrize("text", ["gpu", "gpu=", "gpu=-1", "=3", "gpu=nan", "gpu=inf", "gpu=1=2"])
 def test_prices_that_are_none(text: str) -> None:
-    with pytest.raises(InvalidValue, match="--price"):
-        parse_prices([text])
+    with pytest.raises(InvalidValue, match=r"--price.*give NODE_TYPE=DOLLARS_PER_HOUR"):
+        parse_prices([text], ("gpu",))
 
 
 def test_prices_of_nodes_that_are_not_there_or_stand_twice() -> None:
     with pytest.raises(InvalidValue, match="gpu-spot, gpu-on-demand"):
         plan("--price", "gpu=1")
     with pytest.raises(InvalidValue, match="once"):
-        parse_prices(["a=1", "a=2"])
+        parse_prices(["a=1", "a=2"], ("a",))
 
 
 @pytest.mark.parametrize("text", ["gpu", "gpu=8,1", "gpu=8,1,x", "=8,1,1"])
 def test_nodes_that_are_none(text: str) -> None:
     with pytest.raises(InvalidValue, match="--node"):
-        described_cluster([text])
+        cluster_of(None, [text])
 
 
 def test_described_nodes_are_up_and_stay() -> None:
-    assert [(n.cpus, n.gpus) for n in machines(described_cluster(["a=8,1,2"]))] == [(8, 1)] * 2
+    assert [(n.cpus, n.gpus) for n in machines(cluster_of(None, ["a=8,1,2"]))] == [(8, 1)] * 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentune.cli.expressions import evaluate, parse
-from sentune.cli.operations import _named
+from sentune.cli import operations
+from sentune.cli.operations import evaluate, parse
 from sentune.embedder.encode import Embeddings
 from sentune.errors import InvalidValue
 
@@ -60,7 +60,10 @@ def test_what_is_no_such_expression_is_refused(text: str, message: str) -> None:
         parse(text, ("A", "B"))
 
 
-def test_a_name_stands_before_its_sentence() -> None:
-    assert _named(["A=x = y"]) == {"A": "x = y"}
+def test_a_name_stands_before_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered: list[dict[str, str]] = []
+    monkeypatch.setattr(operations, "_answer", lambda *given: answered.append(given[2]))
+    operations.compose("model", "A", ["A=x = y"])
+    assert answered == [{"A": "x = y"}]
     with pytest.raises(InvalidValue, match="write it as"):
-        _named(["They sang."])
+        operations.compose("model", "A", ["They sang."])

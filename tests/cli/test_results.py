@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from sentune.cli.results import show
+from sentune.cli.results import report_results
 from sentune.tasks import Result
 
 
@@ -25,5 +25,5 @@ from sentune.tasks import Result
 def test_only_shares_are_in_per_cent(metric: str, shown: str) -> None:
     console = Console(width=100)
     with console.capture() as screen:
-        show(Result(metrics={f"sick-r/{metric}": 0.37866}), console)
+        report_results(Result(metrics={f"sick-r/{metric}": 0.37866}), console)
     assert shown in screen.get().split()

@@ -19,7 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from sentune.cli import app, main, study_again, study_watch
-from sentune.cli.study_export import export
+from sentune.cli.study_export import write_trials
 from sentune.errors import InvalidValue, SentuneError, StudyConflict
 from sentune.job.exit_codes import Ended
 from sentune.job.options import ClosedFormOptions, JobOptions
@@ -107,7 +107,7 @@ def test_show_says_all_of_a_study(tmp_path: Path):
 
 
 def test_show_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr("sentune.cli.study._console", lambda: Console(width=80))
+    monkeypatch.setattr("sentune.cli.study.screen", lambda: Console(width=80))
     make_study(tmp_path, told=told(), finals=FINALS)
     shown = run(tmp_path, "show", "toy")
     assert max(map(len, shown.splitlines())) <= 80
@@ -126,9 +126,7 @@ def test_show_as_json_has_every_trial(tmp_path: Path):
 
 def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
     monkeypatch.setattr(study_watch, "SECONDS", 0.01)
-    monkeypatch.setattr(
-        "sentune.cli.study._console", lambda: Console(width=100, force_terminal=True)
-    )
+    monkeypatch.setattr("sentune.cli.study.screen", lambda: Console(width=100, force_terminal=True))
     make_study(tmp_path, told=told())
     lock = held(tmp_path).acquire()
     drawn: list[str] = []
@@ -250,7 +248,7 @@ def test_every_kind_of_job_comes_back_as_it_was_written():
         JobOptions(study="toy", workers=(1, 4), concurrent=2, gpus_per_worker=0.5),
     ):
         place = Stored(options)
-        assert study_again.stored_job(place).options == options  # type: ignore[arg-type]
+        assert study_again.stored_options(place) == options  # type: ignore[arg-type]
 
 
 class Stored:
@@ -304,7 +302,7 @@ def test_gc_says_what_went_and_leaves_a_driven_study_alone(tmp_path: Path):
 def test_lists_and_tables_are_json_in_every_cell(tmp_path: Path):
     record = TrialRecord(id=0, state=TrialState.COMPLETE, settings={"sizes": [1, 2], "by": "a"})
     out = tmp_path / "trials.csv"
-    assert export([record], str(out), curves=False) == 1
+    assert write_trials([record], str(out), curves=False) == 1
     with out.open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert json.loads(row["settings.sizes"]) == [1, 2]
@@ -315,7 +313,7 @@ def test_json_has_null_for_what_is_not_a_number(tmp_path: Path):
     values = {"a": float("nan"), "b": float("inf"), "c": 0.5}
     record = TrialRecord(id=0, state=TrialState.FAILED, settings={"s": [1.0]}, metrics=values)
     out = tmp_path / "trials.json"
-    assert export([record], str(out), curves=False) == 1
+    assert write_trials([record], str(out), curves=False) == 1
 
     def refuse(constant: str) -> None:
         pytest.fail(f"{constant} is not JSON")

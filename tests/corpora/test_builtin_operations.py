@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentune.corpora import Kind, read
-from sentune.corpora.builtin import operations_words as words
+from sentune.corpora.builtin import operations as words
 from sentune.corpora.builtin.operations import operations, split_of
 from sentune.corpora.formats import kinds_of
 from sentune.corpora.schema import OPERATIONS

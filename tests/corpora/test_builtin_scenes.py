@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sentune.corpora import Kind, read
-from sentune.corpora.builtin.operations_words import ACTS, DEEDS, PLACES, SUBJECTS, THINGS
+from sentune.corpora.builtin.operations import ACTS, DEEDS, PLACES, SUBJECTS, THINGS
 
 COUNTED = {*ACTS, *DEEDS, *SUBJECTS, *THINGS}
 

@@ -9,8 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from sentune.corpora.encode import Encoder
-from sentune.corpora.encode_operations import OperationEncoder
+from sentune.corpora.encode import Encoder, OperationEncoder
 from sentune.corpora.schema import OPERATIONS, SCHEMAS, Kind
 from sentune.errors import InvalidValue
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentune.corpora.encode_words import WordEncoder, unigram_counts
-from sentune.corpora.tokens import TokenTable, tokenise_batches
+from sentune.corpora.encode import WordEncoder
+from sentune.corpora.tokens import TokenTable, tokenise_batches, unigram_counts
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
 

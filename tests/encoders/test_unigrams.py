@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sentune.encoders.words import WordTable
-from sentune.encoders.words.unigrams import read_counts, training_folder
+from sentune.encoders.words.whole import read_counts, training_folder
 from sentune.errors import InvalidValue
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sentune.corpora import Kind, read
 from sentune.encoders.words import WordTable, open_words
-from sentune.encoders.words.tokenizing import tokenise
+from sentune.encoders.words.table import tokenise
 
 WORDS = ("the", "cat", "NASDAQ", "nasdaq", "UN", "don", "t", "café", "2")
 TABLE = WordTable(WORDS, np.zeros((len(WORDS), 2), dtype=np.float32), np.zeros(len(WORDS)))

@@ -133,7 +133,7 @@ def test_laes_streamed_through_ray_data_is_laes_fitted_here(files: Path, tmp_pat
     texts = read(f"stsb:{files}/train.csv", Kind.SENTENCES).table.column("text").to_pylist()
     here.solve(accumulate_here([texts], here.statistics), 20)
     (task,) = tasks_for(read(f"stsb:{files}/dev.csv", Kind.SCORED_PAIRS))
-    result = evaluate_family([task], here, tuple(range(1, 21)))
+    result = evaluate_family([task], here.similarities, "units", tuple(range(1, 21)))
     streamed = best(tmp_path, "laes")
     assert streamed["readouts"] == result.readouts
     assert streamed["metrics"]["sts/pearson"] == pytest.approx(

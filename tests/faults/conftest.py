@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.cluster_utils import Cluster
 
 from sentune.tracking.environment import artifact_root_in, tracking_uri_in
 from tests.backends import BUCKET, Servers
+from tests.faults.scenes import cluster_of
 
 SOAK = "SENTUNE_SOAK" in os.environ
 """Set by ``make soak``: full counts, each test over both kinds of storage."""
@@ -85,6 +88,14 @@ def kind(request: pytest.FixtureRequest) -> str:
     if request.param == "servers":
         request.getfixturevalue("both_servers")
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def machines(kind: str) -> Iterator[Cluster]:
+    """Three of one CPU each; its servers are in the environment that the workers get."""
+    del kind
+    with cluster_of(3) as machines:
+        yield machines
 
 
 @pytest.fixture

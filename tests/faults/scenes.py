@@ -218,16 +218,23 @@ def when_there(folder: Path, act: Callable[[str], bool]) -> Iterator[None]:
 
     Where the act says so, the trial need not wait any longer.
     """
-    over = threading.Event()
 
-    def watch() -> None:
+    def watch(over: threading.Event) -> None:
         while not over.wait(0.1):
             if (folder / "node").exists() and (folder / "node").read_text():
                 if act((folder / "node").read_text()):
                     (folder / "done").touch()
                 return
 
-    thread = threading.Thread(target=watch, daemon=True)
+    with beside(watch):
+        yield
+
+
+@contextmanager
+def beside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
+    """A thread that watches until the event that it gets is set."""
+    over = threading.Event()
+    thread = threading.Thread(target=watch, args=(over,), daemon=True)
     thread.start()
     try:
         yield

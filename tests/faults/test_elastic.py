@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 
@@ -14,15 +15,14 @@ import torch
 from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
-from sentune.launchers import ray_train as train_launcher
-from sentune.launchers.ray_train import WorkerGroupConfig
+from sentune.launchers.launch import Launch
 from sentune.records import TrialState
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.state import WEIGHTS_FILE
 from sentune.training.trial import Program, Progress, TrialSpec
-from tests.faults.scenes import BATCH, EVERY, Curve, cluster_of, make_spec, run, undisturbed
+from tests.faults.scenes import BATCH, EVERY, Curve, beside, cluster_of, make_spec, run, undisturbed
 from tests.faults.test_preemption import take_back
 
 pytestmark = pytest.mark.timeout(1500)
@@ -32,13 +32,6 @@ SIZES = [1, 2, 1, 2, 1]
 
 STEPS = 3
 """That a group takes before anything happens to it."""
-
-
-class Elastic(WorkerGroupConfig):
-    """Leaves after three seconds for more workers."""
-
-    def __init__(self, **given: object) -> None:
-        super().__init__(**given, grow_seconds=3.0)  # type: ignore[arg-type]
 
 
 def paced(folder: Path) -> Program:
@@ -66,22 +59,16 @@ def steps_of(folder: Path) -> list[tuple[int, list[int]]]:
 @contextmanager
 def whenever(folder: Path, acts: list[Callable[[], None]]) -> Iterator[None]:
     """Does one after the other, each when one more group has taken its first steps."""
-    over = threading.Event()
 
-    def watch() -> None:
+    def watch(over: threading.Event) -> None:
         for groups, act in enumerate(acts, start=1):
             while len(found := steps_of(folder)) < groups or len(found[-1][1]) < STEPS:
                 if over.wait(0.1):
                     return
             act()
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
+    with beside(watch):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def close(one: Curve, other: Curve) -> bool:
@@ -98,7 +85,8 @@ def machines() -> Iterator[Cluster]:
 def test_a_group_grows_and_shrinks_with_its_cluster(
     machines: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train_launcher, "WorkerGroupConfig", Elastic)
+    quick = partial(Launch, grow_seconds=3.0)
+    monkeypatch.setattr("sentune.study.study.Launch", quick)
     spec = make_spec(tmp_path, EXAMPLES)
     added = []
 

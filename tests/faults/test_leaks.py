@@ -6,6 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,15 @@ import pytest
 import ray
 from ray.util import placement_group_table
 
-from sentune.code import runtime_env
 from sentune.records import TrialState
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
 from tests.faults.conftest import SOAK, Place
+from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
 
 pytestmark = pytest.mark.timeout(1800)
-OBJECTIVE = "toy/score"
 TRIALS = {"inline": 50, "train": 50 if SOAK else 3}
 """A group of Ray Train takes twenty seconds to start and holds both CPUs here: one that were left
 would block the next. The first trial goes to its end, the others are stopped."""
@@ -42,15 +42,8 @@ a few MiB for each of its arenas."""
 @pytest.fixture(scope="module")
 def cluster(kind: str) -> Iterator[None]:
     del kind  # its servers are in the environment that the workers get
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env=runtime_env(),
-    )
-    yield
-    ray.shutdown()
+    with cluster_of_two_cpus():
+        yield
 
 
 def make_program(folder: Path) -> Program:
@@ -83,23 +76,13 @@ def stopped_early(place: Place, trials: int, **config: Any) -> list[TrialState]:
     space = SearchSpace(
         method="toy", objective=OBJECTIVE, settings={"x": Choice(*range(1, trials + 1))}
     )
-
-    def spec_of(
-        settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-    ) -> TrialSpec:
-        return TrialSpec(
-            study="leaks", trial=name, method="toy", settings=settings, encoder="",
-            corpus=None, dev=None, max_examples=milestones[-1],  # type: ignore[arg-type]
-            milestones=milestones, objective=OBJECTIVE, seed=seed,
-        )  # fmt: skip
-
     outcome = Study(
         StudyConfig(
             name="leaks", **place.config, max_examples=900, first_rung=100, sampler="grid",
             trials=trials, finalists=0, concurrent=1, retire_after=trials + 1, **config,
         ),
         space,
-        spec_of,
+        partial(toy_spec, study="leaks"),
         make_program(place.scratch),
         (),
         {},

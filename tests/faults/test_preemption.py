@@ -22,7 +22,6 @@ from sentune.training.checkpoints import CheckpointStore
 from tests.faults.conftest import Place
 from tests.faults.scenes import (
     BATCH,
-    cluster_of,
     disturbed,
     make_spec,
     run,
@@ -33,13 +32,6 @@ from tests.faults.scenes import (
 
 EXAMPLES = 960
 GRACE_SECONDS = 300
-
-
-@pytest.fixture(scope="module")
-def machines(kind: str) -> Iterator[Cluster]:
-    del kind  # its servers are in the environment that the workers get
-    with cluster_of(3) as machines:
-        yield machines
 
 
 @pytest.fixture

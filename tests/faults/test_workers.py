@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tests.faults.scenes import (
     BATCH,
     EVERY,
     Curve,
-    cluster_of,
     disturbed,
     make_spec,
     run,
@@ -27,13 +25,6 @@ from tests.faults.scenes import (
 
 DIES_AT = 144
 """Examples; the last milestone is at 96, the checkpoint before at 128."""
-
-
-@pytest.fixture(scope="module")
-def cluster(kind: str) -> Iterator[Cluster]:
-    del kind  # its servers are in the environment that the workers get
-    with cluster_of(3) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +50,7 @@ def check(folder: Path, record: TrialRecord, curve: Curve, expected: Curve) -> N
     assert steps.count(128) == 1, "that one was in the last checkpoint"
 
 
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("machines")
 def test_a_worker_that_is_killed(expected: Curve, place: Place) -> None:
     tmp_path = place.scratch
     program = disturbed(tmp_path, DIES_AT, waits=False)
@@ -68,12 +59,12 @@ def test_a_worker_that_is_killed(expected: Curve, place: Place) -> None:
     check(tmp_path, record, curve, expected)
 
 
-def test_a_node_whose_raylet_is_killed(cluster: Cluster, expected: Curve, place: Place) -> None:
+def test_a_node_whose_raylet_is_killed(machines: Cluster, expected: Curve, place: Place) -> None:
     tmp_path = place.scratch
 
     def kill(node_id: str) -> bool:
-        (node,) = [n for n in cluster.list_all_nodes() if n.node_id == node_id]
-        cluster.remove_node(node, allow_graceful=False)
+        (node,) = [n for n in machines.list_all_nodes() if n.node_id == node_id]
+        machines.remove_node(node, allow_graceful=False)
         return False  # a worker outlives its raylet by a moment, in which it could go on
 
     program = disturbed(tmp_path, DIES_AT, waits=True)

@@ -10,6 +10,7 @@ import torch
 
 from sentune.errors import InvalidValue
 from sentune.geometry import Boxes, Gaussians, Points, TermWeights, contrastive_loss
+from tests.rounding import rounding
 
 GEOMETRIES = {
     "points": Points(),
@@ -19,6 +20,9 @@ GEOMETRIES = {
     "boxes, untied": Boxes(0.5, 0.3),
 }
 N, D, TAU = 3, 8, 0.05
+# N logarithms of sums and N positive pairs, of similarities of D dimensions that are divided by tau
+LOSS_ERROR = rounding(4 * D, 2 * N / TAU)
+SLOPE_ERROR = LOSS_ERROR / TAU
 
 
 def triplets() -> list[torch.Tensor]:
@@ -82,11 +86,11 @@ def test_every_combination_of_terms_is_the_equations(name, orientation):
             *columns, geometry=GEOMETRIES[name], weights=weights, temperature=TAU
         )
         found = torch.autograd.grad(loss, columns, allow_unused=True)
-        torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(loss, expected, rtol=0, atol=LOSS_ERROR)
         for slope, gradient in zip(found, wanted, strict=True):
             zero = torch.zeros(N, D, dtype=torch.float64)
             slope, gradient = (zero if g is None else g for g in (slope, gradient))
-            torch.testing.assert_close(slope, gradient, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(slope, gradient, rtol=0, atol=SLOPE_ERROR)
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
@@ -97,7 +101,7 @@ def test_pairs_without_hard_negatives(name):
         anchor, positive, None, geometry=GEOMETRIES[name], weights=weights, temperature=TAU
     )
     expected = ByLoops(anchor, positive, None, GEOMETRIES[name]).loss(weights)
-    torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(loss, expected, rtol=0, atol=LOSS_ERROR)
 
 
 def test_simcse_is_the_cross_entropy_of_its_code():

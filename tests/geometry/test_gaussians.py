@@ -11,8 +11,10 @@ from torch.distributions import Normal, kl_divergence
 from sentune.errors import InvalidValue
 from sentune.geometry import Gaussians
 from sentune.geometry.gaussians import kl_table
+from tests.rounding import rounding
 
 KL = 0.7097233997792209  # KL(N(.3, .5^2) || N(-.2, 1.5^2)), computed independently
+SIMILARITY = 0.5848899302244629  # 1 / (1 + KL)
 
 
 def packed(mean: float, sigma: float) -> torch.Tensor:
@@ -30,13 +32,22 @@ def independent_kl(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.stack([torch.stack([kl_divergence(p, q) for q in of[1]]) for p in of[0]])
 
 
+def sizes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """[N, M] sums of the sizes of the terms that a divergence is multiplied out into."""
+    (m, log_m), (n, log_n) = x.detach().chunk(2, 1), y.detach().chunk(2, 1)
+    squares = (2 * log_m).exp()[:, None] + (m.abs()[:, None] + n.abs()).square()
+    terms = squares * (-2 * log_n).exp() + log_m.abs()[:, None] + log_n.abs() + 1
+    return terms.sum(-1)
+
+
 def test_known_value():
     x, y = packed(0.3, 0.5), packed(-0.2, 1.5)
-    assert kl_table(x, y).item() == pytest.approx(KL, rel=1e-14)
+    error = rounding(4, sizes(x, y).item())
+    assert kl_table(x, y).item() == pytest.approx(KL, rel=0, abs=error)
     for form in ("sum", "mean"):
         gaussians = Gaussians(form)
-        assert gaussians.entails(y, x).item() == pytest.approx(0.5848899302244629, rel=1e-14)
-        assert gaussians.entails_table(y, x).item() == pytest.approx(0.5848899302244629, rel=1e-14)
+        assert gaussians.entails(y, x).item() == pytest.approx(SIMILARITY, rel=0, abs=error)
+        assert gaussians.entails_table(y, x).item() == pytest.approx(SIMILARITY, rel=0, abs=error)
 
 
 def test_table_and_its_gradient_against_torch_distributions():
@@ -45,9 +56,12 @@ def test_table_and_its_gradient_against_torch_distributions():
     expected = independent_kl(x, y).sum(-1)
     wanted = torch.autograd.grad((expected * weights).sum(), (x, y))
     table = kl_table(x, y)
-    torch.testing.assert_close(table, expected, rtol=1e-12, atol=1e-12)
+    error = rounding(4) * sizes(x, y)
+    assert ((table - expected).abs() <= error).all()
     given_ = torch.autograd.grad((table * weights).sum(), (x, y))
-    torch.testing.assert_close(given_, wanted, rtol=1e-11, atol=1e-11)
+    # a slope multiplies the terms by 2 at most, or by 2 / sigma; sigma is above e^-3 here
+    total = float(2 * math.exp(3) * (error * weights.abs()).sum())
+    torch.testing.assert_close(given_, wanted, rtol=0, atol=total)
 
 
 @pytest.mark.parametrize("form", ["sum", "mean"])
@@ -57,7 +71,9 @@ def test_both_forms_from_their_equations(form):
     expected = 1 / (1 + kl.sum(-1)) if form == "sum" else (1 / (1 + kl)).mean(-1)
     gaussians = Gaussians(form, chunk=20)
     table = gaussians.entails_table(premises, hypotheses)
-    torch.testing.assert_close(table, expected.T, rtol=1e-12, atol=1e-12)
+    # 1 / (1 + KL) changes by less than KL does
+    error = rounding(4) * sizes(hypotheses, premises).T
+    assert ((table - expected.T).abs() <= error).all()
     there, back = gaussians.entails_tables(premises, hypotheses)
     assert torch.equal(there, table)
     torch.testing.assert_close(back, gaussians.entails_table(hypotheses, premises).T)
@@ -69,7 +85,9 @@ def test_chunks_of_the_mean_form_give_the_whole_gradient():
     whole, chunked = Gaussians("mean", chunk=10**9), Gaussians("mean", chunk=1)
     (expected,) = torch.autograd.grad(whole.entails_table(x, x).square().sum(), x)
     (found,) = torch.autograd.grad(chunked.entails_table(x, x).square().sum(), x)
-    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+    rows = [torch.autograd.grad(whole.entails_table(r, x).square().sum(), x)[0] for r in x.split(1)]
+    size = sum(row.abs() for row in rows).max() + expected.abs().max()
+    torch.testing.assert_close(found, expected, rtol=0, atol=rounding(len(x), size))
 
 
 def test_float32_survives_means_far_from_the_origin():
@@ -96,7 +114,7 @@ def test_the_wider_one_entails(form, mean, logs):
     narrow[0, 0] = mean
     direction = Gaussians(form).direction(wide, narrow)
     assert torch.isfinite(direction).all()
-    assert direction.item() >= -1e-12
+    assert direction.item() >= -rounding(4, 25), "log1p(KL) is at most 25 here"
     torch.testing.assert_close(Gaussians(form).direction(narrow, wide), -direction)
 
 

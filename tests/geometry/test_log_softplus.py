@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentune.geometry.log_softplus import log_softplus
+from sentune.geometry.corners import log_softplus
 
 getcontext().prec = 60
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sentune.cli.cluster_job import Asked, options_of, read_job
+from sentune.cli.cluster_job import ScriptJob, options_of, read_job
 from sentune.errors import InvalidValue
 from sentune.job.families import JobFamily, make_job
 from sentune.methods import CLOSED_FORM, find, find_closed_form
@@ -26,11 +26,11 @@ WORDS = ("--corpus", "stsb:a.csv", "--dev", "stsb:b.csv", "--vectors", "glove:c.
 SHOWN = re.compile(r"(tune_\w+\.py)|--set\s+(\w+)=([^\s`\"')|]+)")
 
 
-def planned(asked: Asked, *settings: str) -> JobFamily:
+def planned(script_job: ScriptJob, *settings: str) -> JobFamily:
     """The job with these ``--set`` options, before anything is read."""
-    named = WORDS if asked.space.method in CLOSED_FORM else ()
+    named = WORDS if script_job.space.method in CLOSED_FORM else ()
     given = [part for setting in settings for part in ("--set", setting)]
-    return make_job(options_of(asked, [*named, *given]), asked.space)
+    return make_job(options_of(script_job, [*named, *given]), script_job.space)
 
 
 def texts() -> Iterator[tuple[str, str]]:
@@ -49,9 +49,9 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield path.relative_to(ROOT).as_posix(), ast.get_docstring(node) or ""
 
 
-def settings_of(asked: Asked) -> set[str]:
+def settings_of(script_job: ScriptJob) -> set[str]:
     """Every name that ``--set`` takes in a job."""
-    method = asked.space.method
+    method = script_job.space.method
     if method in CLOSED_FORM:
         kind = find_closed_form(method)
         return {*kind.settings_type.model_fields, kind.axis.name}
@@ -158,4 +158,4 @@ def test_every_search_space_has_a_job() -> None:
     spaces = {path.stem for path in (ROOT / "search_spaces").glob("*.py")} - {"__init__"}
     for name in spaces:
         found = vars(importlib.import_module(f"search_spaces.{name}"))
-        assert any(asked.space in found.values() for asked in JOBS.values()), name
+        assert any(script_job.space in found.values() for script_job in JOBS.values()), name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -20,8 +20,7 @@ from transformers import (
 
 from sentune.corpora import Kind, read
 from sentune.encoders import prepare
-from sentune.encoders.decoders import bundle, prepare_decoder
-from sentune.encoders.decoders.tokenizing import DecoderTokenizer
+from sentune.encoders.decoders import DecoderTokenizer, bundle, prepare_decoder
 from sentune.methods import Intersent
 from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings, split
@@ -80,7 +79,9 @@ def build(source: str | None = None, **settings: Any) -> tuple[Intersent, Traini
     defaults = {"max_length": 20, "batch_size": SIZE, "pooling": "mean", "alpha": 0.5}
     own, training = split({**defaults, **settings}, Intersent)
     torch.manual_seed(3)
-    method = recipe_of(Intersent).build(Intersent, own, training, source or folder())
+    method = recipe_of(Intersent).build(
+        partial(Intersent, settings=own), training, source or folder()
+    )
     return (method.double() if training.precision == "float64" else method), training
 
 

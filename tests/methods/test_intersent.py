@@ -21,8 +21,8 @@ from sentune.methods.intersent import (
     PAIR_CODES,
     RECONSTRUCTION,
     IntersentSettings,
+    Operators,
 )
-from sentune.methods.operators import Operators
 from sentune.training.settings import split
 from tests.methods.intersent_scenes import ENCODER, build, columns, folder
 

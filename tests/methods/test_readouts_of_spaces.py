@@ -52,7 +52,7 @@ def test_a_space_with_grids_by_setting_comes_back_from_json() -> None:
     for space in SPACES:
         again = SearchSpace.from_dict(space.to_dict())
         assert again.readouts == space.readouts
-        assert again.fingerprint() == space.fingerprint()
+        assert again.identity() == space.identity()
 
 
 def test_a_given_grid_takes_the_place_of_all() -> None:

@@ -21,7 +21,8 @@ from ray.exceptions import AuthenticationError
 from rich.console import Console
 from typer.testing import CliRunner
 
-from sentune.cli import app, cluster_check
+from sentune.cli import app
+from sentune.cli.cluster import check_cluster
 from sentune.cluster.findings import Finding, NodeAnswer, findings_of
 from sentune.errors import InvalidValue
 from sentune.study.planning import cluster_doctor
@@ -330,13 +331,12 @@ def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
 ) -> None:
     """The command, but for joining: this process has joined already."""
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(
-        cluster_check, "joined", lambda address: [Finding(subject="reachable", ok=True, said="")]
-    )
-    monkeypatch.setattr(cluster_check, "left", lambda: None)
+    reachable = Finding(subject="reachable", ok=True, said="")
+    monkeypatch.setattr(cluster_doctor, "joined", lambda address: [reachable])
+    monkeypatch.setattr(cluster_doctor, "left", lambda: None)
     console = Console(record=True, width=300)
     places = StudyAddresses(storage=f"{tmp_path}/file")
-    assert not cluster_check.check_cluster("127.0.0.1:1", places, console)
+    assert not check_cluster("127.0.0.1:1", places, console)
     printed = console.export_text()
     assert printed.count("✗") == 1
     assert "the driver cannot write it" in printed

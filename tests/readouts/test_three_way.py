@@ -13,6 +13,7 @@ from sklearn.metrics import f1_score
 from sentune.errors import InvalidValue
 from sentune.readouts import three_way
 from sentune.readouts.three_way import BOTH, best_beta, best_split, decide, macro_f1
+from tests.rounding import rounding
 
 EXAMPLES = settings(max_examples=40, deadline=None)
 
@@ -52,9 +53,9 @@ def test_no_beta_is_better(scene):
     found = best_beta(low, high, gold)
     betas = every_beta(low + high)
     scores = [by_sklearn(by_eq_14(low, high, beta), gold) for beta in betas]
-    assert found.macro_f1 == pytest.approx(max(scores), abs=1e-12)
+    assert found.macro_f1 == pytest.approx(max(scores), abs=rounding(4))
     assert by_sklearn(by_eq_14(low, high, float(found.beta)), gold) == pytest.approx(max(scores))
-    np.testing.assert_allclose(macro_f1(low, high, gold, betas), scores, atol=1e-12)
+    np.testing.assert_allclose(macro_f1(low, high, gold, betas), scores, rtol=0, atol=rounding(4))
 
 
 @EXAMPLES
@@ -69,7 +70,7 @@ def test_limits_are_kept(scene, limits):
     found = best_beta(low, high, gold, limits)
     assert limits[0] <= found.beta <= limits[1]
     best = max(by_sklearn(by_eq_14(low, high, beta), gold) for beta in allowed)
-    assert found.macro_f1 == pytest.approx(best, abs=1e-12)
+    assert found.macro_f1 == pytest.approx(best, abs=rounding(4))
 
 
 @EXAMPLES
@@ -81,8 +82,8 @@ def test_two_classes(scene):
     def score(beta: float) -> float:
         return by_sklearn([0 if s > beta else 1 for s in scores], gold)
 
-    assert found.macro_f1 == pytest.approx(max(map(score, every_beta(scores))), abs=1e-12)
-    assert score(float(found.beta)) == pytest.approx(float(found.macro_f1), abs=1e-12)
+    assert found.macro_f1 == pytest.approx(max(map(score, every_beta(scores))), abs=rounding(4))
+    assert score(float(found.beta)) == pytest.approx(float(found.macro_f1), abs=rounding(4))
 
 
 def test_a_value_itself_can_be_the_best_beta():

@@ -10,6 +10,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, precision_s
 
 from sentune.errors import InvalidValue
 from sentune.readouts import accuracy_at, best_threshold, precision_recall
+from tests.rounding import rounding
 
 # few distinct values, so that ties are common
 coarse = st.integers(-4, 4).map(lambda n: n / 4)
@@ -39,7 +40,7 @@ def test_no_threshold_does_better(pairs: list[tuple[float, bool]]) -> None:
 def test_a_sweep_in_steps_of_a_thousandth_does_no_better(pairs: list[tuple[float, bool]]) -> None:
     scores, truth = np.array([abs(s) for s, _ in pairs]), np.array([t for _, t in pairs])
     swept = max(accuracy_at(step / 1000, scores, truth) for step in range(1001))
-    assert best_threshold(scores, truth).accuracy >= swept - 1e-12
+    assert best_threshold(scores, truth).accuracy >= swept - rounding(1)
 
 
 def test_a_sweep_misses_what_lies_between_its_steps() -> None:

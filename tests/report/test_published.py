@@ -8,6 +8,7 @@ import re
 import pytest
 
 from sentune.corpora.formats.registry import FORMATS
+from sentune.report.blocks import Table
 from sentune.report.comparison import comparison
 from sentune.report.published import (
     PublishedColumn,
@@ -17,7 +18,6 @@ from sentune.report.published import (
     papers,
     published_figures,
 )
-from sentune.report.render import Table
 from sentune.report.view import view
 from tests.report.studies import study, trials
 
@@ -111,10 +111,9 @@ def rows_beside(metrics: dict[str, float], *specs: str) -> list[list[str]]:
         f"test-{place}": {"spec": spec, "kind": "operations", "rows": 9}
         for place, spec in enumerate(specs)
     }
-    section = comparison(view(summary, summary.trials, None))
-    assert section is not None
-    (table,) = [block for block in section.blocks if isinstance(block, Table)]
-    return [[cell.text for cell in row] for row in table.rows]
+    blocks = comparison(view(summary, summary.trials, None))
+    (table,) = [block for block in blocks if isinstance(block, Table)]
+    return [[cell.text for cell, _ in line] for line in table.lines]
 
 
 def test_a_study_on_gigaword_stands_beside_gigaword() -> None:

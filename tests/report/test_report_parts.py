@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib import resources
 
 import pytest
@@ -12,17 +13,27 @@ from matplotlib.axes import Axes
 
 from sentune.formatting import clock, hours, measured, percent
 from sentune.records import TrialRecord, TrialState
+from sentune.report.blocks import Block, Figure, Table, Text
 from sentune.report.comparison import comparison
-from sentune.report.drawing import ACCENT, BEST, INK, LINE, MUTED, PAPER, Figure, plain, to_svg
+from sentune.report.drawing import ACCENT, BEST, INK, LINE, MUTED, PAPER, plain, to_svg
 from sentune.report.figures import rung_counts
 from sentune.report.provenance import costs
-from sentune.report.render import Table, Text
-from sentune.report.trial_tables import notes
-from sentune.report.trial_tables import trials as trials_section
+from sentune.report.trial_sections import notes
+from sentune.report.trial_sections import trials as trials_section
 from sentune.report.view import View, view
 from tests.report.studies import FULL, OBJECTIVE, finished, study, trial, trials
 
 ENDED = st.sampled_from(list(TrialState))
+
+
+def texts(blocks: Sequence[Block | None]) -> list[list[str]]:
+    """The cells of the only table."""
+    (table,) = [block for block in blocks if isinstance(block, Table)]
+    return [[cell.text for cell, _ in line] for line in table.lines]
+
+
+def warned(blocks: Sequence[Block | None]) -> bool:
+    return any(isinstance(b, Text) and "reproduction" in b.text for b in blocks)
 
 
 @given(st.lists(st.tuples(ENDED, st.sampled_from([0, 500, 1000, 3000, 9000])), max_size=30))
@@ -52,9 +63,8 @@ def test_the_savings_of_the_rungs() -> None:
         TrialRecord(id=1, state=TrialState.PRUNED, settings={}, examples=1000, seconds=20),
         TrialRecord(id=2, state=TrialState.FAILED, settings={}, examples=3000, seconds=30),
     ]
-    section = costs(view(study(records), records, None))
-    assert section is not None
-    said = next(block.text for block in section.blocks if isinstance(block, Text))
+    blocks = costs(view(study(records), records, None))
+    said = next(block.text for block in blocks if isinstance(block, Text))
     assert "stopped 1 trial and saved 8,000 of 21,000 examples" in said
     assert "(38%)" in said
     assert clock(8000 * 20 / 1000) in said
@@ -64,13 +74,9 @@ def rows_of(summary_encoder: str, spec: str, rows: int) -> list[list[str]]:
     summary = finished()
     summary.lineage["encoder"] = summary_encoder
     summary.corpora["corpus"] |= {"spec": spec, "rows": rows}
-    section = comparison(view(summary, summary.trials, None))
-    assert section is not None
-    table = next(block for block in section.blocks if isinstance(block, Table))
-    warned = any(isinstance(b, Text) and "reproduction" in b.text for b in section.blocks)
-    rows_ = [[cell.text for cell in line] for line in table.rows]
-    assert warned == any(line[-1] for line in rows_)
-    return rows_
+    blocks = comparison(view(summary, summary.trials, None))
+    assert warned(blocks) == any(line[-1] for line in texts(blocks))
+    return texts(blocks)
 
 
 def test_the_papers_figure_stands_beside_ours() -> None:
@@ -97,51 +103,44 @@ def test_a_whole_reproduction_has_no_warning() -> None:
     summary.corpora["corpus"]["rows"] = 200_000
     other = {"spec": "multinli:/d/train.jsonl", "rows": 75_601, "kind": "triplets"}
     summary.corpora["corpus-2"] = other
-    section = comparison(view(summary, summary.trials, None))
-    assert section is not None
-    assert not any(isinstance(b, Text) and "reproduction" in b.text for b in section.blocks)
+    blocks = comparison(view(summary, summary.trials, None))
+    assert blocks
+    assert not warned(blocks)
     other["spec"] += "?rows=0:10"
-    section = comparison(view(summary, summary.trials, None))
-    assert section is not None
-    assert any(isinstance(b, Text) and "reproduction" in b.text for b in section.blocks)
+    assert warned(comparison(view(summary, summary.trials, None)))
 
 
 def test_gausscse_has_its_grid() -> None:
     records = trials(3)
     records[2].settings |= {"batch_size": 16, "learning_rate": 5e-5}
     records[2].metrics["rte/auc"] = 0.61
-    section = comparison(view(study(records, method="gauss"), records, None))
-    assert section is not None
-    texts = [
-        cell.text for b in section.blocks if isinstance(b, Table) for r in b.rows for cell in r
-    ]
-    assert "67.0 % (61.0 %)" in texts
-    assert "62.5 %" in texts
+    (*_, grid) = comparison(view(study(records, method="gauss"), records, None))
+    cells = [cell for line in texts([grid]) for cell in line]
+    assert "67.0 % (61.0 %)" in cells
+    assert "62.5 %" in cells
 
 
 def test_notes_tell_of_everything_that_happened() -> None:
     records = trials(6)
     records[0].restarts, records[1].notes = 2, ["micro-batch 64 -> 32 after out of memory"]
     records[2].violations = {"train/seconds<=600": 12.5, "a<=1": -1.0}
-    section = notes(view(study(records), records, None))
-    assert section is not None
-    table = next(block for block in section.blocks if isinstance(block, Table))
-    said = {(line[0].text, line[1].text): line[2].text for line in table.rows}
+    found = texts(notes(view(study(records), records, None)))
+    said = {(number, what): how for number, what, how in found}
     assert said["0", "restarts"] == "2 deaths of its processes forgiven"
     assert said["1", "note"].startswith("micro-batch")
     assert said["2", "constraint"] == "train/seconds<=600 is broken by 12.5"
     assert said["4", "failed"] == "no reason was given"
     assert len(said) == 5
-    assert notes(view(study(trials(3)), trials(3), None)) is None
+    assert notes(view(study(trials(3)), trials(3), None)) == []
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
 def test_trials_are_listed_best_first(mode: str) -> None:
     records = trials(12)
     summary = study(records, mode=mode)
-    table = trials_section(view(summary, records, None)).blocks[-1]
+    table = trials_section(view(summary, records, None))[-1]
     assert isinstance(table, Table)
-    values = [line[2].key for line in table.rows]
+    values = [line[2][0].key for line in table.lines]
     known = [value for value in values if value is not None]
     assert known == sorted(known, reverse=mode == "max")
     assert values[len(known) :] == [None] * 4
@@ -176,7 +175,7 @@ def drawn(name: str) -> str:
         axes.plot([0, 1], [0, 1], "o-", color=ACCENT)
         axes.set_title(plain("a $b$ <c> \x07" + "x" * 50))
 
-    return to_svg(Figure(name=name, title="What it <is>", description="said", draw=draw))
+    return to_svg(Figure(name, "What it <is>", "said", draw))
 
 
 def test_a_drawing_has_texts_and_ids_of_its_own() -> None:

@@ -28,14 +28,17 @@ from sentune.io.object_store import on_this_machine
 from sentune.methods import find
 from sentune.methods.closed_form import ClosedForm
 from sentune.training.checkpoints import CheckpointStore
-from sentune.training.closed_form_model import export_closed_form, load_closed_form
-from sentune.training.fits import build_closed_form, save_fit
+from sentune.training.closed_form_model import (
+    build_closed_form,
+    export_closed_form,
+    load_closed_form,
+    save_fit,
+)
 from sentune.training.group import Group
 from sentune.training.model import save_model
 from sentune.training.recipes import build_method
-from sentune.training.resuming import take_up
 from sentune.training.settings import split
-from sentune.training.state import Position, load_state, save_state
+from sentune.training.state import Position, load_state, resume, save_state
 from sentune.training.trial import Progress, TrialSpec
 
 TEXTS = ["a dog runs in the park", "a cat sleeps on the mat", "two men play a game"]
@@ -290,7 +293,7 @@ def test_a_forged_checkpoint_with_right_checksums_runs_nothing(
     )  # fmt: skip
     refused = (SafetensorError, pickle.UnpicklingError)
     with pytest.raises(refused) if file != "progress.json" else nullcontext():
-        take_up(spec, 8, layer(), Group.single("cpu"))
+        resume(spec, 8, layer(), Group.single("cpu"))
     assert not mark.exists()
 
 

@@ -19,7 +19,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from sentune.cli import app, main
-from sentune.cli.study_export import export
+from sentune.cli.study_export import write_trials
 from sentune.errors import CorpusError
 from sentune.job.progress import Display
 from sentune.job.terminal_report import report as printed
@@ -59,7 +59,7 @@ def trials(*texts: str) -> list[TrialRecord]:
 
 
 def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
-    export(trials(*FORMULAS), str(tmp_path / "t.csv"), curves=False)
+    write_trials(trials(*FORMULAS), str(tmp_path / "t.csv"), curves=False)
     with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for row, text in zip(rows, FORMULAS, strict=True):
@@ -72,7 +72,7 @@ def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
 
 def test_columns_of_a_csv_are_no_formulas_and_plain_cells_stay(tmp_path: Path) -> None:
     plain = ("mean", "1e-5", "a=b", "it's -1", "")
-    export(trials(*plain), str(tmp_path / "t.csv"), curves=False)
+    write_trials(trials(*plain), str(tmp_path / "t.csv"), curves=False)
     with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert tuple(row["reason"] for row in rows) == plain
@@ -80,7 +80,7 @@ def test_columns_of_a_csv_are_no_formulas_and_plain_cells_stay(tmp_path: Path) -
 
 def test_json_and_parquet_are_exact(tmp_path: Path) -> None:
     for name in ("t.json", "t.parquet"):
-        export(trials(*FORMULAS, MARKUP), str(tmp_path / name), curves=False)
+        write_trials(trials(*FORMULAS, MARKUP), str(tmp_path / name), curves=False)
     found = [row["reason"] for row in json.loads((tmp_path / "t.json").read_text())]
     assert found == [*FORMULAS, MARKUP]
     assert pq.read_table(tmp_path / "t.parquet")["reason"].to_pylist() == found

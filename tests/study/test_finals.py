@@ -48,7 +48,7 @@ class Scene:
 
     def trial(self, x: int, value: float, broken: float = -1.0, **more: float) -> int:
         """A complete trial of the search."""
-        number = self.search.create_answered(
+        number = self.search.add(
             create_trial(
                 state=Stored.RUNNING,
                 user_attrs={"settings": {"x": x, "y": 0}, "seed": 0},

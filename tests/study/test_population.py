@@ -24,7 +24,7 @@ from sentune.study.runner.population import (
     explored,
 )
 from sentune.study.runner.trial_source import Candidate
-from sentune.study.schedulers import NoRungs
+from sentune.study.schedulers import Scheduler
 from sentune.study.space.domains import Choice, Integer, Uniform
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_store import TrialStore
@@ -56,7 +56,7 @@ def train(candidate: Candidate, checkpoints: Checkpoints) -> float:
 
 
 def open_population(storage: InMemoryStorage | None = None) -> Population:
-    store = open_simulated(SPACE, NoRungs(max_examples=900), storage=storage)
+    store = open_simulated(SPACE, Scheduler(max_examples=900), storage=storage)
     return Population(store, SPACE, members=MEMBERS, generations=GENERATIONS, seed=7)
 
 

@@ -134,7 +134,7 @@ def test_starts_come_after_the_published_point_and_only_for_their_encoder():
     suiting = space.for_encoder("builtin:tiny?layers=3")
     assert suiting.first_points() == [SPACE.published, {**SPACE.published, "learning_rate": 1e-3}]
     assert space.for_encoder("other").first_points() == [SPACE.published]
-    assert suiting.fingerprint() == SPACE.fingerprint()
+    assert suiting.identity() == SPACE.identity()
 
 
 def test_a_start_that_a_narrowed_space_makes_equal_is_not_tried_twice():
@@ -151,7 +151,7 @@ def test_points_to_try_come_before_the_published_one_and_are_as_it_where_they_sa
         {**SPACE.published, "layers": 9},
         SPACE.published,
     ]
-    assert space.fingerprint() == SPACE.fingerprint(), "they do not change what is searched"
+    assert space.identity() == SPACE.identity(), "they do not change what is searched"
     assert SearchSpace.from_dict(space.to_dict()).first_points() == space.first_points()
     assert SPACE.with_points([SPACE.published]).first_points() == [SPACE.published]
 
@@ -237,8 +237,8 @@ def test_a_grid_keeps_to_what_the_user_has_narrowed():
 
 
 def test_the_fingerprint_is_that_of_what_is_searched():
-    assert SPACE.fingerprint() == SearchSpace.from_dict(SPACE.to_dict()).fingerprint()
-    assert SPACE.fingerprint() != SPACE.narrow({"layers": "3"}).fingerprint()
+    assert SPACE.identity() == SearchSpace.from_dict(SPACE.to_dict()).identity()
+    assert SPACE.identity() != SPACE.narrow({"layers": "3"}).identity()
     assert SPACE.to_dict() == json.loads(json.dumps(SPACE.to_dict()))
 
 

@@ -12,8 +12,7 @@ import torch
 from sentune.corpora.ray_map import over_cluster, several_machines
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.geometry.boxes import Boxes
-from sentune.tasks import References, make_tasks
-from sentune.tasks import ambiguous_ranges as ranges
+from sentune.tasks import References, ambiguous_sweep, make_tasks
 
 pytestmark = pytest.mark.cluster
 
@@ -35,7 +34,7 @@ def test_parts_come_back_in_order() -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_ambiguous_pairs_judged_on_a_cluster_have_the_same_result(monkeypatch) -> None:
-    monkeypatch.setattr(ranges, "LARGEST_BLOCK", 5)
+    monkeypatch.setattr(ambiguous_sweep, "LARGEST_BLOCK", 5)
     labels = [["entailment"], ["neutral"], ["entailment", "neutral"]] * 6
     rows = {
         "premise": [f"p{i}" for i in range(18)],

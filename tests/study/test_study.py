@@ -16,29 +16,21 @@ import ray
 import toys
 from toys import HALVING, OBJECTIVE, SPACE, open_store, play
 
-from sentune.code import runtime_env
 from sentune.records import TrialState
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import find_study
-from sentune.study.store.study_view import snapshot
+from sentune.study.store.study_view import StudyView
 from sentune.study.study import Study, StudyConfig, StudyOutcome
-from sentune.training.trial import TrialSpec
+from tests.toy_trials import cluster_of_two_cpus, toy_spec
 
 ray.cloudpickle.register_pickle_by_value(toys)
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env=runtime_env(),
-    )
-    yield
-    ray.shutdown()
+    with cluster_of_two_cpus():
+        yield
 
 
 class Looks:
@@ -62,25 +54,7 @@ def study(
 ) -> StudyOutcome:
     given = {"trials": 8, "concurrent": 1, "finalists": 0, "seeds": 3, "seed": 7, **changes}
     config = StudyConfig(name="toy", storage=str(folder), max_examples=900, **given)
-
-    def make_spec(
-        settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-    ) -> TrialSpec:
-        return TrialSpec(
-            study="toy",
-            trial=name,
-            method="toy",
-            settings=settings,
-            encoder="",
-            corpus=None,  # type: ignore[arg-type]
-            dev=None,  # type: ignore[arg-type]
-            max_examples=milestones[-1],
-            milestones=milestones,
-            objective=OBJECTIVE,
-            seed=seed,
-        )
-
-    return Study(config, space, make_spec, program, watchers, {"code": "1"}).run()
+    return Study(config, space, toy_spec, program, watchers, {"code": "1"}).run()
 
 
 def rows(outcome: StudyOutcome) -> list[tuple[Any, ...]]:
@@ -122,7 +96,7 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(
     assert looks.calls == broken.calls == 1 + milestones + 2 * (8 + 6)
     assert caplog.text.count("the study goes on") == 1, "said once"
 
-    seen = snapshot(find_study(str(tmp_path), "toy"))
+    seen = StudyView(find_study(str(tmp_path), "toy")).snapshot()
     assert [trial.metrics for trial in seen.trials] == [r.metrics for r in outcome.trials]
     assert len(seen.finals) == 6
     for run in (*seen.runs, *seen.finals):
@@ -135,7 +109,7 @@ def test_a_study_finds_trains_again_and_resumes_without_running_anything(
     assert rows(resumed) == rows(outcome)
     assert resumed.finalists == outcome.finalists
     assert again.calls == 1
-    assert snapshot(find_study(str(tmp_path), "toy")).identity == seen.identity != ""
+    assert StudyView(find_study(str(tmp_path), "toy")).snapshot().identity == seen.identity != ""
     assert len(list((tmp_path / "toy" / "trials").iterdir())) >= 6
 
 
@@ -145,7 +119,7 @@ def test_the_tables_of_every_run_stay_and_an_old_identity_is_taken_over(tmp_path
     (tmp_path / "toy" / "tracking").mkdir(parents=True)
     (tmp_path / "toy" / "tracking" / "identity").write_text("1dea")
     outcome = study(tmp_path, toys.swept, trials=5, finalists=1, seeds=1, keep=1)
-    seen = snapshot(find_study(str(tmp_path), "toy"))
+    seen = StudyView(find_study(str(tmp_path), "toy")).snapshot()
     ended = {run.name: run for run in (*seen.runs, *seen.finals) if run.record.readouts}
     assert len(ended) > 2, "more than have a checkpoint"
     assert seen.tables == ended.keys()
@@ -210,13 +184,13 @@ sys.path[:0] = {path!r}
 import ray, toys
 from sentune.code import runtime_env
 from sentune.study.store.study_index import find_study
-from sentune.study.store.study_view import snapshot
+from sentune.study.store.study_view import StudyView
 from test_study import Looks, study
 
 class Killer(Looks):
     def __call__(self):
         super().__call__()
-        finals = snapshot(find_study(sys.argv[1], "toy")).finals
+        finals = StudyView(find_study(sys.argv[1], "toy")).snapshot().finals
         in_finals = sys.argv[2] == "finals" and any(run.times for run in finals)
         if in_finals or sys.argv[2] == str(self.calls):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -12,7 +12,7 @@ from benchmarks.simulate import open_simulated
 from sentune.records import TrialRecord
 from sentune.records import TrialState as State
 from sentune.study.runner.trial_source import FinalsSource, SearchSource
-from sentune.study.schedulers import NoRungs
+from sentune.study.schedulers import Scheduler
 from sentune.study.space.domains import Choice, Uniform
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import MICRO_BATCH
@@ -33,7 +33,7 @@ def storage() -> optuna.storages.BaseStorage:
 
 
 def opened(storage: optuna.storages.BaseStorage) -> TrialStore:
-    return open_simulated(SPACE, NoRungs(max_examples=900), storage=storage)
+    return open_simulated(SPACE, Scheduler(max_examples=900), storage=storage)
 
 
 def test_points_to_try_come_first_and_once_however_often_a_study_is_started(storage):

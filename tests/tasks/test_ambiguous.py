@@ -21,9 +21,10 @@ from sentune.errors import CorpusError
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.points import Points
-from sentune.tasks import ambiguous_ranges
+from sentune.tasks import ambiguous_sweep
 from sentune.tasks.ambiguous import OF_SETS, AmbiguousRte
 from sentune.tasks.references import References
+from tests.rounding import rounding
 
 LABELS = (["entailment"], ["neutral"], ["entailment", "neutral"], ["neutral", "contradiction"])
 GRIDS = {
@@ -33,8 +34,8 @@ GRIDS = {
 }
 BOXES = Boxes(0.1)
 BOTH_ENDS = (torch.min, torch.max)
-ROUNDING = 1e-12
-"""Of an overlap: eps times logarithms of volumes of up to some thousand."""
+ROUNDING = rounding(1, 2000)
+"""Of an overlap: logarithms of volumes are up to some thousand."""
 
 
 def corpus(labels: Sequence[Sequence[str]]) -> Corpus:
@@ -121,7 +122,7 @@ class Slow:
 
 @pytest.mark.parametrize("block", [1, 5, 256])
 def test_the_sweep_is_what_single_evaluations_find(task, block, monkeypatch):
-    monkeypatch.setattr(ambiguous_ranges, "LARGEST_BLOCK", block)
+    monkeypatch.setattr(ambiguous_sweep, "LARGEST_BLOCK", block)
     embeddings = embedded(task)
     task.spread = shuffled
     table = task.evaluate(embeddings, BOXES).tables["ambiguous-rte/sweep.json"]
@@ -252,5 +253,5 @@ def test_what_poses_no_task():
     with pytest.raises(CorpusError, match="no pairs"):
         AmbiguousRte(corpus([]))
     triplets = replace(corpus(LABELS), kind=Kind.TRIPLETS)
-    with pytest.raises(CorpusError, match="several labels, not triplets"):
+    with pytest.raises(CorpusError, match="pairs-of-several-labels, not triplets"):
         AmbiguousRte(triplets)

@@ -16,8 +16,8 @@ from sentune.corpora.schema import Kind
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
 from sentune.geometry import Points
 from sentune.tasks import Model, ModelTask, evaluate
-from sentune.tasks.transfer import Transfer
-from sentune.tasks.transfer_relatedness import GRID, TransferRelatedness
+from sentune.tasks.transfer import Transfer, TransferRelatedness
+from sentune.tasks.transfer_protocols import RELATEDNESS_GRID
 from tests.tasks.transfer_scenes import Memory, corpus, sentences
 
 FOLDS = 3
@@ -258,11 +258,13 @@ def test_relatedness_is_the_expected_score_with_the_strength_that_dev_chose() ->
     memory = Memory(6)
     result = TransferRelatedness(corpus(Kind.RELATED, rows), "sick-r").run(memory.model())
     dev_scores = [row[2] for row in dev]
-    found = [pearsonr(expected_scores(train, dev, c), dev_scores)[0] for c in GRID]
+    found = [pearsonr(expected_scores(train, dev, c), dev_scores)[0] for c in RELATEDNESS_GRID]
     table = result.tables["sick-r/regularisation.json"]
     np.testing.assert_allclose(table["dev_pearson"], found, atol=2e-3)
     chosen = result.readouts["sick-r/C"]
-    assert table["dev_pearson"][GRID.index(chosen)] == pytest.approx(max(found), abs=2e-3)
+    assert table["dev_pearson"][RELATEDNESS_GRID.index(chosen)] == pytest.approx(
+        max(found), abs=2e-3
+    )
     predicted, gold = expected_scores(train, test, chosen), [row[2] for row in test]
     expected = {
         "sick-r/pearson": pearsonr(predicted, gold)[0],

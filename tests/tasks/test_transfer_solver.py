@@ -10,8 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
-from sentune.tasks.transfer_fit import Labels, Scores
-from sentune.tasks.transfer_solver import along
+from sentune.tasks.transfer_solver import Labels, Scores, along
 
 GRID = (0.25, 2.0, 32.0)
 ALL = np.arange(120)
@@ -33,9 +32,9 @@ def test_warm_starts_classify_as_cold_ones(classes: int, width: int, same: int) 
     features, labels = data(1, classes, width=width)
     subsets, grid = [ALL, ALL[:90]] if width < 250 else [ALL[:90]], GRID[:2]
     found = along(features, Labels().examples(labels), subsets, grid)
-    for strength, fitted in zip(grid, found, strict=True):
-        assert fitted.unconverged == 0
-        for subset, model in zip(subsets, fitted.models, strict=True):
+    for strength, (models, unconverged) in zip(grid, found, strict=True):
+        assert unconverged == 0
+        for subset, model in zip(subsets, models, strict=True):
             cold = LogisticRegression(C=strength, tol=1e-8, solver="newton-cholesky")
             cold.fit(features[subset].astype(np.float64), labels[subset])
             equal = Labels().predict(model, features) == cold.predict(features)
@@ -64,8 +63,8 @@ def test_soft_targets_are_the_direct_minimisation(low: int, high: int) -> None:
     best = minimize(objective, np.zeros((width + 1) * classes), options={"gtol": 1e-4})
     w = best.x.reshape(width + 1, classes)
     expected = softmax(features.astype(np.float64) @ w[1:] + w[0], axis=1)
-    (fitted,) = along(features, Scores().examples(scores), [ALL], [2.0])
-    predicted = Scores().predict(fitted.models[0], features)
+    (([model], _),) = along(features, Scores().examples(scores), [ALL], [2.0])
+    predicted = Scores().predict(model, features)
     np.testing.assert_allclose(predicted, expected @ np.arange(low, high + 1), atol=5e-3)
 
 
@@ -73,10 +72,10 @@ def test_short_features_are_fitted_as_long_ones() -> None:
     """A hundredth of the length and 10,000 times the strength are the same regression."""
     features, labels = data(5, 4, width=300)
     examples = Labels().examples(labels)
-    (long,) = along(features, examples, [ALL], [0.01])
-    (short,) = along(features / 100, examples, [ALL], [100.0])
-    expected = long.models[0].predict_proba(features)
-    np.testing.assert_allclose(short.models[0].predict_proba(features / 100), expected, atol=0.02)
+    (([long], _),) = along(features, examples, [ALL], [0.01])
+    (([short], _),) = along(features / 100, examples, [ALL], [100.0])
+    expected = long.predict_proba(features)
+    np.testing.assert_allclose(short.predict_proba(features / 100), expected, atol=0.02)
 
 
 @pytest.mark.parametrize("width", [7, 300])
@@ -85,16 +84,16 @@ def test_fits_stopped_early_are_counted_and_not_warned_of(width: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         examples = Labels().examples(labels)
-        (fitted,) = along(features, examples, [ALL, ALL[:90]], [1.0], max_steps=1)
-    assert fitted.unconverged == 2
+        ((_, unconverged),) = along(features, examples, [ALL, ALL[:90]], [1.0], max_steps=1)
+    assert unconverged == 2
 
 
 def test_equal_columns_and_separable_classes_are_fitted() -> None:
     """A curvature without full rank, and probabilities near 0 and 1."""
     features = np.repeat(np.linspace(-1, 1, 40, dtype=np.float32)[:, None], 3, axis=1) * 1000
     labels = (features[:, 0] > 0).astype(float)
-    for fitted in along(features, Labels().examples(labels), [np.arange(40)], GRID):
-        np.testing.assert_array_equal(Labels().predict(fitted.models[0], features), labels)
+    for [model], _ in along(features, Labels().examples(labels), [np.arange(40)], GRID):
+        np.testing.assert_array_equal(Labels().predict(model, features), labels)
 
 
 def test_scores_are_spread_over_their_neighbours() -> None:

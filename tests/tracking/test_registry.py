@@ -73,6 +73,18 @@ def test_without_finalists_the_best_trial_is_the_champion(storage: Path, story: 
     assert "trial 2, one training run" in version.description
 
 
+def test_the_champion_holds_every_constraint(storage: Path, story: Story) -> None:
+    story.trial(2)
+    story.trial(5)  # as good
+    story.runs[2].record.violations = {"train/seconds<=1": 0.5}
+    tracker = Tracker.in_storage(story.name, str(storage))
+    tracker.start(story.snapshot, story.summary("complete", model=str(story.model("weights"))))
+    assert tracker.close(120)
+    client = mlflow_client(tracker.tracking_uri)
+    version = client.get_model_version_by_alias("little", "champion")
+    assert "trial 5, one training run" in version.description
+
+
 def test_same_content_is_one_version_and_a_new_one_leaves_the_old_alone(
     storage: Path, story: Story
 ) -> None:

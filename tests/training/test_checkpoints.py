@@ -12,7 +12,8 @@ import pytest
 
 from sentune.io.checksums import damage
 from sentune.training import checkpoints
-from sentune.training.checkpoints import PROGRESS_FILE, CheckpointStore
+from sentune.training.checkpoint_storage import PROGRESS_FILE
+from sentune.training.checkpoints import CheckpointStore
 from sentune.training.trial import Progress
 
 

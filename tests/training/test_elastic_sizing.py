@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from sentune.launchers import control_actor, elastic_sizing
-from sentune.launchers.control_actor import ControlActor
-from sentune.launchers.control_signal import ControlSignal
+from sentune.launchers.control_actor import ControlActor, ControlSignal
 from sentune.launchers.elastic_sizing import ElasticSizing, free_places
 
 

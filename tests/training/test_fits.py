@@ -9,7 +9,7 @@ import pytest
 
 from sentune.encoders.words import WordTable
 from sentune.errors import InvalidValue
-from sentune.training.fits import build_closed_form, load_fit, save_fit
+from sentune.training.closed_form_model import build_closed_form, load_fit, save_fit
 
 WORDS = tuple("abcdefghijklmnop")
 TEXTS = [" ".join(WORDS[i : i + 4]) for i in range(12)] + ["a c e", "b d f", "p a", "o b c"]

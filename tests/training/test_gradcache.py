@@ -8,6 +8,7 @@ from torch import nn
 
 from sentune.geometry import Boxes, TermWeights, contrastive_loss
 from sentune.training.gradcache import RandomState, cached_backward
+from tests.rounding import rounding
 
 ROWS = 12
 
@@ -18,6 +19,10 @@ def network() -> nn.Module:
     return nn.Sequential(*layers).double()
 
 
+# the similarities of each row, through a layer of 16 and boxes of 4 dimensions, divided by tau
+ERROR = rounding(16 + 4, 3 * ROWS / 0.05)
+
+
 def loss(embeddings: torch.Tensor) -> torch.Tensor:
     weights = TermWeights(reverse=1.0, reverse_contradiction=1.0, reverse_orientation="hypotheses")
     columns = embeddings.chunk(3)
@@ -26,6 +31,13 @@ def loss(embeddings: torch.Tensor) -> torch.Tensor:
 
 def gradients(model: nn.Module) -> torch.Tensor:
     return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+def assert_same_gradients(cached: nn.Module, plain: nn.Module) -> None:
+    """They err as the loss does, in units of the largest of them."""
+    found, expected = gradients(cached), gradients(plain)
+    error = ERROR * max(1.0, float(expected.abs().max()))
+    torch.testing.assert_close(found, expected, rtol=0, atol=error)
 
 
 @pytest.mark.parametrize("micro_batch", [1, 5, 12, 36])
@@ -39,8 +51,8 @@ def test_same_gradient_as_the_plain_backward_with_dropout_on(micro_batch):
     drawn_after = torch.rand(3)
     torch.manual_seed(2)
     value = cached_backward(cached, inputs, loss)
-    torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=0)
-    torch.testing.assert_close(gradients(cached), gradients(plain), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(value, expected.detach(), rtol=0, atol=ERROR)
+    assert_same_gradients(cached, plain)
     assert torch.equal(torch.rand(3), drawn_after), "a resumed run must draw what this one draws"
 
 
@@ -50,7 +62,8 @@ def test_gradients_add_up_over_calls():
     cached_backward(model, inputs, loss)
     once = gradients(model)
     cached_backward(model, inputs, loss)
-    torch.testing.assert_close(gradients(model), 2 * once, rtol=1e-12, atol=1e-12)
+    error = rounding(8, 2 * once.abs().max())
+    torch.testing.assert_close(gradients(model), 2 * once, rtol=0, atol=error)
 
 
 def test_all_but_the_last_backward_run_without_averaging():
@@ -89,4 +102,4 @@ def test_dropout_on_an_accelerator_is_replayed():
     loss(torch.cat([plain(x) for x in inputs])).backward()
     torch.manual_seed(2)
     cached_backward(cached, inputs, loss)
-    torch.testing.assert_close(gradients(cached), gradients(plain), rtol=1e-10, atol=1e-12)
+    assert_same_gradients(cached, plain)

@@ -18,7 +18,7 @@ from sentune.methods import Intersent
 from sentune.training.group import Group
 from sentune.training.model import load_method, save_model
 from sentune.training.recipes import recipe_of
-from sentune.training.recipes.intersent_validation import IntersentValidator
+from sentune.training.recipes.intersent import IntersentValidator
 from sentune.training.step import Stepper, make_optimizer
 from sentune.training.trial import TrialSpec
 from tests.methods.intersent_scenes import build, columns, family, folder, rows, scratch

@@ -14,8 +14,7 @@ from torch import multiprocessing
 
 from sentune.errors import InvalidValue
 from sentune.training.group import Group
-from sentune.training.recipes.invertible_backward import InvertibleBackward
-from sentune.training.recipes.invertible_negatives import Negatives
+from sentune.training.recipes.invertible_backward import InvertibleBackward, Negatives
 from sentune.training.schedules import learning_rate_factor
 from sentune.training.settings import Schedule, TrainingSettings
 from sentune.training.step import Stepper, make_optimizer
@@ -57,7 +56,7 @@ def work(rank: int, folder: str) -> None:
         group = Group.from_torch_distributed()
         found = [gradient(*case, group) for case in CASES]
         torch.save(found, Path(folder) / f"{world_size}-{rank}.pt")
-        group.barrier()
+        dist.barrier()
         dist.destroy_process_group()
 
 

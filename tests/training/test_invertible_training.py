@@ -14,12 +14,11 @@ from safetensors.torch import load_file
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
-from sentune.corpora.encode_words import unigram_counts
-from sentune.corpora.tokens import tokenise
+from sentune.corpora.tokens import tokenise, unigram_counts
 from sentune.embedder.invertible_embedder import InvertibleEmbedder
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.learned import learn_words
-from sentune.encoders.words.unigrams import training_folder
+from sentune.encoders.words.whole import training_folder
 from sentune.errors import InvalidValue
 from sentune.readouts.representation import REPRESENTATION
 from sentune.training.checkpoints import CheckpointStore
@@ -27,7 +26,7 @@ from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import RECIPES
-from sentune.training.recipes.invertible_validation import sample
+from sentune.training.recipes.invertible import sample
 from sentune.training.trial import Progress, TrialSpec
 
 SETTINGS = {"hidden_size": 8, "batch_size": 32, "max_length": 16, "component_sentences": 100}

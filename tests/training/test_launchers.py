@@ -14,10 +14,14 @@ import pytest
 import ray
 import torch
 
-from sentune.code import code_fingerprint, runtime_env
+from sentune.code import code_fingerprint
 from sentune.errors import TrialFailed
-from sentune.launchers.control_actor import ControlClient
-from sentune.launchers.control_signal import POLL_SECONDS, ControlSignal, Listener
+from sentune.launchers.control_actor import (
+    POLL_SECONDS,
+    ControlClient,
+    ControlSignal,
+    listening,
+)
 from sentune.launchers.run_trial import guarded, run_trial
 from sentune.launchers.trial_report import Report, failed
 from sentune.records import TrialState
@@ -26,8 +30,8 @@ from sentune.study.study import Study, StudyConfig, StudyOutcome
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
+from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
 
-OBJECTIVE = "toy/score"
 MILESTONES = (100, 300)
 
 
@@ -72,48 +76,17 @@ def study(folder: Path, **changes: Any) -> StudyOutcome:
         trials=3, finalists=0, concurrent=1, **changes,
     )  # fmt: skip
 
-    def make_spec(
-        settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
-    ) -> TrialSpec:
-        return spec_of(settings, name, seed, milestones)
-
-    return Study(config, space, make_spec, make_program(), (), {}).run()
+    return Study(config, space, toy_spec, make_program(), (), {}).run()
 
 
-def spec_of(
-    settings: dict[str, Any],
-    name: str = "0000",
-    seed: int = 0,
-    milestones: tuple[int, ...] = MILESTONES,
-    directory: str = "",
-) -> TrialSpec:
-    return TrialSpec(
-        study="toy",
-        trial=name,
-        method="toy",
-        settings=settings,
-        encoder="",
-        corpus=None,  # type: ignore[arg-type]
-        dev=None,  # type: ignore[arg-type]
-        max_examples=milestones[-1],
-        milestones=milestones,
-        objective=OBJECTIVE,
-        seed=seed,
-        directory=directory,
-    )
+def a_spec(directory: str = "") -> TrialSpec:
+    return toy_spec({}, "0000", 0, MILESTONES, directory=directory)
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env=runtime_env(),
-    )
-    yield
-    ray.shutdown()
+    with cluster_of_two_cpus():
+        yield
 
 
 @pytest.mark.cluster
@@ -153,7 +126,7 @@ def until(condition: Callable[[], bool]) -> bool:
 @pytest.mark.usefixtures("cluster")
 def test_a_trial_hears_what_it_is_asked_and_outlives_whoever_asks(caplog):
     control = ControlClient()
-    with Listener(control.actor) as ask:
+    with listening(control.actor) as ask:
         time.sleep(POLL_SECONDS)
         assert ask() is ControlSignal.NONE
         control.ask_to_leave()
@@ -179,7 +152,7 @@ def says(values: list[float | None]) -> Program:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_no_number_ends_a_trial_before_its_checkpoint(tmp_path: Path, value):
-    spec = spec_of({}, directory=str(tmp_path))
+    spec = a_spec(str(tmp_path))
     reports = run_trial(says([0.5, value]), spec, Group.single("cpu"))
     assert next(reports).metrics[OBJECTIVE] == 0.5
     with pytest.raises(TrialFailed, match=f"{OBJECTIVE} is {value} at 200 examples"):
@@ -190,13 +163,13 @@ def test_a_score_that_is_no_number_ends_a_trial_before_its_checkpoint(tmp_path: 
 
 
 def test_a_score_that_is_missing_is_named_with_what_is_there():
-    (report,) = guarded(says([None]), spec_of({}), Group.single("cpu"), code_fingerprint())
+    (report,) = guarded(says([None]), a_spec(), Group.single("cpu"), code_fingerprint())
     assert report.failure == f"{OBJECTIVE} was not measured at 100 examples; toy/other was"
     assert report.repeats
 
 
 def test_another_code_than_the_drivers_ends_a_trial_and_is_no_verdict_on_its_settings():
-    (report,) = guarded(says([0.5]), spec_of({}), Group.single("cpu"), "other")
+    (report,) = guarded(says([0.5]), a_spec(), Group.single("cpu"), "other")
     assert "the driver runs code other" in report.failure
     assert not report.repeats
 

@@ -18,7 +18,7 @@ from sentune.training.model import load_method
 RUN = LocalRun(
     method="gumbel",
     settings={"batch_size": "16", "dimension": "4"},
-    corpus="builtin:nli?size=96",
+    corpus=("builtin:nli?size=96",),
     dev=("builtin:nli?split=dev&size=60",),
     encoder="builtin:tiny?layers=1&width=16&heads=2&inner=32",
     max_examples=96,
@@ -43,7 +43,7 @@ def sentune_train(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_command_line(tmp_path: Path) -> None:
-    options = ["--method", "gumbel", "--corpus", RUN.corpus, "--dev", RUN.dev[0]]
+    options = ["--method", "gumbel", "--corpus", RUN.corpus[0], "--dev", RUN.dev[0]]
     options += ["--encoder", RUN.encoder, "--max-examples", "96", "--out", str(tmp_path / "run")]
     options += ["--set", "batch_size=16", "--set", "dimension=4"]
     done = sentune_train(*options)

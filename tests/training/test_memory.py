@@ -23,7 +23,7 @@ from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.memory import DEVICE, HOST, OutOfMemory, free, settle, short_of_memory
 from sentune.training.recipes.sentences import SentenceBackward
-from sentune.training.steps import Steps
+from sentune.training.step import Steps
 from sentune.training.trial import TrialSpec
 from sentune.training.validation import Validator
 

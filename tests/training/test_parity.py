@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def gradient(name: str, batch: int, backward: str, group: Group) -> torch.Tensor
             geometry=geometry,
             weights=weights,
             temperature=0.05,
-            gather=group.gather,
+            gather=partial(group.gather, rows=batch),
             offset=group.offset(batch),
         )
         return total * group.world_size / batch
@@ -100,7 +101,7 @@ def dropout_parity(group: Group) -> torch.Tensor:
                 geometry=geometry,
                 weights=weights,
                 temperature=0.05,
-                gather=group.gather,
+                gather=partial(group.gather, rows=4 * group.world_size),
                 offset=4 * group.rank,
             )
 

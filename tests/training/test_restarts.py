@@ -15,8 +15,14 @@ from ray.train.v2._internal.exceptions import (
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from sentune.errors import TrialFailed
-from sentune.launchers.failures import own_error, passes
-from sentune.launchers.restarts import Attempt, after_failure, after_return, halved
+from sentune.launchers.failures import (
+    Attempt,
+    after_failure,
+    after_return,
+    halved,
+    own_error,
+    passes,
+)
 from sentune.launchers.trial_report import Report, failed
 from sentune.training.group import Group
 from sentune.training.memory import OutOfMemory

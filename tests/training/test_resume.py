@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from sentune.errors import InvalidValue
-from sentune.launchers.control_signal import ControlSignal, no_signal
+from sentune.launchers.control_actor import ControlSignal, no_signal
 from sentune.launchers.run_trial import run_trial
 from sentune.launchers.trial_report import Report
 from sentune.training import loop

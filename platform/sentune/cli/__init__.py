@@ -1,4 +1,4 @@
-"""The command ``sentune``. A command is imported when it is asked for, and what it needs later."""
+"""The command ``sentune``. A command is imported when it is asked for, PyTorch when it runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from sentune.cli.options import Group
 from sentune.errors import SentuneError
 from sentune.terminal import harmless
 
 MODULES = {
     "train": "train",
-    "evaluate": "model",
-    "encode": "model",
+    "evaluate": "evaluate",
+    "encode": "encode",
     "interpret": "interpret",
     "fuse": "operations",
     "difference": "operations",
@@ -36,31 +37,24 @@ class LazyGroup(TyperGroup):
     """Imports the module of the command that is asked for; all of them for the list."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order in which the help has them."""
-        del ctx
+        """Return the names in the order in which the help has them."""
         return [*MODULES]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command; None where there is none of that name."""
-        del ctx
+        """Return the command; None where there is none of that name."""
         if cmd_name not in MODULES:
             return None
         module = import_module(f"{__name__}.{MODULES[cmd_name]}")
         made = getattr(module, "app", None)
         if made is None:
-            made = typer.Typer(add_completion=False, rich_markup_mode=None)
+            made = Group()
             made.command(cmd_name)(getattr(module, cmd_name))
         command = typer.main.get_command(made)
         command.name = cmd_name
         return command
 
 
-app = typer.Typer(
-    cls=LazyGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = Group(cls=LazyGroup)
 
 
 @app.callback()
@@ -69,7 +63,7 @@ def sentune() -> None:
 
 
 def main() -> None:
-    """Runs the command line; what a user did wrong is one line and exit code 2."""
+    """Run the command line; what a user did wrong is one line and exit code 2."""
     try:
         app()
     except SentuneError as error:

@@ -2,56 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
+from typer import Argument, Option
 
-app = typer.Typer(
-    help="See how a cluster will grow for a study, and whether it is fit for one.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+from sentune.cli.options import Group
+from sentune.cluster.findings import Finding, findings_of
+from sentune.errors import InvalidValue
+from sentune.formatting import counted
+from sentune.terminal import plain_table, screen
+
+if TYPE_CHECKING:
+    from sentune.study.planning.cluster_doctor import StudyAddresses
+
+app = Group(help="See how a cluster will grow for a study, and whether it is fit for one.")
 
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
+SUBMIT = "ray job submit -- sentune cluster check --address auto"
 
 
 @app.command(context_settings=ANY_OPTION)
 def plan(
     context: typer.Context,
-    script: Annotated[
-        Path, typer.Argument(metavar="JOB", help="A job's script: jobs/tune_gumbel.py.")
-    ],
+    script: Annotated[Path, Argument(metavar="JOB", help="A job's script: jobs/tune_gumbel.py.")],
     cluster_file: Annotated[
         Path | None,
-        typer.Option(help="Of ray up or KubeRay (default: cluster.yaml).", show_default=False),
+        Option(help="Of ray up or KubeRay (default: cluster.yaml).", show_default=False),
     ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME=CPUS,GPUS,MOST",
             help="Machines of your own, instead of a file. Repeatable.",
         ),
     ] = None,
     price: Annotated[
         list[str] | None,
-        typer.Option(metavar="NODE_TYPE=DOLLARS", help="Price of a node, an hour. Repeatable."),
+        Option(metavar="NODE_TYPE=DOLLARS", help="Price of a node, an hour. Repeatable."),
     ] = None,
     examples_per_second: Annotated[
-        float | None, typer.Option(min=1e-6, help="That one worker trains on.")
+        float | None, Option(min=1e-6, help="That one worker trains on.")
     ] = None,
     validation_seconds: Annotated[
-        float, typer.Option(min=0, help="Of one validation, beside --examples-per-second.")
+        float, Option(min=0, help="Of one validation, beside --examples-per-second.")
     ] = 0.0,
     probe: Annotated[
-        bool,
-        typer.Option(
-            "--probe", help="Try it on this machine: reads the corpora, a minute at most."
-        ),
+        bool, Option("--probe", help="Try it on this machine: reads the corpora, a minute at most.")
     ] = False,
     streams: Annotated[
-        bool, typer.Option("--streams", help="The corpus is larger than the job's --share-mb.")
+        bool, Option("--streams", help="The corpus is larger than the job's --share-mb.")
     ] = False,
 ) -> None:
     """Show how a cluster will grow for a study: nodes, hours, dollars. Starts nothing.
@@ -59,50 +64,83 @@ def plan(
     All other options are the job's: sentune cluster plan jobs/tune_gumbel.py --trials 40
     --gpus-per-worker 1 --price gpu-spot=0.35
     """
-    from sentune.cli.cluster_plan import (
-        ClusterPlanRequest,
-        cluster_of,
-        parse_prices,
-        show_cluster_plan,
-    )
-    from sentune.terminal import screen
+    from sentune.cli.cluster_job import options_of, read_job
+    from sentune.cli.cluster_plan import cluster_of, growth_report, parse_prices
+    from sentune.job.families import make_job
+    from sentune.job.plan import SECONDS
 
-    request = ClusterPlanRequest(
-        cluster=cluster_of(cluster_file, node or []),
-        prices=parse_prices(price or []),
-        examples_per_second=examples_per_second,
-        validation_seconds=validation_seconds,
-        probe=probe,
-        streams=streams,
-    )
-    show_cluster_plan(script, context.args, request, screen())
+    cluster, console = cluster_of(cluster_file, node or []), screen()
+    prices = parse_prices(price or [], cluster.kinds)
+    if probe and examples_per_second is not None:
+        raise InvalidValue("--probe", True, "or state --examples-per-second, not both")
+    script_job = read_job(script)
+    job, cost = make_job(options_of(script_job, context.args), script_job.space), None
+    if probe:
+        job.prepare(console)
+        cost = job.probe(SECONDS)
+    elif examples_per_second is not None:
+        cost = job.stated_cost(examples_per_second, validation_seconds)
+    config = replace(job.config, data_cpus=1.0) if streams else job.config
+    console.print(growth_report(config, job.space, cluster, prices, cost))
 
 
 @app.command()
 def check(
     address: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="HOST:PORT|http://HOST:PORT",
             help="The cluster, or its job server (default: $RAY_ADDRESS, or what runs here).",
             show_default=False,
         ),
     ] = None,
-    storage: Annotated[
-        str | None, typer.Option(metavar="URI", help="As the job's --storage.")
-    ] = None,
-    optuna: Annotated[
-        str | None, typer.Option(metavar="URL", help="As the job's --optuna.")
-    ] = None,
-    tracking: Annotated[
-        str | None, typer.Option(metavar="URI", help="As the job's --tracking.")
-    ] = None,
+    storage: Annotated[str | None, Option(metavar="URI", help="As the job's --storage.")] = None,
+    optuna: Annotated[str | None, Option(metavar="URL", help="As the job's --optuna.")] = None,
+    tracking: Annotated[str | None, Option(metavar="URI", help="As the job's --tracking.")] = None,
 ) -> None:
     """Ask every node of a cluster whether it is fit for a study. Exit code 1 if one is not."""
-    from sentune.cli.cluster_check import check_cluster
     from sentune.study.planning.cluster_doctor import StudyAddresses
-    from sentune.terminal import screen
 
     addresses = StudyAddresses(storage=storage, optuna=optuna, tracking=tracking)
     if not check_cluster(address, addresses, screen()):
         raise typer.Exit(1)
+
+
+def check_cluster(address: str | None, addresses: StudyAddresses, console: Console) -> bool:
+    """Print a line for each question, with the fix under a cross; return whether all are ticks."""
+    from sentune.study.planning.cluster_doctor import address_of, job_server
+
+    where = address_of(address)
+    if where.startswith(("http://", "https://")):
+        findings: Sequence[Finding] = job_server(where)
+        note = f"The nodes are asked from within: {SUBMIT} ..."
+    else:
+        findings, note = _from_within(where, addresses)
+    table = plain_table("", "", "", show_header=False)
+    for column in table.columns[:2]:
+        column.no_wrap = True
+    for finding in findings:
+        sign = Text("✓", style="green") if finding.ok else Text("✗", style="bold red")
+        fix = f"\nfix: {finding.fix}" if finding.fix else ""
+        table.add_row(sign, finding.subject, Text(f"{finding.said}{fix}"))
+    console.print(table)
+    console.print(Text(note))
+    return all(finding.ok for finding in findings)
+
+
+def _from_within(address: str, addresses: StudyAddresses) -> tuple[list[Finding], str]:
+    """Return what the nodes of a cluster answer, after joining it, and a note."""
+    from sentune.study.planning.cluster_doctor import ask_nodes, joined, left, versions
+
+    findings = joined(address)
+    if not all(finding.ok for finding in findings if finding.subject != "dashboard"):
+        return findings, "The nodes were not asked."
+    try:
+        nodes = ask_nodes(addresses)
+        late = "Nodes that come later are not: ask again while a study runs."
+        return (
+            [*findings, *findings_of(nodes, **versions())],
+            f"{counted(len(nodes), 'node')} asked. {late}",
+        )
+    finally:
+        left()

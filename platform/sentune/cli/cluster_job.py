@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
+
+import typer
 
 from sentune import job
+from sentune.cli.job_command import command, options_given
 from sentune.errors import InvalidValue
-from sentune.job.options import StudyOptions, option_name, parse
+from sentune.job.options import StudyOptions
 from sentune.study.space.space import SearchSpace
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ScriptJob:
     """What a script hands to ``job.run``.
 
     Attributes:
@@ -28,93 +30,50 @@ class Asked:
 
     space: SearchSpace
     defaults: StudyOptions
-    quick: Mapping[str, Any] | None
+    quick: Mapping[str, Any] | None = None
 
 
-def read_job(script: Path) -> Asked:
-    """Runs a job's script up to its ``job.run``, which here only takes note.
+def read_job(script: Path) -> ScriptJob:
+    """Run a job's script up to its ``job.run``, which only takes note here.
 
     Raises:
         InvalidValue: there is no such file, or it starts no job.
     """
     if not script.is_file():
         raise InvalidValue("JOB", str(script), "give a job's script, such as jobs/tune_gumbel.py")
-    with _noting() as asked, _beside(script):
+    found: list[ScriptJob] = []
+
+    def note(space: SearchSpace, defaults: StudyOptions, **quick: Any) -> None:
+        found.append(ScriptJob(space=space, defaults=defaults, **quick))
+
+    run, path = job.run, [*sys.path]
+    job.run = note
+    sys.path.insert(0, str(script.resolve().parent))  # as Python does for a script
+    try:
         runpy.run_path(str(script), run_name="__main__")
-    if not asked:
+    finally:
+        job.run, sys.path[:] = run, path
+    if not found:
         raise InvalidValue("JOB", str(script), "it never calls sentune.job.run")
-    return asked[0]
+    return found[0]
 
 
-def options_of(asked: Asked, arguments: Sequence[str]) -> StudyOptions:
-    """The options of a command line, as the script itself would have them.
+def options_of(script_job: ScriptJob, arguments: Sequence[str]) -> StudyOptions:
+    """Return the options of a command line, as the script itself would have them.
 
     Args:
-        asked: by the script.
+        script_job: of the script.
         arguments: ``--trials 40 --set key=value ...``.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
     """
-    given = dict(_given(asked, arguments))
-    base = asked.defaults
-    if given.pop("quick", False):
-        base = parse(dict(asked.quick or {}), base)
-    return parse(given, base)
-
-
-def _given(asked: Asked, arguments: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    fields = type(asked.defaults).model_fields
-    repeated: dict[str, list[str]] = {}
-    words = iter(arguments)
-    for word in words:
-        name, equals, value = word.partition("=")
-        field = name.removeprefix("--").replace("-", "_")
-        if name == "--quick" and asked.quick is not None and not equals:
-            yield "quick", True
-            continue
-        if field not in fields or option_name(field) != name:
-            raise InvalidValue(word, value, f"{asked.space.method}'s job has no such option")
-        kind = fields[field].annotation
-        if kind is bool:
-            yield field, True
-            continue
-        text = value if equals else next(words, None)
-        if text is None:
-            raise InvalidValue(name, None, "a value follows it")
-        if _repeats(asked.defaults, field):
-            repeated.setdefault(field, []).append(text)
-        else:
-            yield field, text
-    yield from ((field, tuple(texts)) for field, texts in repeated.items())
-
-
-def _repeats(defaults: StudyOptions, field: str) -> bool:
-    return get_origin(type(defaults).model_fields[field].annotation) is tuple
-
-
-@contextmanager
-def _noting() -> Iterator[list[Asked]]:
-    found: list[Asked] = []
-
-    def note(
-        space: SearchSpace, defaults: StudyOptions, *, quick: Mapping[str, Any] | None = None
-    ) -> None:
-        found.append(Asked(space=space, defaults=defaults, quick=quick))
-
-    run, job.run = job.run, note
+    app = typer.Typer(add_completion=False)
+    app.command()(command(script_job.space, script_job.defaults, script_job.quick))
     try:
-        yield found
-    finally:
-        job.run = run
-
-
-@contextmanager
-def _beside(script: Path) -> Iterator[None]:
-    """As Python does for a script: its folder comes first on the path."""
-    before = list(sys.path)
-    sys.path.insert(0, str(script.resolve().parent))
-    try:
-        yield
-    finally:
-        sys.path[:] = before
+        given = typer.main.get_command(app).make_context("JOB", [*arguments]).params
+    except typer.TyperException as error:
+        option = getattr(error, "option_name", "JOB")
+        fix = f"{script_job.space.method}'s job: {error.format_message()}"
+        raise InvalidValue(option, " ".join(arguments), fix) from error
+    return options_given(given, script_job.defaults, script_job.quick)

@@ -2,90 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
-from sentune.cli.cluster_growth_report import growth_report
-from sentune.cli.cluster_job import options_of, read_job
 from sentune.cluster import Cluster, NodeLimit, read_cluster
 from sentune.errors import InvalidValue
-from sentune.job.families import JobFamily, make_job
-from sentune.job.plan import SECONDS
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
-from sentune.study.planning.capacity_forecast import forecast, forecasts
-from sentune.study.planning.plan import Probe, estimate, make_plan
+from sentune.study.planning.capacity_forecast import CapacityForecast, Stage, forecast, forecasts
+from sentune.study.planning.plan import Plan, Probe, estimate, make_plan
 from sentune.study.space.space import SearchSpace
+from sentune.terminal import plain_table
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterPlanRequest:
-    """What is known beside the job.
+def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
+    """Return the cluster that is asked about: ``cluster.yaml`` here where nothing is named.
 
-    Attributes:
-        cluster: its kinds of nodes.
-        prices: name of the node type -> dollars an hour of one node.
-        examples_per_second: of one worker; None: not stated.
-        validation_seconds: of one validation.
-        probe: whether to try the first configuration on this machine.
-        streams: whether the corpus is too large to share, so that Ray Data needs a CPU.
-    """
-
-    cluster: Cluster
-    prices: dict[str, float] = field(default_factory=dict)
-    examples_per_second: float | None = None
-    validation_seconds: float = 0.0
-    probe: bool = False
-    streams: bool = False
-
-    def __post_init__(self) -> None:
-        for name in self.prices:
-            if name not in self.cluster.kinds:
-                fix = f"the cluster has {', '.join(self.cluster.kinds)}"
-                raise InvalidValue("--price", name, fix)
-        if self.probe and self.examples_per_second is not None:
-            raise InvalidValue("--probe", True, "or state --examples-per-second, not both")
-
-
-def show_cluster_plan(
-    script: Path, arguments: Sequence[str], request: ClusterPlanRequest, console: Console
-) -> None:
-    """Prints how the cluster grows for the job; starts nothing.
+    Args:
+        file: of ``ray up`` or KubeRay.
+        nodes: machines that no file describes, up from the start to the end: ``gpu=8,1,4`` is four
+            nodes of 8 CPUs and 1 GPU.
 
     Raises:
-        PlanError: the cluster cannot run it, not even grown to its limit; names the option.
-        InvalidValue: an option that cannot be used.
+        InvalidValue: both are given, a text is no NAME=CPUS,GPUS,MOST, or the file is no cluster
+            file.
     """
-    asked = read_job(script)
-    options = options_of(asked, arguments)
-    job = make_job(options, asked.space)
-    probe = _probe(job, request, console)
-    streams = request.streams or bool(job.config.data_cpus)
-    config = replace(job.config, data_cpus=1.0 if streams else 0.0)
-    console.print(cluster_report(config, job.space, request, probe))
+    if not nodes:
+        return read_cluster(file or Path("cluster.yaml"))
+    if file is not None:
+        raise InvalidValue("--node", nodes[0], "give a --cluster-file or nodes, not both")
+    kinds = {}
+    for text in nodes:
+        name, _, numbers = text.partition("=")
+        parts = numbers.split(",")
+        if not name or len(parts) != 3 or not all(part.isdigit() for part in parts):
+            raise InvalidValue("--node", text, "give NAME=CPUS,GPUS,MOST, as in gpu=8,1,4")
+        cpus, gpus, most = map(int, parts)
+        kinds[name] = NodeLimit(cpus=cpus, gpus=gpus, max_nodes=most, min_nodes=most)
+    total = sum(kind.max_nodes for kind in kinds.values())
+    return Cluster(kinds=kinds, max_workers=total, idle_hours=0.0)
 
 
-def cluster_report(
-    config: StudyConfig, space: SearchSpace, request: ClusterPlanRequest, probe: Probe | None
-) -> Group:
-    """The tables of a study on a cluster."""
-    start = tuple(kind for kind in request.cluster.kinds.values() for _ in range(kind.min_nodes))
-    up = machines(replace(request.cluster, kinds={str(n): kind for n, kind in enumerate(start)}))
-    plan = make_plan(config, space, Capacity(nodes=up, reachable=machines(request.cluster)))
-    whole = forecast(plan, config, request.cluster, probe, request.prices)
-    steps = forecasts(plan, config, request.cluster, probe, request.prices)
-    basis = estimate(plan, config, probe).basis if probe else ""
-    return growth_report(plan, request.cluster, request.prices, whole, steps, basis)
-
-
-def parse_prices(texts: Iterable[str]) -> dict[str, float]:
-    """``gpu-spot=0.35`` -> dollars an hour by node type.
+def parse_prices(texts: Iterable[str], kinds: Collection[str]) -> dict[str, float]:
+    """Return dollars an hour by node type from texts like ``gpu-spot=0.35``.
 
     Raises:
-        InvalidValue: it is no NODE_TYPE=DOLLARS, or the same type stands twice.
+        InvalidValue: it is no NODE_TYPE=DOLLARS, the same type stands twice, or the cluster has no
+            such type.
     """
     prices: dict[str, float] = {}
     for text in texts:
@@ -97,45 +65,105 @@ def parse_prices(texts: Iterable[str]) -> dict[str, float]:
         if not name or not 0 <= price < float("inf") or name in prices:
             fix = "give NODE_TYPE=DOLLARS_PER_HOUR, each node type once"
             raise InvalidValue("--price", text, fix)
+        if name not in kinds:
+            raise InvalidValue("--price", name, f"the cluster has {', '.join(kinds)}")
         prices[name] = price
     return prices
 
 
-def described_cluster(texts: Sequence[str]) -> Cluster:
-    """Machines that no file describes: ``gpu=8,1,4`` is four nodes of 8 CPUs and 1 GPU.
+def growth_report(
+    config: StudyConfig,
+    space: SearchSpace,
+    cluster: Cluster,
+    prices: Mapping[str, float],
+    probe: Probe | None,
+) -> Group:
+    """Return tables of a study on a cluster: stages, kinds of nodes, fewer trials at a time.
 
-    They are up from the start and stay.
-
-    Raises:
-        InvalidValue: it is no NAME=CPUS,GPUS,MOST.
-    """
-    kinds = {}
-    for text in texts:
-        name, _, numbers = text.partition("=")
-        parts = numbers.split(",")
-        if not name or len(parts) != 3 or not all(part.isdigit() for part in parts):
-            raise InvalidValue("--node", text, "give NAME=CPUS,GPUS,MOST, as in gpu=8,1,4")
-        cpus, gpus, most = map(int, parts)
-        kinds[name] = NodeLimit(cpus=cpus, gpus=gpus, max_nodes=most, min_nodes=most)
-    total = sum(kind.max_nodes for kind in kinds.values())
-    return Cluster(kinds=kinds, max_workers=total, idle_hours=0.0)
-
-
-def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
-    """The cluster that is asked about: ``cluster.yaml`` here where nothing is named.
+    Args:
+        config: of the study.
+        space: what it searches.
+        cluster: its kinds of nodes.
+        prices: dollars an hour by node type.
+        probe: how fast a trial trains; None: not known.
 
     Raises:
-        InvalidValue: both are given, or the file is no cluster file.
+        PlanError: the cluster cannot run it, not even grown to its limit; names the option.
     """
-    if file is not None and nodes:
-        raise InvalidValue("--node", nodes[0], "give a --cluster-file or nodes, not both")
-    return described_cluster(nodes) if nodes else read_cluster(file or Path("cluster.yaml"))
+    start = tuple(kind for kind in cluster.kinds.values() for _ in range(kind.min_nodes))
+    up = machines(replace(cluster, kinds={str(n): kind for n, kind in enumerate(start)}))
+    plan = make_plan(config, space, Capacity(nodes=up, reachable=machines(cluster)))
+    whole = forecast(plan, config, cluster, probe, prices)
+    steps = forecasts(plan, config, cluster, probe, prices)
+    basis = estimate(plan, config, probe).basis if probe else ""
+    notes = [Text(note) for note in _notes(cluster, whole, basis)]
+    tables = (_stages(plan, whole), _kinds(cluster, prices, whole), _steps(steps, prices))
+    return Group(*(part for table in tables for part in (table, Text())), *notes)
 
 
-def _probe(job: JobFamily, request: ClusterPlanRequest, console: Console) -> Probe | None:
-    if request.probe:
-        job.prepare(console)
-        return job.probe(SECONDS)
-    if request.examples_per_second is None:
-        return None
-    return job.stated_cost(request.examples_per_second, request.validation_seconds)
+def _table(title: str, *columns: str) -> Table:
+    """Return a table whose columns are numbers from the second one on."""
+    table = plain_table(title=title, title_justify="left", title_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def _stages(plan: Plan, whole: CapacityForecast) -> Table:
+    table = _table(f"Study {plan.study}", "stage", "runs", "at a time", "hours", "nodes")
+    for stage in whole.stages:
+        runs = plan.trials if stage.name == "search" else plan.finalists
+        hours = _amount(stage.hours)
+        table.add_row(stage.name, f"{runs:,}", f"{stage.concurrent:,}", hours, _nodes(stage))
+    table.columns[-1].justify = "left"
+    return table
+
+
+def _kinds(cluster: Cluster, prices: Mapping[str, float], whole: CapacityForecast) -> Table:
+    names = [stage.name for stage in whole.stages]
+    columns = ("node type", "each", "at most", *names, "node hours", "$/hour", "$")
+    table = _table("Nodes", *columns)
+    for name, kind in cluster.kinds.items():
+        counts = [f"{stage.nodes[name]:,}" for stage in whole.stages]
+        hours = _amount(None if whole.node_hours is None else whole.node_hours[name])
+        each = f"{kind.cpus} CPU" + (f", {kind.gpus} GPU" if kind.gpus else "")
+        price = f"{prices[name]:.3g}" if name in prices else "-"
+        dollars = _amount(whole.dollars.get(name))
+        table.add_row(name, each, f"{kind.max_nodes:,}", *counts, hours, price, dollars)
+    if whole.total is not None:
+        table.add_row("total", *[""] * (len(names) + 4), _amount(whole.total), style="bold")
+    return table
+
+
+def _steps(steps: Mapping[int, CapacityForecast], prices: Mapping[str, float]) -> Table:
+    table = _table("With --concurrent", "trials", "hours", *(("$",) if prices else ()), "nodes")
+    table.columns[-1].justify = "left"
+    for at_a_time, grown in steps.items():
+        dollars = (_amount(grown.total),) if prices else ()
+        table.add_row(f"{at_a_time:,}", _amount(grown.hours), *dollars, _nodes(grown.stages[0]))
+    return table
+
+
+def _notes(cluster: Cluster, whole: CapacityForecast, basis: str) -> Iterator[str]:
+    if idle := cluster.idle_hours * 60:
+        yield f"Nodes go {idle:g} minutes after their last work; their start is not reckoned."
+    for name, kind in cluster.kinds.items():
+        if kind.stands_in_for:
+            yield f"{name} stands in where {kind.stands_in_for} is not to be had."
+    if whole.stand_in_dollars:
+        yield f"If it does throughout, that costs ${whole.stand_in_dollars:,.2f} more."
+    if whole.unpriced:
+        yield f"No --price for {', '.join(whole.unpriced)}: not in the total."
+    if basis:
+        yield f"Reckoned from: {basis}."
+    else:
+        yield "Hours need --probe, or --examples-per-second of one worker."
+
+
+def _nodes(stage: Stage) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in stage.nodes.items() if count)
+
+
+def _amount(value: float | None) -> str:
+    """Hours or dollars."""
+    return "-" if value is None else f"{value:,.2f}"

@@ -2,60 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from rich.table import Table
+from rich.text import Text
+from typer import Argument, Option
 
-from sentune.corpora.formats import FORMATS
+from sentune.cli.options import Group, Limit
+from sentune.corpora.formats import FORMATS, kinds_of, read
 from sentune.corpora.schema import Kind
+from sentune.formatting import counted
 from sentune.terminal import Terminal, say
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from sentune.corpora.schema import Corpus
-
-app = typer.Typer(
-    help="Look at corpora, and turn them into Parquet shards.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = Group(help="Look at corpora, and turn them into Parquet shards.")
 
 BAD_ROWS_SHOWN = 20
 
 SpecArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="FORMAT:PATH[?key=value&...]",
         help=f"{', '.join(FORMATS)}, and where it is. "
         "Every format takes rows=A:B and premises=A:B.",
     ),
 ]
 KindOption = Annotated[
-    Kind | None, typer.Option(help="What to read it as; default: the first kind that it gives.")
+    Kind | None, Option(help="What to read it as; default: the first kind that it gives.")
 ]
-BadRowsOption = Annotated[
-    int, typer.Option(min=0, help="Bad rows put aside before they are an error.")
-]
+BadRowsOption = Annotated[int, Option(min=0, help="Bad rows put aside before they are an error.")]
 
 
 @app.command()
 def prepare(
     spec: SpecArgument,
-    out: Annotated[str, typer.Argument(help="A folder, or a URI such as s3://bucket/folder.")],
+    out: Annotated[str, Argument(help="A folder, or a URI such as s3://bucket/folder.")],
     kind: KindOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows.")] = None,
-    shard_rows: Annotated[int, typer.Option(min=1, help="Rows of a shard.")] = 65_536,
+    limit: Limit = None,
+    shard_rows: Annotated[int, Option(min=1, help="Rows of a shard.")] = 65_536,
     bad_rows: BadRowsOption = 100,
 ) -> None:
     """Write a corpus as Parquet shards with fingerprint, counts and quarantine.
 
     Read it back as parquet:OUT.
     """
-    from sentune.corpora.formats import kinds_of
     from sentune.corpora.prepare import QUARANTINE, prepare
-    from sentune.formatting import counted
 
     manifest = prepare(
         spec,
@@ -65,8 +55,7 @@ def prepare(
         shard_rows=shard_rows,
         bad_rows=bad_rows,
     )
-    shards = counted(len(manifest["shards"]), "shard")
-    say(f"{out}: {manifest['kind']} in {shards}")
+    say(f"{out}: {manifest['kind']} in {counted(len(manifest['shards']), 'shard')}")
     say(f"fingerprint {manifest['fingerprint']}")
     say(_counted(manifest["counts"]))
     if manifest["quarantine"]["rows"]:
@@ -77,32 +66,21 @@ def prepare(
 def show(
     spec: SpecArgument,
     kind: KindOption = None,
-    rows: Annotated[int, typer.Option(min=0, help="Rows to print.")] = 10,
+    rows: Annotated[int, Option(min=0, help="Rows to print.")] = 10,
     bad_rows: BadRowsOption = 100,
 ) -> None:
     """Print the first rows of a corpus, its counts and its bad rows."""
-    from sentune.corpora.formats import kinds_of, read
-
     corpus = read(spec, kind or kinds_of(spec)[0], bad_rows=bad_rows)
-    _print_rows(Terminal(), corpus, rows)
+    table = Table(*corpus.table.column_names, show_lines=True)
+    for row in corpus.table.slice(0, rows).to_pylist():
+        table.add_row(*(Text(_shown(value)) for value in row.values()))
+    Terminal().print(table)
     say(f"{corpus.kind.value}, fingerprint {corpus.fingerprint}")
     say(_counted(corpus.counts))
     for bad in corpus.quarantine[:BAD_ROWS_SHOWN]:
         say(f"bad row: {bad.path}:{bad.line}: {bad.reason}")
     if (more := len(corpus.quarantine) - BAD_ROWS_SHOWN) > 0:
         say(f"and {more:,} more bad rows; sentune corpora prepare writes all of them")
-
-
-def _print_rows(console: Console, corpus: Corpus, rows: int) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_lines=True)
-    for name in corpus.table.column_names:
-        table.add_column(name)
-    for row in corpus.table.slice(0, rows).to_pylist():
-        table.add_row(*(Text(_shown(value)) for value in row.values()))
-    console.print(table)
 
 
 def _shown(value: object) -> str:

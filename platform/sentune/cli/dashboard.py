@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from sentune.errors import InvalidValue
 from sentune.terminal import say
@@ -20,10 +20,10 @@ HOST = "127.0.0.1"
 
 
 def dashboard(
-    storage: Annotated[
-        Path, typer.Option(help="Folder of the studies, as the job's --storage.")
-    ] = Path("studies"),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 5000,
+    storage: Annotated[Path, Option(help="Folder of the studies, as the job's --storage.")] = Path(
+        "studies"
+    ),
+    port: Annotated[int, Option(min=1, max=65535, help="Port on this machine.")] = 5000,
 ) -> None:
     """Show studies, trials, curves, artifacts and models in the browser.
 
@@ -44,7 +44,7 @@ def dashboard(
 
 
 def server_command(storage: Path, port: int) -> list[str]:
-    """The command of a server over the storage's tracking database.
+    """Return the command of a server over the storage's tracking database.
 
     Host headers other than this machine's names are refused (a page elsewhere could otherwise
     reach the server by rebinding its own name), and so are other origins than the server's own.
@@ -54,13 +54,16 @@ def server_command(storage: Path, port: int) -> list[str]:
     """
     database = Path(tracking_uri_in(str(storage)).removeprefix("sqlite:///"))
     if not database.exists():
-        raise InvalidValue(
-            "--storage",
-            str(storage),
-            f"{database} does not exist; `make tune` or `python jobs/tune_gumbel.py "
-            f"--storage {storage}` makes it",
-        )
-    _require_free(port)
+        maker = f"`make tune` or `python jobs/tune_gumbel.py --storage {storage}`"
+        fix = f"{database} does not exist; {maker} makes it"
+        raise InvalidValue("--storage", str(storage), fix)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            fix = f"another program has it ({error.strerror}); give another one"
+            raise InvalidValue("--port", port, fix) from error
     names = ("127.0.0.1", "localhost")
     return [
         *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port)),
@@ -71,13 +74,3 @@ def server_command(storage: Path, port: int) -> list[str]:
         *("--cors-allowed-origins", ",".join(f"http://{name}:{port}" for name in names)),
         *("--x-frame-options", "DENY", "--workers", "1", "--uvicorn-opts", "--log-level warning"),
     ]
-
-
-def _require_free(port: int) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            fix = f"another program has it ({error.strerror}); give another one"
-            raise InvalidValue("--port", port, fix) from error

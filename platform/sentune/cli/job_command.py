@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-import typing
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
-from pydantic.fields import FieldInfo
+from typer import Option
 
 from sentune.errors import SentuneError
 from sentune.job.exit_codes import INTERRUPTED, WRONG, Ended
@@ -54,73 +54,85 @@ METAVARS = {
 def run_command(
     space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
 ) -> None:
-    """Runs a job with the arguments of this process; see ``sentune.job.run.run``."""
+    """Run a job with the arguments of this process; see ``sentune.job.run.run``."""
     typer.run(command(space, defaults, quick))
 
 
 def command(
     space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
 ) -> Callable[..., None]:
-    """The command of a job, an option for each field of ``defaults``."""
+    """Return the command of a job, with an option for each field of ``defaults``."""
 
     def main(**given: Any) -> None:
-        errors = Terminal(stderr=True)
         try:
-            usual = {**defaults.model_dump(), **(quick or {})} if given.pop("quick", None) else {}
-            base = type(defaults).model_validate(usual) if usual else defaults
-            options = parse({k: v for k, v in given.items() if v is not None and v != []}, base)
-            from sentune.job.run import tune
+            with exit_codes("interrupted; the same command resumes the study"):
+                options = options_given(given, defaults, quick)
+                from sentune.job.run import tune
 
-            tune(options, space)
-        except Ended as end:
-            print_line(errors, end.line, end.style)
-            sys.exit(end.code)
+                tune(options, space)
         except SentuneError as error:
-            print_line(errors, f"error: {error}", "red")
+            print_line(Terminal(stderr=True), f"error: {error}", "red")
             sys.exit(WRONG)
-        except KeyboardInterrupt:
-            print_line(errors, "interrupted; the same command resumes the study")
-            sys.exit(INTERRUPTED)
 
     main.__doc__ = f"Tune {space.method} and leave one model with an error bar on its number."
     fields = type(defaults).model_fields
-    order = sorted(fields, key=lambda name: name not in CORPORA)  # what it reads comes first
-    parameters = [_parameter(name, fields[name], defaults) for name in order]
+    parameters = []
+    for name in sorted(fields, key=lambda name: name not in CORPORA):  # what it reads comes first
+        kind, value = fields[name].annotation, _shown(name, getattr(defaults, name))
+        # Values travel as text: ``parse`` alone decides what is allowed, so errors read alike.
+        written: Any = bool if kind is bool else list[str] if get_origin(kind) is tuple else str
+        text = f"{fields[name].description}{f' (default: {value})' if value else ''}"
+        parameters.append(_parameter(name, written, text))
     if quick is not None:
-        parameters.append(_flag("quick", f"a first look within minutes: {_listed(quick)}"))
+        listed = ", ".join(f"{option_name(name)} {_shown(name, v)}" for name, v in quick.items())
+        parameters.append(_parameter("quick", bool, f"a first look within minutes: {listed}"))
     main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     main.__annotations__ = {p.name: p.annotation for p in parameters}
     return main
 
 
-def _parameter(name: str, field: FieldInfo, defaults: StudyOptions) -> inspect.Parameter:
-    """Values travel as text: ``parse`` alone decides what is allowed, so errors read alike."""
-    value = getattr(defaults, name)
-    shown = _shown(name, value)
-    repeated = typing.get_origin(field.annotation) is tuple
-    written: Any = bool if field.annotation is bool else list[str] if repeated else str
-    option = typer.Option(
-        option_name(name),
-        help=f"{field.description}{f' (default: {shown})' if shown else ''}",
-        show_default=False,
-        metavar=METAVARS.get(name),
-    )
+def options_given(
+    given: Mapping[str, Any], defaults: StudyOptions, quick: Mapping[str, Any] | None
+) -> StudyOptions:
+    """Return a job's options from the values of its command line.
+
+    Args:
+        given: name -> text, texts or flag, None or empty where the command line says nothing.
+        defaults: the options there.
+        quick: replaces some of them where ``given["quick"]`` is set.
+
+    Raises:
+        InvalidValue: naming the option, the value and what is allowed.
+    """
+    texts = {name: value for name, value in given.items() if value is not None and value != []}
+    if texts.pop("quick", False):
+        defaults = parse(dict(quick or {}), defaults)
+    return parse(texts, defaults)
+
+
+@contextmanager
+def exit_codes(interrupted: str) -> Iterator[None]:
+    """End this process as a job that did not come to its end, with one line on standard error.
+
+    Args:
+        interrupted: the line where the user interrupted it.
+    """
+    try:
+        yield
+    except Ended as end:
+        print_line(Terminal(stderr=True), end.line, end.style)
+        sys.exit(end.code)
+    except KeyboardInterrupt:
+        print_line(Terminal(stderr=True), interrupted)
+        sys.exit(INTERRUPTED)
+
+
+def _parameter(name: str, kind: Any, text: str) -> inspect.Parameter:
+    option = Option(option_name(name), help=text, show_default=False, metavar=METAVARS.get(name))
+    annotation = Annotated[kind | None, option]
     return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[written | None, option],
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )
-
-
-def _flag(name: str, text: str) -> inspect.Parameter:
-    option = typer.Option(option_name(name), help=text, show_default=False)
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=None, annotation=Annotated[bool | None, option])
-
-
-def _listed(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{option_name(name)} {_shown(name, v)}" for name, v in options.items())
 
 
 def _shown(name: str, value: object) -> str:

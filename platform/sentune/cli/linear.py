@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
+from sentune.cli.options import Encoder, Json, Limit, key_and_value
 from sentune.errors import InvalidValue
 from sentune.terminal import Terminal, say
 
 
 def linear(
     corpus: Annotated[
-        str,
-        typer.Option(metavar="FORMAT:PATH", help="Training corpus, read as triplets as SimCSE's."),
+        str, Option(metavar="FORMAT:PATH", help="Training corpus, read as triplets as SimCSE's.")
     ],
-    encoder: Annotated[
-        str, typer.Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")
-    ],
+    encoder: Encoder,
     test: Annotated[
         list[str],
-        typer.Option(
+        Option(
             metavar="TASK=FORMAT:PATH",
             help="rte, judged after the first stage, or ambiguous-rte, judged in the end. "
             "Repeatable.",
@@ -29,40 +26,37 @@ def linear(
     ],
     ambiguous: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FORMAT:PATH",
             help="Pairs of several labels for a second stage with three classes. All of them are "
             "trained on: none is kept to choose the number of epochs. Without it there are two "
             "classes, and ambiguous-rte is never answered by both.",
         ),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the corpus.")] = 1,
-    second_epochs: Annotated[int, typer.Option(min=1, help="Passes over --ambiguous.")] = 3,
-    batch_size: Annotated[int, typer.Option(min=1, help="Pairs of a step.")] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 5e-5,
-    max_length: Annotated[int, typer.Option(min=8, help="Most tokens of a pair.")] = 128,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows of each corpus at most.")] = None,
+    epochs: Annotated[int, Option(min=1, help="Passes over the corpus.")] = 1,
+    second_epochs: Annotated[int, Option(min=1, help="Passes over --ambiguous.")] = 3,
+    batch_size: Annotated[int, Option(min=1, help="Pairs of a step.")] = 32,
+    learning_rate: Annotated[float, Option(help="Highest learning rate.")] = 5e-5,
+    max_length: Annotated[int, Option(min=8, help="Most tokens of a pair.")] = 128,
+    limit: Limit = None,
     max_examples: Annotated[
-        int | None,
-        typer.Option(min=1, help="Pairs of the first stage at most; a triplet makes two."),
+        int | None, Option(min=1, help="Pairs of the first stage at most; a triplet makes two.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, dropout and order.")] = 0,
-    json: Annotated[
-        Path | None, typer.Option(help="Write {task: {metric: fraction}} to this file.")
-    ] = None,
+    seed: Annotated[int, Option(min=0, help="Of weights, dropout and order.")] = 0,
+    json: Json = None,
 ) -> None:
     """Train BERT with a linear layer on pairs of sentences (LINEAR in GumbelCSE), and judge it."""
-    from sentune.cli.results import show, write_json
-    from sentune.training.linear import LinearSettings
-    from sentune.training.linear_stages import LinearRun, run_linear
+    from sentune.cli.results import report_results
+    from sentune.training.linear import KINDS, LinearSettings, run_linear
 
-    tests = tuple(_test(text) for text in test)
+    fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(KINDS)}"
+    tests = tuple(key_and_value("--test", text, fix, KINDS) for text in test)
     if not learning_rate > 0:
         raise InvalidValue("--learning-rate", learning_rate, "give a positive number")
     settings = LinearSettings(
         batch_size=batch_size, learning_rate=learning_rate, max_length=max_length, seed=seed
     )
-    run = LinearRun(
+    result = run_linear(
         corpus=corpus,
         encoder=encoder,
         tests=tests,
@@ -72,18 +66,6 @@ def linear(
         limit=limit,
         max_examples=max_examples,
         settings=settings,
+        say=say,
     )
-    result = run_linear(run, say)
-    show(result, Terminal())
-    if json is not None:
-        write_json(result, json)
-
-
-def _test(text: str) -> tuple[str, str]:
-    from sentune.training.linear_stages import KINDS
-
-    kind, equals, spec = text.partition("=")
-    if not (equals and spec) or kind not in KINDS:
-        fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(KINDS)}"
-        raise InvalidValue("--test", text, fix)
-    return kind, spec
+    report_results(result, Terminal(), json)

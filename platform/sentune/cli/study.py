@@ -2,233 +2,231 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import shutil
+import time
+from collections import defaultdict
+from typing import Annotated
 
 import typer
+from rich.filesize import decimal
+from typer import Argument, Option
 
+from sentune.cli.options import Group, Optuna, Storage, StudyName
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
-from sentune.terminal import say
+from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
+from sentune.study.store.driver_process import ProcessState
+from sentune.study.store.study_index import every_study, find_study
+from sentune.study.store.study_view import StudySnapshot, StudyView
+from sentune.terminal import say, screen
 
-if TYPE_CHECKING:
-    from rich.console import Console
+app = Group(help="Look at studies, stop them, go on with them, and take out what they found.")
 
-    from sentune.study.store.study_view import StudyView
+POLL = 0.5
+"""Seconds between two looks at a driver that was asked to stop."""
 
-app = typer.Typer(
-    help="Look at studies, stop them, go on with them, and take out what they found.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
-
-NameArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
-StorageOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URI",
-        help="Folder or URI of all studies, as the job's --storage, or the URL of their database "
-        "(default: studies, or $SENTUNE_STORAGE).",
-        show_default=False,
-    ),
-]
-OptunaOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        envvar="SENTUNE_OPTUNA",
-        show_envvar=False,
-        help="Their Optuna storage, where the job had --optuna (default: $SENTUNE_OPTUNA).",
-    ),
-]
+AsTheJobs = Annotated[int | None, Option(min=1, help="As the job's.")]
+Hours = Annotated[float | None, Option(min=0, help="As the job's.")]
 
 
 @app.command("ls")
-def list_studies(storage: StorageOption = None, optuna: OptunaOption = None) -> None:
+def list_studies(storage: Storage = None, optuna: Optuna = None) -> None:
     """List the studies of a storage: state, trials, best value, hours, driver."""
     from sentune.cli.study_tables import studies_table
-    from sentune.study.store.study_index import every_study
-    from sentune.study.store.study_view import snapshot
 
     place = storage_of(storage)
-    found = [snapshot(study) for study in every_study(place, optuna)]
+    found = [StudyView(study).snapshot() for study in every_study(place, optuna)]
     if found:
-        _console().print(studies_table(found))
+        screen().print(studies_table(found))
     else:
         say(f"no study in {without_credentials(place)}")
 
 
 @app.command()
 def show(
-    name: NameArgument,
-    storage: StorageOption = None,
-    optuna: OptunaOption = None,
+    name: StudyName,
+    storage: Storage = None,
+    optuna: Optuna = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Redraw until the study ends; q or Ctrl-C leaves.")
+        bool, Option("--watch", help="Redraw until the study ends; q or Ctrl-C leaves.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Everything, as JSON.")] = False,
     rows: Annotated[
-        int, typer.Option(min=3, help="Trials to show: those that run, the best, the latest.")
+        int, Option(min=3, help="Trials to show: those that run, the best, the latest.")
     ] = 30,
 ) -> None:
     """Show a study: state, driver, budget, trials, finalists."""
     from sentune.cli.study_tables import as_document, study_screen
+    from sentune.cli.study_watch import watch as watch_study
 
-    view = view_of(name, storage, optuna)
-    console = _console()
+    view, console = view_of(name, storage, optuna), screen()
     if as_json:
         typer.echo(as_document(view.snapshot()))
     elif watch:
-        from sentune.cli.study_watch import watch as watched
-
-        watched(view, console, rows)
+        watch_study(view, console, rows)
     else:
         console.print(study_screen(view.snapshot(), console.width, rows))
 
 
 @app.command()
 def stop(
-    name: NameArgument,
-    storage: StorageOption = None,
-    optuna: OptunaOption = None,
-    now: Annotated[
-        bool, typer.Option("--now", help="Do not wait for the trials' checkpoints.")
-    ] = False,
+    name: StudyName,
+    storage: Storage = None,
+    optuna: Optuna = None,
+    now: Annotated[bool, Option("--now", help="Do not wait for the trials' checkpoints.")] = False,
 ) -> None:
     """Ask a study's driver to stop, and wait until it has left.
 
     Its trials write checkpoints first; `sentune study resume` goes on from there.
     """
-    from sentune.cli.study_stop import stop as stopped
+    view = view_of(name, storage, optuna)
+    url = view.place.url
+    asked = ask(url, name, "stop now" if now else "stop")
+    if asked is None:
+        say(f"no driver runs {name}: it is {_state(view.snapshot())}")
+        return
+    how = "at once" if now else "after its trials have written checkpoints"
+    say(f"asked {asked.driver} to stop {name} {how}; waiting (Ctrl-C leaves, the request stays)")
+    if stays := _wait_for_end(url, name, asked):
+        say(stays)
+        return
+    study = view.snapshot()
+    say(f"{name} is {_state(study)}; {study.ended:,} trials have ended")
+    if study.state != "complete":
+        say(f"go on with: sentune study resume {name}")
 
-    stopped(view_of(name, storage, optuna), _console(), now=now)
+
+def _state(study: StudySnapshot) -> str:
+    return f"{study.state} ({study.reason})" if study.reason else study.state
+
+
+def _wait_for_end(url: str, name: str, asked: Holder) -> str:
+    """Return why the study's driver will not leave now; empty once it has left."""
+    while (found := standing(url, name).holder) is not None:
+        if found.generation != asked.generation:
+            return f"it has left, and {found} drives the study now"
+        if found.gone:
+            return f"{found.driver} has died; the next start takes the study over at once"
+        if found.state is ProcessState.SUSPENDED:
+            return f"{found.driver} is suspended: wake it or kill it; the request stays"
+        if found.state is ProcessState.UNKNOWN:
+            return (
+                f"{found.driver} has not been heard of for {found.quiet:.0f} s; if its machine is "
+                "dead, `sentune study release` frees the study"
+            )
+        time.sleep(POLL)
+    return ""
 
 
 @app.command()
 def release(
-    name: NameArgument,
-    storage: StorageOption = None,
-    optuna: OptunaOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    name: StudyName,
+    storage: Storage = None,
+    optuna: Optuna = None,
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Free the lock of a study whose driver's machine is dead.
 
     A driver that is alive, running or suspended, keeps it.
     """
-    from sentune.study.store.driver_lock import break_lock, standing
-
-    place = view_of(name, storage, optuna).place
-    if holder := standing(place.url, name).holder if place.url else None:
+    url = view_of(name, storage, optuna).place.url
+    if holder := standing(url, name).holder:
         say(f"{name} is driven by {holder}")
         if not yes:
             typer.confirm("Is that machine dead, or its network cut for good?", abort=True)
-    say(break_lock(place.url, name) if place.url else f"{name} was never driven")
+    say(break_lock(url, name) if url else f"{name} was never driven")
 
 
 @app.command()
 def resume(
-    name: NameArgument,
-    storage: StorageOption = None,
-    optuna: OptunaOption = None,
+    context: typer.Context,
+    name: StudyName,
+    storage: Storage = None,
+    optuna: Optuna = None,
     tracking: Annotated[
-        str | None, typer.Option(metavar="URI", help="MLflow, where it has changed.")
+        str | None, Option(metavar="URI", help="MLflow, where it has changed.")
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Trials in all.")] = None,
-    concurrent: Annotated[str | None, typer.Option(help="Trials at a time, or auto.")] = None,
-    max_concurrent: Annotated[int | None, typer.Option(min=1, help="As the job's.")] = None,
-    priority: Annotated[float | None, typer.Option(min=0.01, help="As the job's.")] = None,
-    max_trials: Annotated[int | None, typer.Option(min=1, help="As the job's.")] = None,
-    max_hours: Annotated[float | None, typer.Option(min=0, help="As the job's.")] = None,
-    max_gpu_hours: Annotated[float | None, typer.Option(min=0, help="As the job's.")] = None,
-    stop_after_no_gain: Annotated[int | None, typer.Option(min=1, help="As the job's.")] = None,
+    trials: Annotated[int | None, Option(min=1, help="Trials in all.")] = None,
+    concurrent: Annotated[str | None, Option(help="Trials at a time, or auto.")] = None,
+    max_concurrent: AsTheJobs = None,
+    priority: Annotated[float | None, Option(min=0.01, help="As the job's.")] = None,
+    max_trials: AsTheJobs = None,
+    max_hours: Hours = None,
+    max_gpu_hours: Hours = None,
+    stop_after_no_gain: AsTheJobs = None,
 ) -> None:
     """Go on with a study as its own command would; its budget may be another one."""
-    from sentune.cli.study_again import changed, start, stored_job
+    from sentune.cli.study_again import start_again
 
-    job = stored_job(view_of(name, storage, optuna).place)
-    given = {
-        "optuna": optuna,
-        "tracking": tracking,
-        "trials": trials,
-        "concurrent": concurrent,
-        "max_concurrent": max_concurrent,
-        "priority": priority,
-        "max_trials": max_trials,
-        "max_hours": max_hours,
-        "max_gpu_hours": max_gpu_hours,
-        "stop_after_no_gain": stop_after_no_gain,
-    }
-    start(changed(job, {key: value for key, value in given.items() if value is not None}))
+    job_options = context.params.keys() - {"name", "storage"}
+    given = {option: context.params[option] for option in job_options}
+    start_again(view_of(name, storage, optuna).place, given)
 
 
 @app.command()
 def fork(
-    name: NameArgument,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Name of the new study.")],
-    storage: StorageOption = None,
-    optuna: OptunaOption = None,
+    name: StudyName,
+    new: Annotated[str, Argument(metavar="NEW", help="Name of the new study.")],
+    storage: Storage = None,
+    optuna: Optuna = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="As the job's; repeat it for several."),
+        Option("--set", metavar="KEY=VALUE", help="As the job's; repeat it for several."),
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Trials of the new study.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the new study.")] = None,
+    trials: Annotated[int | None, Option(min=1, help="Trials of the new study.")] = None,
+    seed: Annotated[int | None, Option(help="Seed of the new study.")] = None,
 ) -> None:
     """Start a new study from an old one with another space; it knows the old trials that hold."""
-    from sentune.cli.study_again import changed, start, stored_job, with_settings
+    from sentune.cli.study_again import start_again
 
     _check(new, "NEW")
-    job = stored_job(view_of(name, storage, optuna).place)
-    given = {"fork": new, "trials": trials, "seed": seed, "set": with_settings(job, settings or [])}
-    start(changed(job, {key: value for key, value in given.items() if value is not None}))
+    given = {"fork": new, "trials": trials, "seed": seed, "set": settings}
+    start_again(view_of(name, storage, optuna).place, given)
 
 
 @app.command()
 def export(
-    name: NameArgument,
+    name: StudyName,
     out: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="FILE.csv, FILE.json or FILE.parquet to write; or, as Optuna has the trials, "
             "FILE.journal or the URL of a database.",
         ),
     ],
-    storage: StorageOption = None,
-    optuna: OptunaOption = None,
+    storage: Storage = None,
+    optuna: Optuna = None,
     curves: Annotated[
-        bool, typer.Option("--curves", help="With the metrics at every milestone.")
+        bool, Option("--curves", help="With the metrics at every milestone.")
     ] = False,
 ) -> None:
     """Write every trial with its settings, metrics, readouts and cost to a file."""
-    from sentune.cli.study_export import copy_study, is_optuna
-    from sentune.cli.study_export import export as exported
+    from sentune.cli.study_export import copy_study, is_optuna, write_trials
 
     view = view_of(name, storage, optuna)
     if is_optuna(out):
         written = copy_study(view, out)
     else:
-        written = exported(view.snapshot().trials, out, curves=curves)
+        written = write_trials(view.snapshot().trials, out, curves=curves)
     say(f"{out}: {written:,} trials")
 
 
 @app.command()
 def gc(
-    name: Annotated[str | None, typer.Argument(metavar="STUDY", help="Name of the study.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All studies of the storage.")] = False,
-    storage: StorageOption = None,
-    optuna: OptunaOption = None,
+    name: Annotated[str | None, Argument(metavar="STUDY", help="Name of the study.")] = None,
+    every: Annotated[bool, Option("--all", help="All studies of the storage.")] = False,
+    storage: Storage = None,
+    optuna: Optuna = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would go, and drop nothing.")
+        bool, Option("--dry-run", help="Say what would go, and drop nothing.")
     ] = False,
 ) -> None:
     """Drop checkpoints that are not needed, and what killed processes have left.
 
     The winner's checkpoint stays, and so does everything of a study that is driven.
     """
-    from sentune.cli.study_gc import collect
-    from sentune.study.store.study_index import every_study
-    from sentune.study.store.study_view import StudyView
+    from sentune.study.runner.retention import abandoned_scratch
 
     if (name is None) is not every:
         raise InvalidValue("STUDY", name or "", "name a study, or give --all")
@@ -236,24 +234,52 @@ def gc(
         views = [view_of(name, storage, optuna)]
     else:
         views = [StudyView(place) for place in every_study(storage_of(storage), optuna)]
-    collect(views, _console(), dry_run=dry_run)
+    total = sum(_collect(view, dry_run=dry_run) for view in views)
+    for path in [] if dry_run else abandoned_scratch():
+        shutil.rmtree(path)
+        say(f"{path}: scratch of a driver that was killed")
+    say(f"{decimal(total)} {'could be freed' if dry_run else 'freed'}")
+
+
+def _collect(view: StudyView, *, dry_run: bool) -> int:
+    """Drop what a study no longer needs, print a line for each kind, and return the bytes."""
+    from sentune.study.runner.retention import removable_of
+
+    name, url = view.place.name, view.place.url
+    held = standing(url, name).holder
+    if not url or not view.place.folder:
+        say(f"{name}: left alone, its folder or its database is not known")
+        return 0
+    if held is not None and not held.gone:
+        say(f"{name}: left alone, it is driven by {held}")
+        return 0
+    if dry_run:
+        found = removable_of(view)
+    else:
+        with DriverLock(url, name, counted=False):
+            found = removable_of(view)
+            for one in found:
+                one.drop()
+    kinds: dict[str, list[int]] = defaultdict(list)
+    for one in found:
+        kinds[one.why].append(one.bytes)
+    for why, sizes in kinds.items():
+        say(f"{name}: {why}: {len(sizes):,}, {decimal(sum(sizes))}")
+    return sum(one.bytes for one in found)
 
 
 def view_of(name: str, storage: str | None, optuna: str | None) -> StudyView:
-    """The study that a command line names.
+    """Return the study that a command line names.
 
     Raises:
         InvalidValue: it is no name, or there is no such study.
     """
-    from sentune.study.store.study_index import find_study
-    from sentune.study.store.study_view import StudyView
-
     _check(name, "STUDY")
     return StudyView(find_study(storage_of(storage), name, optuna))
 
 
 def storage_of(given: str | None) -> str:
-    """``--storage``, or where the jobs keep studies by default."""
+    """Return ``--storage``, or where the jobs keep studies by default."""
     from sentune.job.options import default_storage
 
     return given or default_storage()
@@ -265,9 +291,3 @@ def _check(name: str, field: str) -> None:
     if not NAME.fullmatch(name):
         fix = "give letters, digits, '.', '_' and '-' (at most 64), no path"
         raise InvalidValue(field, name, fix)
-
-
-def _console() -> Console:
-    from sentune.terminal import screen
-
-    return screen()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sentune.cli.job_command import exit_codes
 from sentune.errors import InvalidValue
-from sentune.job.exit_codes import INTERRUPTED, Ended
 from sentune.job.options import (
     ClosedFormOptions,
     JobOptions,
@@ -28,72 +26,51 @@ KINDS: dict[str, type[StudyOptions]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredJob:
-    """A job as its last start was asked for.
+def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
+    """Run a study's job as its own command would, with other options, and end as that one does.
 
-    Attributes:
-        options: of that start, with the storage where it was found now.
-        space: as the job has it, before ``--set``.
-        folder: in which it was started; empty if unknown. Relative paths of corpora count from it.
+    Relative paths of corpora count from the folder in which the study was started.
+
+    Args:
+        place: of the study.
+        given: options that replace those of the last start, None for none; of ``set``, those of
+            the same key.
+
+    Raises:
+        InvalidValue: an option and what is allowed, or the study's description is missing or of
+            another version.
     """
+    from sentune.job.run import tune
 
-    options: StudyOptions
-    space: SearchSpace
-    folder: str
+    stored = stored_options(place)
+    changed = {option: value for option, value in given.items() if value is not None}
+    by_key = {item.partition("=")[0]: item for item in (*stored.set, *changed.get("set", ()))}
+    options = parse({**changed, "set": tuple(by_key.values())}, stored)
+    space = SearchSpace.from_dict(place.description["space"])
+    folder = place.description.get("folder", "")
+    there = bool(folder) and Path(folder).is_dir()
+    if folder and not there:
+        missing = f"{folder} is not on this machine; relative paths of corpora count from here"
+        print_line(Terminal(stderr=True), f"warning: {missing}")
+    with (
+        exit_codes("interrupted; sentune study resume goes on"),
+        contextlib.chdir(folder) if there else contextlib.nullcontext(),
+    ):
+        tune(options, space)
 
 
-def stored_job(place: StudyPlace) -> StoredJob:
-    """The job of a study.
+def stored_options(place: StudyPlace) -> StudyOptions:
+    """Return the options of a study's last start, with the storage where it was found now.
 
     Raises:
         InvalidValue: its description is missing or of another version.
     """
-    told = place.description
-    if not told:
+    stored = place.description
+    if not stored:
         fix = f"{place.trouble or f'it has no {DESCRIPTION}'}; run the command that started it"
         raise InvalidValue("STUDY", place.name, fix)
-    if told["job"] not in KINDS:
+    if stored["job"] not in KINDS:
         fix = f"give one of {', '.join(KINDS)} in {place.folder}/{DESCRIPTION}"
-        raise InvalidValue("job", told["job"], fix)
-    known = {**told["options"], "study": place.name, "storage": place.folder.rpartition("/")[0]}
-    return StoredJob(
-        options=parse(known, KINDS[told["job"]]()),
-        space=SearchSpace.from_dict(told["space"]),
-        folder=told.get("folder", ""),
-    )
-
-
-def changed(job: StoredJob, given: Mapping[str, Any]) -> StoredJob:
-    """The job with other options.
-
-    Raises:
-        InvalidValue: naming the option, the value and what is allowed.
-    """
-    return StoredJob(options=parse(dict(given), job.options), space=job.space, folder=job.folder)
-
-
-def with_settings(job: StoredJob, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Its ``--set`` options, those that name the same key replaced."""
-    by_key = {item.partition("=")[0]: item for item in (*job.options.set, *wanted)}
-    return tuple(by_key.values())
-
-
-def start(job: StoredJob) -> None:
-    """Runs the job as its own command would, and ends as that one does."""
-    from sentune.job.run import tune
-
-    errors = Terminal(stderr=True)
-    there = bool(job.folder) and Path(job.folder).is_dir()
-    if job.folder and not there:
-        told = f"{job.folder} is not on this machine; relative paths of corpora count from here"
-        print_line(errors, f"warning: {told}")
-    try:
-        with contextlib.chdir(job.folder) if there else contextlib.nullcontext():
-            tune(job.options, job.space)
-    except Ended as end:
-        print_line(errors, end.line, end.style)
-        sys.exit(end.code)
-    except KeyboardInterrupt:
-        print_line(errors, "interrupted; sentune study resume goes on")
-        sys.exit(INTERRUPTED)
+        raise InvalidValue("job", stored["job"], fix)
+    known = {**stored["options"], "study": place.name, "storage": place.folder.rpartition("/")[0]}
+    return parse(known, KINDS[stored["job"]]())

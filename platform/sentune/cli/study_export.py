@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from sentune.errors import InvalidValue
 from sentune.records import TrialRecord
 from sentune.study.store.journal import StudyJournal, copy_studies
@@ -24,7 +27,7 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 """What a spreadsheet may take for a formula: its signs, also their wide forms and behind blanks."""
 
 
-def export(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> int:
+def write_trials(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> int:
     """Write trials into a file, a row each, and return the number of rows.
 
     Args:
@@ -35,12 +38,12 @@ def export(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> int:
     Raises:
         InvalidValue: another ending, or a folder that does not exist.
     """
-    path = _checked(out)
+    path, partial = _paths(out)
     if path.suffix not in _WRITERS:
         raise InvalidValue("--out", out, f"end it in {', '.join(FORMATS)}, or give a database URL")
-    rows = [row_of(trial, curve=curves) for trial in trials]
-    partial = path.with_name(f".{path.name}.partial")
-    _WRITERS[path.suffix](rows, partial)
+    rows = [_row(trial, curve=curves) for trial in trials]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    _WRITERS[path.suffix](rows, columns, partial)
     partial.replace(path)
     return len(rows)
 
@@ -67,10 +70,9 @@ def copy_study(view: StudyView, out: str) -> int:
         if {*names} & {study.study_name for study in target.get_all_studies()}:
             raise InvalidValue("--out", out, f"it has a study {name!r} already")
         return copy_studies(view.storage, target, names)
-    path = _checked(out)
+    path, partial = _paths(out)
     if path.exists():
         raise InvalidValue("--out", out, "it exists; name a new file")
-    partial = path.with_name(f".{path.name}.partial")
     partial.unlink(missing_ok=True)
     journal = StudyJournal(str(partial), driver=True)
     with journal.together():
@@ -79,14 +81,15 @@ def copy_study(view: StudyView, out: str) -> int:
     return number
 
 
-def _checked(out: str) -> Path:
+def _paths(out: str) -> tuple[Path, Path]:
+    """Return the file of an option, and the one beside it that is written first."""
     path = Path(out)
     if not path.absolute().parent.is_dir():
         raise InvalidValue("--out", out, "make its folder first")
-    return path
+    return path, path.with_name(f".{path.name}.partial")
 
 
-def row_of(trial: TrialRecord, *, curve: bool) -> dict[str, Any]:
+def _row(trial: TrialRecord, *, curve: bool) -> dict[str, Any]:
     """One trial, flat: ``settings.``, ``metrics.``, ``readouts.`` and ``violations.`` columns."""
     row: dict[str, Any] = {
         "trial": trial.id,
@@ -104,15 +107,9 @@ def row_of(trial: TrialRecord, *, curve: bool) -> dict[str, Any]:
     return row | ({"curve": json.dumps(trial.curve)} if curve else {})
 
 
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    """All that any row has, in the order of their first appearance."""
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def _csv(rows: list[dict[str, Any]], path: Path) -> None:
+def _csv(rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        columns = _columns(rows)
         writer.writerow(map(_cell, columns))
         writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
 
@@ -128,9 +125,8 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
-def _json(rows: list[dict[str, Any]], path: Path) -> None:
-    plain = [{name: _finite(value) for name, value in row.items()} for row in rows]
-    text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+def _json(rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
+    text = json.dumps(_finite(rows), indent=1, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -143,12 +139,9 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _parquet(rows: list[dict[str, Any]], path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = {name: [row.get(name) for row in rows] for name in _columns(rows)}
-    pq.write_table(pa.table({name: _one_type(values) for name, values in columns.items()}), path)
+def _parquet(rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
+    typed = {name: _one_type([row.get(name) for row in rows]) for name in columns}
+    pq.write_table(pa.table(typed), path)
 
 
 def _one_type(values: list[Any]) -> list[Any]:

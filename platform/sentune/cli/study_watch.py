@@ -10,6 +10,7 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from rich.console import Console
 from rich.live import Live
@@ -25,16 +26,16 @@ SECONDS = 2.0
 def watch(view: StudyView, console: Console, rows: int) -> None:
     """Draw the study's screen until it has no driver or the user presses q."""
     if not console.is_terminal:
-        while (seen := view.snapshot()).alive:
+        while (study := view.snapshot()).alive:
             time.sleep(SECONDS)
-        console.print(study_screen(seen, console.width, rows))
+        console.print(study_screen(study, console.width, rows))
         return
     with keys() as pressed, Live(console=console, auto_refresh=False) as live:
         alive, left = True, False
         while alive and not left:
-            seen = view.snapshot()
-            alive, fits = seen.alive, max(3, min(rows, console.height - 18))
-            screen = study_screen(seen, console.width, fits)
+            study = view.snapshot()
+            alive, fits = study.alive, max(3, min(rows, console.height - 18))
+            screen = study_screen(study, console.width, fits)
             if alive:
                 screen.renderables.append(Text("q leaves; the study goes on", "dim"))
             live.update(screen, refresh=True)
@@ -46,10 +47,10 @@ def keys() -> Iterator[Callable[[float], bool]]:
     """While open, keys arrive without Enter.
 
     Yields:
-        Waits for so many seconds, and says whether q or Ctrl-C was pressed meanwhile.
+        Waits for so many seconds, and returns whether q or Ctrl-C was pressed meanwhile.
     """
     if not sys.stdin.isatty():
-        yield _wait
+        yield partial(_pressed, typed=False)
         return
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
@@ -60,19 +61,12 @@ def keys() -> Iterator[Callable[[float], bool]]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def _pressed(seconds: float) -> bool:
+def _pressed(seconds: float, *, typed: bool = True) -> bool:
+    """Wait; ``typed``: for keys, too."""
     try:
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        ready, _, _ = select.select([sys.stdin] if typed else [], [], [], seconds)
         # all that was typed, past Python's buffer, in which select would not see the rest
-        typed = os.read(sys.stdin.fileno(), 1024) if ready else b"-"
-        return not typed or b"q" in typed.lower()
+        keys = os.read(sys.stdin.fileno(), 1024) if ready else b"-"
+        return not keys or b"q" in keys.lower()
     except KeyboardInterrupt:
         return True
-
-
-def _wait(seconds: float) -> bool:
-    try:
-        time.sleep(seconds)
-    except KeyboardInterrupt:
-        return True
-    return False

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
+from sentune.cli.options import Encoder, Limit, key_and_value
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.terminal import say
@@ -24,49 +25,44 @@ BUILTIN = {
 def train(
     method: Annotated[
         str,
-        typer.Option(
+        Option(
             help="simcse, simcse-pairs, simcse-unsupervised, gauss, gumbel, intersent or "
             "invertible."
         ),
     ],
     out: Annotated[
-        Path, typer.Option(help="Folder of the run; the same command continues what is there.")
+        Path, Option(help="Folder of the run; the same command continues what is there.")
     ],
     corpus: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="FORMAT:PATH",
             help="Training corpus; default: one that ships with the package. Repeatable for "
             "intersent, which mixes several.",
         ),
     ] = None,
     dev: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FORMAT:PATH", help="Corpus to validate on. Repeatable."),
+        list[str] | None, Option(metavar="FORMAT:PATH", help="Corpus to validate on. Repeatable.")
     ] = None,
-    encoder: Annotated[
-        str, typer.Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")
-    ] = "builtin:tiny",
+    encoder: Encoder = "builtin:tiny",
     decoder: Annotated[
-        str,
-        typer.Option(metavar="NAME|PATH", help="intersent: Hugging Face decoder, or builtin:tiny."),
+        str, Option(metavar="NAME|PATH", help="intersent: Hugging Face decoder, or builtin:tiny.")
     ] = "builtin:tiny",
     vectors: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="glove:FILE|fasttext:FILE",
             help="invertible: word vectors, or builtin:ppmi, learned from the corpus.",
         ),
     ] = "builtin:ppmi",
     frequencies: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|wordfreq:LANG", help="invertible: counts of words."),
+        str | None, Option(metavar="FILE|wordfreq:LANG", help="invertible: counts of words.")
     ] = None,
-    max_examples: Annotated[int, typer.Option(min=1, help="Examples to train on.")] = 30_000,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows of the corpus at most.")] = None,
+    max_examples: Annotated[int, Option(min=1, help="Examples to train on.")] = 30_000,
+    limit: Limit = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
             metavar="KEY=VALUE",
             help="A setting's value, or a readout's grid (alpha_1=0.3,0.5). Repeatable.",
@@ -74,22 +70,21 @@ def train(
     ] = None,
     references: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FORMAT:PATH",
             help="Corpus of the reference sentences of interpretations; default: the training one.",
         ),
     ] = None,
     validate_every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Steps between validations; default: ten over the run."),
+        int | None, Option(min=1, help="Steps between validations; default: ten over the run.")
     ] = None,
     objective: Annotated[
         str | None,
-        typer.Option(metavar="TASK/METRIC", help="Metric that the best checkpoint is chosen by."),
+        Option(metavar="TASK/METRIC", help="Metric that the best checkpoint is chosen by."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of weights, data order and dropout.")] = 0,
+    seed: Annotated[int, Option(help="Of weights, data order and dropout.")] = 0,
     workers: Annotated[
-        int, typer.Option(min=1, help="Processes; on a GPU machine each takes one GPU.")
+        int, Option(min=1, help="Processes; on a GPU machine each takes one GPU.")
     ] = 1,
 ) -> None:
     """Train one method with given settings and leave the best model in OUT/model."""
@@ -98,11 +93,14 @@ def train(
 
     trained_on, judged_on = BUILTIN[find(method).kind]
     corpora = tuple(corpus or (trained_on,))
+    own = [spec for spec in corpora if not spec.startswith("builtin:")]
+    if own and not dev:
+        raise InvalidValue("--dev", "", f"say on which corpus to validate, as --corpus is {own[0]}")
     run = LocalRun(
         method=method,
-        settings=_pairs(set_ or []),
+        settings=dict(key_and_value("--set", item, "give key=value") for item in set_ or []),
         corpus=corpora,
-        dev=tuple(dev or _builtin_dev(corpora, judged_on)),
+        dev=tuple(dev or (f"{name}?split=dev" for name in judged_on)),
         encoder=encoder,
         max_examples=max_examples,
         limit=limit,
@@ -114,22 +112,4 @@ def train(
         vectors=vectors,
         frequencies=frequencies,
     )
-    folder = run_locally(run, out, workers=workers, say=say)
-    say(f"model: {folder}")
-
-
-def _pairs(items: list[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for item in items:
-        key, equals, value = item.partition("=")
-        if not (key and equals and value):
-            raise InvalidValue("--set", item, "give key=value")
-        pairs[key] = value
-    return pairs
-
-
-def _builtin_dev(corpora: tuple[str, ...], judged_on: tuple[str, ...]) -> tuple[str, ...]:
-    own = [spec for spec in corpora if not spec.startswith("builtin:")]
-    if own:
-        raise InvalidValue("--dev", "", f"say on which corpus to validate, as --corpus is {own[0]}")
-    return tuple(f"{name}?split=dev" for name in judged_on)
+    say(f"model: {run_locally(run, out, workers=workers, say=say)}")

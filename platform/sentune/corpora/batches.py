@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,6 +12,9 @@ import numpy.typing as npt
 
 from sentune.corpora.tokens import TokenTable
 from sentune.errors import InvalidValue
+
+_ROWS = 1_024
+"""Rows that are taken at once where they are asked for one by one."""
 
 
 @dataclass(frozen=True)
@@ -30,27 +34,6 @@ class Batch:
 
 Example = dict[str, npt.NDArray[np.int32]]
 """Name of a column -> the token ids of one row."""
-
-
-class RowSource(Protocol):
-    """A corpus whose rows can be taken one at a time."""
-
-    @property
-    def num_rows(self) -> int: ...
-
-    @property
-    def column_names(self) -> tuple[str, ...]: ...
-
-    def rows(self, seed: int, start: int = 0) -> Iterator[Example]:
-        """Examples without end, over epochs, in the order of ``BatchSource.batches``.
-
-        Nothing is dropped: each epoch shows every row once.
-
-        Args:
-            seed: decides the order, with the number of the epoch.
-            start: examples already seen, any number of at least 0.
-        """
-        ...
 
 
 class BatchSource(Protocol):
@@ -89,66 +72,74 @@ class Held:
         return self.value
 
 
-class SharedSource:
-    """Batches of a token table in memory; rows are views of it, nothing is copied."""
+class Source(ABC):
+    """A ``BatchSource`` of token shards, whose rows can be taken one at a time too.
 
-    def __init__(self, table: TokenTable) -> None:
-        self._table = table
+    Args:
+        shards: rows of each shard.
+        column_names: of all shards.
+    """
 
-    @property
-    def num_rows(self) -> int:
-        return self._table.num_rows
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        return tuple(self._table.columns)
+    def __init__(self, shards: tuple[int, ...], column_names: tuple[str, ...]) -> None:
+        self.num_rows = sum(shards)
+        self.column_names = column_names
 
     def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """See ``BatchSource``."""
-        epoch, skip, length = position(self.num_rows, batch_size, start)
-        return self._batches(batch_size, seed, epoch, skip, length)
+        check_batches(self.num_rows, batch_size, start)
+        return self._batches(batch_size, seed, start)
 
     def rows(self, seed: int, start: int = 0) -> Iterator[Example]:
-        """See ``RowSource``."""
+        """Examples without end, over epochs, in the order of ``batches``; none is dropped.
+
+        Args:
+            seed: decides the order, with the number of the epoch.
+            start: examples already seen, any number of at least 0.
+        """
         epoch, skip = divmod(start, self.num_rows)
         while True:
-            for row in self._order(seed, epoch)[skip:].tolist():
-                yield {name: column[row] for name, column in self._table.columns.items()}
+            for columns in self._chunks(_ROWS, seed, epoch, skip, drop_last=False):
+                for values in zip(*columns.values(), strict=True):
+                    yield dict(zip(columns, values, strict=True))
             epoch, skip = epoch + 1, 0
 
-    def _batches(
-        self, batch_size: int, seed: int, epoch: int, skip: int, length: int
-    ) -> Iterator[Batch]:
+    def _batches(self, batch_size: int, seed: int, seen: int) -> Iterator[Batch]:
+        length = self.num_rows - self.num_rows % batch_size
         while True:
-            order = self._order(seed, epoch)
-            for place in range(skip, length, batch_size):
-                rows = order[place : place + batch_size].tolist()
-                columns = {
-                    name: [c[row] for row in rows] for name, c in self._table.columns.items()
-                }
-                yield Batch(columns, epoch, epoch * length + place)
-            epoch, skip = epoch + 1, 0
+            epoch, skip = divmod(seen, length)
+            for columns in self._chunks(batch_size, seed, epoch, skip, drop_last=True):
+                yield Batch(columns, epoch, seen)
+                seen += batch_size
 
-    def _order(self, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    @abstractmethod
+    def _chunks(
+        self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
+    ) -> Iterator[dict[str, list[npt.NDArray[np.int32]]]]:
+        """An epoch's rows after the first ``skip``, ``size`` at a time."""
+
+
+class SharedSource(Source):
+    """Batches of a token table in memory; rows are views of it, nothing is copied."""
+
+    def __init__(self, table: TokenTable) -> None:
+        super().__init__(table.shards, tuple(table.columns))
+        self._table = table
+
+    def _chunks(
+        self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
+    ) -> Iterator[dict[str, list[npt.NDArray[np.int32]]]]:
         shards = self._table.shards
         starts = np.concatenate([[0], np.cumsum(shards)])
         numbers = shard_order(len(shards), seed, epoch)
-        return np.concatenate([starts[n] + row_order(shards[n], seed, epoch, n) for n in numbers])
-
-
-def position(num_rows: int, batch_size: int, start: int) -> tuple[int, int, int]:
-    """Where ``start`` lies: epoch, examples of that epoch already seen, examples of an epoch.
-
-    Raises:
-        InvalidValue: see ``BatchSource.batches``.
-    """
-    check_batches(num_rows, batch_size, start)
-    length = num_rows - num_rows % batch_size
-    return start // length, start % length, length
+        order = np.concatenate([starts[n] + row_order(shards[n], seed, epoch, n) for n in numbers])
+        end = self.num_rows - (self.num_rows % size if drop_last else 0)
+        for place in range(skip, end, size):
+            rows = order[place : place + size].tolist()
+            yield {name: [c[row] for row in rows] for name, c in self._table.columns.items()}
 
 
 def check_batches(num_rows: int, batch_size: int, start: int) -> None:
-    """Refuses batches that cannot be had.
+    """Refuse batches that cannot be had.
 
     Raises:
         InvalidValue: see ``BatchSource.batches``.

@@ -1,8 +1,12 @@
-"""From the text of a corpus to lists of ids: what does it, and the tokenizer that most use."""
+"""From the text of a corpus to lists of ids: one encoder a family of methods.
+
+Each is a ``TableEncoder``: sentences by a tokenizer, operations by two, sentences by a word table.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -10,24 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
 from sentune.errors import InvalidValue
 
 _LABELS = ("label", "reverse_label", "subset")
 
+_OPERATIONS_VERSION = 1
+"""Of the columns of operations; with another one they are tokenised anew."""
 
-class TableEncoder(Protocol):
-    """Turns record batches of one kind into tables of lists of int32, one column each.
-
-    Attributes:
-        fingerprint: of everything that decides about the ids, but ``max_length``.
-        max_length: longest list of ids.
-    """
-
-    fingerprint: str
-    max_length: int
-
-    def table(self, batch: pa.RecordBatch) -> pa.Table:
-        """As many rows as the batch has, in their order."""
+_WORDS_VERSION = 1
+"""Of the columns and of how words are found; with another one they are made anew."""
 
 
 class Encoder:
@@ -91,6 +87,103 @@ class Encoder:
             return_token_type_ids=False,
         )["input_ids"]
         return sequences
+
+
+class OperationEncoder:
+    """Tokenises record batches of ``Kind.OPERATIONS``, the targets twice.
+
+    Args:
+        encoder_folder: folder or name of the encoder's tokenizer.
+        decoder_folder: folder or name of the decoder's tokenizer.
+        max_length: longest sequence of either, special tokens included.
+
+    Raises:
+        InvalidValue: ``max_length`` leaves no room beside the special tokens, or the decoder's
+            tokenizer does not end texts with a token of its own.
+    """
+
+    def __init__(self, encoder_folder: str, decoder_folder: str, max_length: int) -> None:
+        self._encoder = Encoder(encoder_folder, max_length)
+        self._decoder = Encoder(decoder_folder, max_length)
+        if not self._decoder.ends_texts():
+            fix = "its tokenizer must end every text with an end-of-sequence token (BART, T5, BERT)"
+            raise InvalidValue("decoder", decoder_folder, fix)
+        self.max_length = max_length
+        parts = f"{_OPERATIONS_VERSION} {self._encoder.fingerprint} {self._decoder.fingerprint}"
+        self.fingerprint = sha256(parts.encode()).hexdigest()[:16]
+
+    def table(self, batch: pa.RecordBatch) -> pa.Table:
+        """Columns of ids for the rows of the batch.
+
+        ``operation`` has one id, the place in ``OPERATIONS``; ``second`` has none where the
+        operation takes one sentence; ``first``, ``second`` and ``target`` are of the encoder's
+        tokenizer, ``decoded`` is the target by the decoder's, with its special tokens.
+
+        Raises:
+            InvalidValue: an unknown operation, or one with too few or too many sentences.
+        """
+        operations = batch.column("operation")
+        for name in pc.unique(operations).to_pylist():
+            if name not in OPERATIONS:
+                raise InvalidValue("operation", name, f"use one of {', '.join(OPERATIONS)}")
+        pairs = pc.is_in(operations, pa.array(PAIR_OPERATIONS))
+        wrong = pc.not_equal(pairs, batch.column("second").is_valid())
+        if pc.any(wrong).as_py():
+            row = batch.filter(wrong).slice(0, 1).to_pylist()[0]
+            count = 2 if row["operation"] in PAIR_OPERATIONS else 1
+            fix = f"{row['operation']} takes {count} sentence(s)"
+            raise InvalidValue("second", row["second"], fix)
+        codes = pc.index_in(operations, pa.array(OPERATIONS)).cast(pa.int32())
+        places = np.arange(batch.num_rows + 1, dtype=np.int32)
+        names = ("first", "second", "target")
+        columns = {name: self._encoder.column(batch.column(name)) for name in names}
+        decoded = self._decoder.column(batch.column("target"))
+        operation = pa.ListArray.from_arrays(places, codes)
+        return pa.table({"operation": operation, **columns, "decoded": decoded})
+
+
+class Words(Protocol):
+    """A word table, as ``sentune.encoders.words.WordTable`` is one; that package is a sibling."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def ids(self, sentences: Sequence[str], max_length: int | None = None) -> Any: ...
+
+
+class WordEncoder:
+    """Turns the sentence columns of record batches into rows of a word table.
+
+    Words that the table does not have are left out, so that a list may be empty.
+
+    Args:
+        words: the table; its fingerprint names it in caches.
+        max_length: known words of a sentence that are kept, from its beginning.
+
+    Raises:
+        InvalidValue: ``max_length`` is below 1, or the table has no fingerprint.
+    """
+
+    def __init__(self, words: Words, max_length: int) -> None:
+        if max_length < 1:
+            raise InvalidValue("max_length", max_length, "use at least 1")
+        if not words.fingerprint:
+            raise InvalidValue("fingerprint of the words", "", "caches need one; give the table it")
+        self._words = words
+        self.max_length = max_length
+        self.fingerprint = f"words{_WORDS_VERSION}-{words.fingerprint}"
+
+    def table(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the rows of the words of every text column of the batch, under the same names."""
+        columns = {}
+        for field in batch.schema:
+            if pa.types.is_string(field.type):
+                texts = batch.column(field.name).to_pylist()
+                found = self._words.ids(texts, self.max_length)
+                columns[field.name] = pa.ListArray.from_arrays(
+                    found.offsets.astype(np.int32), found.ids
+                )
+        return pa.table(columns)
 
 
 def _fingerprint(tokenizer: Any) -> str:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentune.corpora.batches import Batch, RowSource, check_batches
+from sentune.corpora.batches import Batch, Source, check_batches
 from sentune.errors import InvalidValue
 
 _BLOCK = 1_024
@@ -39,19 +39,13 @@ class Mixture:
         InvalidValue: there is no source, weights that cannot be used, or columns that differ.
     """
 
-    def __init__(self, sources: Sequence[RowSource], weights: Sequence[float]) -> None:
+    def __init__(self, sources: Sequence[Source], weights: Sequence[float]) -> None:
         _check(sources, weights)
         self._sources = tuple(sources)
+        self.num_rows = sum(source.num_rows for source in sources)
+        self.column_names = sources[0].column_names
         shares = np.array([w * s.num_rows for w, s in zip(weights, sources, strict=True)])
         self.shares: npt.NDArray[np.float64] = shares / shares.sum()
-
-    @property
-    def num_rows(self) -> int:
-        return sum(source.num_rows for source in self._sources)
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        return self._sources[0].column_names
 
     def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """See ``BatchSource``. An epoch is as many examples as all sources together have."""
@@ -75,7 +69,7 @@ class Mixture:
     def _taken(self, batch_size: int, seed: int, step: int) -> npt.NDArray[np.int64]:
         """[S] rows of each source in the steps before ``step``."""
         whole, rest = divmod(step, _BLOCK)
-        total = self._block(batch_size, seed, whole)[:rest].sum(axis=0)
+        total: npt.NDArray[np.int64] = self._block(batch_size, seed, whole)[:rest].sum(axis=0)
         for number in range(whole):
             total += self._block(batch_size, seed, number).sum(axis=0)
         return total
@@ -93,18 +87,12 @@ class Mixture:
         return rng.multinomial(batch_size, self.shares, size=_BLOCK)
 
 
-class OpensRows(Protocol):
-    """A picklable handle of a source."""
-
-    def open(self) -> Any: ...
-
-
 @dataclass(frozen=True)
 class MixedHandle:
     """A handle of a mixture; ``handles`` open to its sources, and may stand for shared and
     streamed ones side by side."""
 
-    handles: tuple[OpensRows, ...]
+    handles: tuple[Any, ...]
     weights: tuple[float, ...]
 
     def open(self) -> Mixture:
@@ -117,7 +105,7 @@ def _seed_of(seed: int, source: int) -> int:
     return int(np.random.SeedSequence([seed, _ROWS, source]).generate_state(1)[0])
 
 
-def _check(sources: Sequence[RowSource], weights: Sequence[float]) -> None:
+def _check(sources: Sequence[Source], weights: Sequence[float]) -> None:
     if not sources or len(weights) != len(sources):
         fix = f"give one for each of the {len(sources)} corpora, of which there must be one"
         raise InvalidValue("weights", tuple(weights), fix)

@@ -1,27 +1,41 @@
-"""Any format -> a folder of Parquet shards with a manifest, read back as ``parquet:FOLDER``."""
+"""Any format -> a folder of Parquet shards with a manifest, read back as ``parquet:FOLDER``.
+
+A training corpus is prepared in the cache: of any length, read once, streamed from there.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
-from uuid import uuid4
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import CorpusRows, open_rows
-from sentune.corpora.formats.arrow import MANIFEST
-from sentune.corpora.schema import Kind
+from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
+from sentune.corpora.schema import SCHEMAS, Kind
+from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
-from sentune.io.object_store import puts_at_once
+from sentune.io.checksums import checksum
+from sentune.io.folders import (
+    draft_beside,
+    draft_name,
+    replace_folder,
+    sealed,
+    settle,
+)
+from sentune.io.object_store import files_at, is_local, puts_at_once
 
-SHARD_ROWS = 65_536
+logger = logging.getLogger(__name__)
+
 QUARANTINE = "quarantine.jsonl"
 _VERSION = 1
 
@@ -39,7 +53,7 @@ def prepare(
 
     The corpus is read as a stream: memory holds one shard, and what the format itself must
     collect (see ``formats.select``). Everything goes to a folder beside ``out`` and is moved
-    there in the end. Where ``out`` holds the same rows already, it stays as it is.
+    there in the end. Where ``out`` holds the same rows already, undamaged, it stays as it is.
 
     Args:
         spec: ``FORMAT:PATH?key=value&...``.
@@ -54,41 +68,129 @@ def prepare(
     """
     if shard_rows < 1:
         raise InvalidValue("--shard-rows", shard_rows, "use at least 1")
-    system, root = fsspec.core.url_to_fs(out, use_listings_cache=False)
+    system, root = files_at(out)
     root = root.rstrip("/")
-    place = PurePosixPath(root)
-    draft = str(place.with_name(f".{place.name}-{uuid4().hex}"))
     rows = open_rows(spec, kind, limit=limit, bad_rows=bad_rows)
-    system.makedirs(draft)
-    try:
+    with _draft(system, root) as draft:
         manifest = _write(rows, system, draft, shard_rows)
         _settle(system, draft, root, out, manifest)
+    return manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A corpus in Parquet shards.
+
+    Attributes:
+        spec: ``FORMAT:PATH`` as the user wrote it.
+        manifest: as ``sentune.corpora.prepare`` wrote it.
+        paths: of the shards, in order.
+    """
+
+    spec: str
+    kind: Kind
+    manifest: Mapping[str, Any]
+    paths: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Of all shards."""
+        return sum(self.manifest["shards"])
+
+    @property
+    def fingerprint(self) -> str:
+        """Of kind and rows."""
+        return str(self.manifest["fingerprint"])
+
+    @property
+    def nbytes(self) -> int:
+        """What the rows take in memory."""
+        files = [pq.ParquetFile(path).metadata for path in self.paths]
+        return sum(f.row_group(i).total_byte_size for f in files for i in range(f.num_row_groups))
+
+    def load(self) -> pa.Table:
+        """All rows in memory."""
+        return pa.concat_tables([pq.read_table(path) for path in self.paths])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as a stream, a shard at a time."""
+        for path in self.paths:
+            yield from pq.read_table(path, schema=SCHEMAS[self.kind]).to_batches()
+
+    def texts(self, *columns: str) -> Iterator[str]:
+        """The sentences of the columns as a stream, those that are there."""
+        for batch in self.batches():
+            for column in columns:
+                yield from (text for text in batch.column(column).to_pylist() if text is not None)
+
+    def described(self) -> dict[str, Any]:
+        """As it stands in the summary."""
+        return {
+            "spec": self.spec,
+            "fingerprint": self.fingerprint,
+            "rows": self.rows,
+            "kind": self.kind.value,
+            "counts": self.manifest["counts"],
+        }
+
+
+def prepared(spec: str, kind: Kind, cache: Path, *, limit: int | None = None) -> Prepared:
+    """Return the corpus as shards in the cache, under their fingerprint.
+
+    Where the shards lie there already, their checksums are compared; damaged ones are deleted and
+    made again, with a warning.
+    """
+    rows = open_rows(spec, kind, limit=limit)
+    system, root = files_at(str(cache))
+    with _draft(system, f"{root.rstrip('/')}/{kind.value}") as draft:
+        manifest = _write(rows, system, draft, SHARD_ROWS)
+        folder = cache / str(manifest["fingerprint"])
+        _settle(system, draft, str(folder), str(folder), manifest, derived=True)
+    return Prepared(
+        spec=without_credentials(spec),
+        kind=kind,
+        manifest=manifest,
+        paths=tuple(str(folder / shard_name(i)) for i in range(len(manifest["shards"]))),
+    )
+
+
+@contextmanager
+def _draft(system: Any, root: str) -> Iterator[str]:
+    """Yield an empty folder beside ``root`` that goes when the block is left."""
+    if is_local(system):
+        with draft_beside(Path(root)) as local:
+            yield str(local)
+        return
+    place = PurePosixPath(root)
+    draft = str(place.with_name(draft_name(place.name)))
+    system.makedirs(draft)
+    try:
+        yield draft
     finally:
         if system.exists(draft):
             system.rm(draft, recursive=True)
-    return manifest
-
-
-def _manifest(system: Any, root: str) -> dict[str, Any] | None:
-    name = f"{root.rstrip('/')}/{MANIFEST}"
-    if not system.exists(name):
-        return None
-    manifest: dict[str, Any] = json.loads(system.cat_file(name))
-    return manifest
 
 
 def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
-    state, sizes = Fingerprint(rows.kind), []
-    for number, table in enumerate(_shards(rows.batches, shard_rows)):
+    state, sizes = Fingerprint(rows.kind), list[int]()
+    files: dict[str, dict[str, Any]] = {}
+
+    def put(name: str, content: bytes) -> None:
+        files[name] = checksum(content)
+        system.pipe_file(f"{folder}/{name}", content)
+
+    tables = (pa.Table.from_batches([batch]) for batch in rows.batches)
+    for table in in_shards(tables, shard_rows):
         for batch in table.to_batches():
             state.update(batch)
-        with system.open(f"{folder}/part-{number:05d}.parquet", "wb") as stream:
-            pq.write_table(table, stream, compression="zstd")
+        buffer = pa.BufferOutputStream()
+        pq.write_table(table, buffer, compression="zstd")
+        put(shard_name(len(sizes)), buffer.getvalue().to_pybytes())
         sizes.append(table.num_rows)
     if not sizes:
-        raise CorpusError(rows.spec.path, f"no {rows.kind.value} are left: {dict(rows.log.counts)}")
+        raise rows.log.nothing_left(rows.spec.path, rows.kind)
     reasons = Counter(bad.reason for bad in rows.log.bad)
-    manifest = {
+    content = {
         "version": _VERSION,
         "kind": rows.kind.value,
         "fingerprint": state.hexdigest(),
@@ -99,20 +201,43 @@ def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[
     }
     bad = [{"path": b.path, "line": b.line, "reason": b.reason} for b in rows.log.bad]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bad)
-    system.pipe_file(f"{folder}/{QUARANTINE}", text.encode())
+    put(QUARANTINE, text.encode())
+    manifest = sealed(content, dict(files))
     system.pipe_file(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
     return manifest
 
 
-def _settle(system: Any, draft: str, root: str, out: str, manifest: dict[str, Any]) -> None:
-    """Moves the draft to its place, unless the same content is there already."""
-    if not system.exists(root) or not system.ls(root, detail=False):
+def _settle(
+    system: Any, draft: str, root: str, out: str, manifest: dict[str, Any], *, derived: bool = False
+) -> None:
+    """Move the draft to its place, unless the same content is there already and whole.
+
+    Args:
+        system: of draft and place.
+        draft: what was written.
+        root: the place.
+        out: the place as its user wrote it.
+        manifest: of the draft.
+        derived: whether the place is a cache's, so that nothing but this content belongs there.
+    """
+    if is_local(system):
+        if settle(Path(draft), Path(root)):
+            return
+    elif not system.exists(root) or not system.ls(root, detail=False):
         _move(system, draft, root)
         return
-    there = _manifest(system, root)
-    if there is None:
-        raise CorpusError(out, "the folder holds something else; choose an empty one")
-    if there["fingerprint"] != manifest["fingerprint"] or there["shards"] != manifest["shards"]:
+    there, fault = {}, ""
+    try:
+        there = parse_manifest(system.cat_file(f"{root}/{MANIFEST}"))
+    except (FileNotFoundError, NotADirectoryError):
+        fault = f"{MANIFEST} is missing"
+    except ValueError as error:
+        fault = f"{MANIFEST}: {error}"
+    if fault and not derived:
+        reason = f"the folder holds something else ({fault}); choose an empty one, or delete it"
+        raise CorpusError(out, reason)
+    other = any(there.get(name) != manifest[name] for name in ("fingerprint", "shards"))
+    if other and not derived:
         reason = (
             f"the folder holds another corpus ({there['spec']}, {there['kind']}, "
             f"{sum(there['shards'])} rows, fingerprint {there['fingerprint']}) than this one "
@@ -120,10 +245,30 @@ def _settle(system: Any, draft: str, root: str, out: str, manifest: dict[str, An
             f"fingerprint {manifest['fingerprint']}); choose another folder or delete it"
         )
         raise CorpusError(out, reason)
+    if not fault and (other or "files" not in there):
+        fault = "its shards are others" if other else "it has no checksums"
+    if fault := fault or _damage(system, root, there["files"]):
+        logger.warning("%s is deleted and made again: %s", out, fault)
+        if is_local(system):
+            replace_folder(Path(draft), Path(root))
+        else:
+            _move(system, draft, root)
+
+
+def _damage(system: Any, root: str, files: Mapping[str, Any]) -> str:
+    """Return what is wrong with the first file that differs from its record; empty if none does."""
+    for name, was in files.items():
+        try:
+            content = system.cat_file(f"{root}/{name}")
+        except FileNotFoundError:
+            return f"{name} is missing"
+        if checksum(content) != was:
+            return f"checksum of {name}"
+    return ""
 
 
 def _move(system: Any, draft: str, root: str) -> None:
-    """The draft in its place; in an object store one by one, the manifest last."""
+    """The draft in its place on a server; in an object store one by one, the manifest last."""
     if not puts_at_once(system):
         if system.exists(root):
             system.rm(root, recursive=True)
@@ -132,19 +277,3 @@ def _move(system: Any, draft: str, root: str) -> None:
     names = [path.rsplit("/", 1)[-1] for path in system.ls(draft, detail=False)]
     for name in sorted(names, key=lambda name: name == MANIFEST):
         system.pipe_file(f"{root}/{name}", system.cat_file(f"{draft}/{name}"))
-
-
-def _shards(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[pa.Table]:
-    """Tables of ``shard_rows`` rows each, but the last."""
-    pending: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        while rows + batch.num_rows >= shard_rows:
-            taken = shard_rows - rows
-            yield pa.Table.from_batches([*pending, batch.slice(0, taken)])
-            batch, pending, rows = batch.slice(taken), [], 0
-        if batch.num_rows:
-            pending.append(batch)
-            rows += batch.num_rows
-    if rows:
-        yield pa.Table.from_batches(pending)

@@ -1,4 +1,4 @@
-"""Sharing the parts of a large evaluation over a cluster with Ray Data."""
+"""Work on a cluster with Ray Data: its settings, and the parts of a large evaluation."""
 
 from __future__ import annotations
 
@@ -7,10 +7,36 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import ray
-from ray.data import DataContext
+from ray.data import DataContext, ExecutionResources
 
 Part = TypeVar("Part")
 Found = TypeVar("Found")
+
+
+TASK_CPUS = 0.25
+"""What a reading task asks for. Where trials hold every whole CPU, a task that asked for one
+would wait for ever, and its trial with it (measured: no batch in 45 s); it mostly waits for the
+disk anyway. One CPU of the cluster stays free for up to four readers."""
+
+READERS = 2
+"""Shards that are read at the same time."""
+
+
+def quiet_context(kept: int | None = None, *, in_order: bool = True) -> DataContext:
+    """Return Ray Data's settings for one stream, without progress bars.
+
+    Args:
+        kept: bytes that may lie ready in the object store.
+        in_order: whether results come in the order of their tasks.
+    """
+    context = DataContext.get_current().copy()
+    context.execution_options.preserve_order = in_order
+    if kept is not None:
+        limits = ExecutionResources.for_limits(object_store_memory=kept)
+        context.execution_options.resource_limits = limits
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    return context
 
 
 def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterator[Found]:
@@ -28,11 +54,7 @@ def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterat
         function, every = ray.get(held[0])
         return {"found": pickle.dumps(function(every[row["at"]]))}
 
-    context = DataContext.get_current().copy()
-    context.execution_options.preserve_order = True
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    with DataContext.current(context):
+    with DataContext.current(quiet_context()):
         places = [{"at": place} for place in range(len(parts))]
         rows = ray.data.from_items(places, override_num_blocks=max(1, len(parts)))
         found = rows.map(one, num_cpus=1)
@@ -42,4 +64,4 @@ def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterat
 
 def several_machines() -> bool:
     """Return whether there is more than this machine to share work with."""
-    return ray.is_initialized() and sum(node["Alive"] for node in ray.nodes()) > 1
+    return bool(ray.is_initialized() and sum(node["Alive"] for node in ray.nodes()) > 1)

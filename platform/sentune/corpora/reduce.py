@@ -13,20 +13,15 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
-from ray.data import DataContext, Dataset, ExecutionResources, TaskPoolStrategy
+from ray.data import DataContext, Dataset, TaskPoolStrategy
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from sentune.corpora.ray_map import READERS, TASK_CPUS, quiet_context
 from sentune.corpora.schema import Statistics
 from sentune.errors import CorpusError, InvalidValue
 
-_TASK_CPUS = 0.25
-"""What a reading task and a worker ask for; see ``corpora.stream`` for why so little. Ray gives a
-worker one thread for it."""
-
 _ANYWHERE = PlacementGroupSchedulingStrategy(placement_group=None)
 """Tune refuses the tasks of a trial that would run on what is reserved for the trial itself."""
-
-_READERS = 2
 
 _ROWS = 2_048
 """Texts of a batch: some 200 KB, and enough for matrix products to outweigh their overhead."""
@@ -74,14 +69,15 @@ def accumulate(
         raise InvalidValue("workers", workers, "use at least 1")
     if not paths:
         raise InvalidValue("paths", list(paths), "give at least one Parquet shard")
-    _check(paths[0], column)
-    worker = ray.remote(num_cpus=_TASK_CPUS, max_retries=0, scheduling_strategy=_ANYWHERE)(_part)
+    with fsspec.open(paths[0], "rb") as stream:
+        names = pq.read_schema(stream).names
+    if column not in names:
+        reason = f"there is no column {column!r} but {', '.join(names)}"
+        raise CorpusError(paths[0], f"{reason}; prepare the corpus as sentences")
+    worker = ray.remote(num_cpus=TASK_CPUS, max_retries=0, scheduling_strategy=_ANYWHERE)(_part)
     splits = _texts(paths, column).streaming_split(workers, equal=False)
-    return _merged([worker.remote(split, make, column) for split in splits], make())
-
-
-def _merged(pending: list[Any], total: S) -> S:
-    """Merges parts as they come into fresh statistics: a part's own arrays are read-only."""
+    pending = [worker.remote(split, make, column) for split in splits]
+    total = make()  # a part's own arrays are read-only
     try:
         while pending:
             (ready,), pending = ray.wait(pending, num_returns=1)
@@ -100,19 +96,14 @@ def _part(split: Any, make: Callable[[], S], column: str) -> S:
 
 def _texts(paths: Sequence[str], column: str) -> Dataset:
     """Return the texts of the shards as a stream, bounded in memory, without progress bars."""
-    context = DataContext.get_current().copy()
-    limits = ExecutionResources.for_limits(object_store_memory=_KEPT)
-    context.execution_options.resource_limits = limits
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
     tasks = [{"path": path, "column": column} for path in paths]
-    with DataContext.current(context):
+    with DataContext.current(quiet_context(_KEPT, in_order=False)):
         return ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
             _read,
             batch_size=1,
             batch_format="pyarrow",
-            num_cpus=_TASK_CPUS,
-            compute=TaskPoolStrategy(size=min(_READERS, len(tasks))),
+            num_cpus=TASK_CPUS,
+            compute=TaskPoolStrategy(size=min(READERS, len(tasks))),
         )
 
 
@@ -123,11 +114,3 @@ def _read(task: pa.Table) -> Iterator[pa.Table]:
         file = pq.ParquetFile(stream)
         for batch in file.iter_batches(batch_size=_ROWS, columns=[shard["column"]]):
             yield pa.Table.from_batches([batch])
-
-
-def _check(path: str, column: str) -> None:
-    with fsspec.open(path, "rb") as stream:
-        names = pq.read_schema(stream).names
-    if column not in names:
-        reason = f"there is no column {column!r} but {', '.join(names)}"
-        raise CorpusError(path, f"{reason}; prepare the corpus as sentences")

@@ -36,97 +36,43 @@ PAIR_OPERATIONS = ("fusion", "difference")
 SPLITS = ("train", "dev", "test")
 
 
+_TYPES = {
+    "score": pa.float64(),
+    "labels": pa.list_(pa.string()),
+    "relevant": pa.list_(pa.string()),
+}
+
+
+def _schema(*columns: str) -> pa.Schema:
+    """Return columns of text, or of their type in ``_TYPES``; those with ``?`` may be null."""
+    names = [column.rstrip("?") for column in columns]
+    fields = zip(names, columns, strict=True)
+    return pa.schema(
+        [pa.field(n, _TYPES.get(n, pa.string()), nullable=c.endswith("?")) for n, c in fields]
+    )
+
+
 SCHEMAS: dict[Kind, pa.Schema] = {
-    Kind.TRIPLETS: pa.schema(
-        [
-            pa.field("anchor", pa.string(), nullable=False),
-            pa.field("positive", pa.string(), nullable=False),
-            pa.field("negative", pa.string(), nullable=False),
-        ]
-    ),
+    Kind.TRIPLETS: _schema("anchor", "positive", "negative"),
     # reverse_label: the label of (hypothesis, premise) where a corpus annotates both directions
-    Kind.LABELLED_PAIRS: pa.schema(
-        [
-            pa.field("premise", pa.string(), nullable=False),
-            pa.field("hypothesis", pa.string(), nullable=False),
-            pa.field("label", pa.string(), nullable=False),
-            pa.field("reverse_label", pa.string()),
-        ]
-    ),
+    Kind.LABELLED_PAIRS: _schema("premise", "hypothesis", "label", "reverse_label?"),
     # subset: the part of a collection that a pair belongs to (MSRpar, ...), where there are parts
-    Kind.SCORED_PAIRS: pa.schema(
-        [
-            pa.field("sentence1", pa.string(), nullable=False),
-            pa.field("sentence2", pa.string(), nullable=False),
-            pa.field("score", pa.float64(), nullable=False),
-            pa.field("subset", pa.string()),
-        ]
-    ),
+    Kind.SCORED_PAIRS: _schema("sentence1", "sentence2", "score", "subset?"),
     # labels: the distinct labels that enough annotators gave, in the order of LABELS; never empty
-    Kind.SEVERAL_LABELS: pa.schema(
-        [
-            pa.field("premise", pa.string(), nullable=False),
-            pa.field("hypothesis", pa.string(), nullable=False),
-            pa.field("labels", pa.list_(pa.string()), nullable=False),
-        ]
-    ),
-    Kind.CONDITIONED_PAIRS: pa.schema(
-        [
-            pa.field("sentence1", pa.string(), nullable=False),
-            pa.field("sentence2", pa.string(), nullable=False),
-            pa.field("condition", pa.string(), nullable=False),
-            pa.field("score", pa.float64(), nullable=False),
-        ]
-    ),
+    Kind.SEVERAL_LABELS: _schema("premise", "hypothesis", "labels"),
+    Kind.CONDITIONED_PAIRS: _schema("sentence1", "sentence2", "condition", "score"),
     # operation: one of OPERATIONS; second: null where the operation takes one sentence
-    Kind.OPERATIONS: pa.schema(
-        [
-            pa.field("operation", pa.string(), nullable=False),
-            pa.field("first", pa.string(), nullable=False),
-            pa.field("second", pa.string()),
-            pa.field("target", pa.string(), nullable=False),
-        ]
-    ),
+    Kind.OPERATIONS: _schema("operation", "first", "second?", "target"),
     # two sentences that mean the same, without hard negatives
-    Kind.SENTENCE_PAIRS: pa.schema(
-        [
-            pa.field("anchor", pa.string(), nullable=False),
-            pa.field("positive", pa.string(), nullable=False),
-        ]
-    ),
+    Kind.SENTENCE_PAIRS: _schema("anchor", "positive"),
     # a sentence and the one that follows it in the same text
-    Kind.ADJACENT_SENTENCES: pa.schema(
-        [
-            pa.field("text", pa.string(), nullable=False),
-            pa.field("following", pa.string(), nullable=False),
-        ]
-    ),
+    Kind.ADJACENT_SENTENCES: _schema("text", "following"),
     # second: null for single sentences; split: one of SPLITS, null where there are no splits
-    Kind.CLASSIFIED: pa.schema(
-        [
-            pa.field("text", pa.string(), nullable=False),
-            pa.field("second", pa.string()),
-            pa.field("label", pa.string(), nullable=False),
-            pa.field("split", pa.string()),
-        ]
-    ),
-    Kind.RELATED: pa.schema(
-        [
-            pa.field("sentence1", pa.string(), nullable=False),
-            pa.field("sentence2", pa.string(), nullable=False),
-            pa.field("score", pa.float64(), nullable=False),
-            pa.field("split", pa.string(), nullable=False),
-        ]
-    ),
+    Kind.CLASSIFIED: _schema("text", "second?", "label", "split?"),
+    Kind.RELATED: _schema("sentence1", "sentence2", "score", "split"),
     # relevant: ids of the passages that answer the query; never empty
-    Kind.QUERIES: pa.schema(
-        [
-            pa.field("id", pa.string(), nullable=False),
-            pa.field("query", pa.string(), nullable=False),
-            pa.field("relevant", pa.list_(pa.string()), nullable=False),
-        ]
-    ),
-    Kind.SENTENCES: pa.schema([pa.field("text", pa.string(), nullable=False)]),
+    Kind.QUERIES: _schema("id", "query", "relevant"),
+    Kind.SENTENCES: _schema("text"),
 }
 
 LABELS = ("entailment", "neutral", "contradiction")

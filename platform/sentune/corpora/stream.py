@@ -12,33 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
-from ray.data import DataContext, ExecutionResources, TaskPoolStrategy
+from ray.data import DataContext, TaskPoolStrategy
 
-from sentune.corpora.batches import (
-    Batch,
-    Example,
-    SharedSource,
-    position,
-    row_order,
-    shard_order,
-)
-from sentune.corpora.tokens import Ragged, TokenFolder, ragged
+from sentune.corpora.batches import SharedSource, Source, row_order, shard_order
+from sentune.corpora.ray_map import READERS, TASK_CPUS, quiet_context
+from sentune.corpora.tokens import TokenFolder, ragged
 
 SHARE_UP_TO = 1 << 30
 """Bytes of token ids up to which a corpus is shared rather than streamed."""
-
-_TASK_CPUS = 0.25
-"""What a reading task asks for. Where trials hold every whole CPU, a task that asked for one
-would wait for ever, and its trial with it (measured: no batch in 45 s); it mostly waits for the
-disk anyway. One CPU of the cluster stays free for up to four readers."""
-
-_READERS = 2
-
-_ROWS = 1_024
-"""Rows that are taken from a stream at once where they are asked for one by one."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +40,11 @@ class Shared:
         return ray.get(self.reference[0])
 
 
-@dataclass(frozen=True)
-class SharedTokens:
-    """A handle of a token table in the object store."""
-
-    shared: Shared
+class SharedTokens(Shared):
+    """A handle of a token table in the object store; it opens to batches, without a copy."""
 
     def open(self) -> SharedSource:
-        """Batches of the table, without a copy of it."""
-        return SharedSource(self.shared.open())
+        return SharedSource(super().open())
 
 
 @dataclass(frozen=True)
@@ -98,72 +79,44 @@ def hand_out(
         prefetch: batches made ahead where it streams.
     """
     if folder.nbytes <= share_up_to:
-        return SharedTokens(share(folder.load()))
+        return SharedTokens([ray.put(folder.load())])
     return Streamed(folder, prefetch)
 
 
-class StreamedSource:
-    """Batches of token shards through Ray Data.
+class StreamedSource(Source):
+    """Batches of token shards through Ray Data. A resume reads no shard that lies before it.
 
     Memory: two shards being read, what Ray Data keeps ready (bounded to as much again), and
     ``prefetch`` batches; the length of the corpus does not matter.
     """
 
     def __init__(self, folder: TokenFolder, prefetch: int = 4) -> None:
+        super().__init__(folder.shards, folder.columns)
         self._folder = folder
         self._prefetch = prefetch
 
-    @property
-    def num_rows(self) -> int:
-        return self._folder.num_rows
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        return self._folder.columns
-
-    def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """See ``BatchSource``. A resume reads no shard that lies wholly before ``start``."""
-        epoch, skip, length = position(self.num_rows, batch_size, start)
-        return self._batches(batch_size, seed, epoch, skip, length)
-
-    def rows(self, seed: int, start: int = 0) -> Iterator[Example]:
-        """See ``RowSource``."""
-        epoch, skip = divmod(start, self.num_rows)
-        while True:
-            for table in self._epoch(_ROWS, seed, epoch, skip, drop_last=False):
-                columns = {name: ragged(table.column(name)) for name in self.column_names}
-                for row in range(len(table)):
-                    yield {name: column[row] for name, column in columns.items()}
-            epoch, skip = epoch + 1, 0
-
-    def _batches(
-        self, batch_size: int, seed: int, epoch: int, skip: int, length: int
-    ) -> Iterator[Batch]:
-        while True:
-            for table in self._epoch(batch_size, seed, epoch, skip, drop_last=True):
-                columns = {name: ragged(table.column(name)) for name in self.column_names}
-                yield Batch(_rows(columns), epoch, epoch * length + skip)
-                skip += batch_size
-            epoch, skip = epoch + 1, 0
-
-    def _epoch(
-        self, batch_size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
-    ) -> Iterator[pa.Table]:
+    def _chunks(
+        self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
+    ) -> Iterator[dict[str, list[npt.NDArray[np.int32]]]]:
         tasks = self._tasks(seed, epoch, skip)
-        with DataContext.current(self._context()):
+        shard = max(self._folder.nbytes // len(self._folder.shards), 1 << 20)
+        with DataContext.current(quiet_context(2 * (READERS + 1) * shard)):
             shards = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
                 _read_shard,
                 batch_size=1,
                 batch_format="pyarrow",
-                num_cpus=_TASK_CPUS,
-                compute=TaskPoolStrategy(size=min(_READERS, len(tasks))),
+                num_cpus=TASK_CPUS,
+                compute=TaskPoolStrategy(size=min(READERS, len(tasks))),
             )
-        yield from shards.iter_batches(
-            batch_size=batch_size,
+        tables = shards.iter_batches(
+            batch_size=size,
             batch_format="pyarrow",
             prefetch_batches=self._prefetch,
             drop_last=drop_last,
         )
+        for table in tables:
+            columns = {name: ragged(table.column(name)) for name in self.column_names}
+            yield {name: [c[row] for row in range(len(c))] for name, c in columns.items()}
 
     def _tasks(self, seed: int, epoch: int, skip: int) -> list[dict[str, Any]]:
         """What to read, in order: shards, each with its rows' order and how many to leave out."""
@@ -178,19 +131,6 @@ class StreamedSource:
                 tasks.append({"path": path, **order})
         return tasks
 
-    def _context(self) -> DataContext:
-        """Ray Data's settings for this stream alone: in order, bounded, without progress bars."""
-        context = DataContext.get_current().copy()
-        shard = max(self._folder.nbytes // len(self._folder.shards), 1 << 20)
-        options = context.execution_options
-        options.preserve_order = True
-        options.resource_limits = ExecutionResources.for_limits(
-            object_store_memory=2 * (_READERS + 1) * shard
-        )
-        context.enable_progress_bars = False
-        context.print_on_execution_start = False
-        return context
-
 
 def _read_shard(task: pa.Table) -> pa.Table:
     """One shard with its rows permuted."""
@@ -198,7 +138,3 @@ def _read_shard(task: pa.Table) -> pa.Table:
     table = pq.read_table(order["path"])
     rows = row_order(len(table), order["seed"], order["epoch"], order["shard"])
     return table.take(rows[order["skip"] :])
-
-
-def _rows(columns: dict[str, Ragged]) -> dict[str, list[np.ndarray]]:
-    return {name: [column[row] for row in range(len(column))] for name, column in columns.items()}

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentune.corpora.encode import TableEncoder
 from sentune.corpora.schema import Corpus
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.folders import checked_folder
 
 SHARD_ROWS = 65_536
 """Rows of a shard. Rows are permuted within shards and shards among each other, so this is also
 how far apart in a corpus two rows of one batch can be."""
 
-_VERSION = 1
 _META = "tokens.json"
+
+
+class TableEncoder(Protocol):
+    """Turns record batches of one kind into tables of lists of int32, one column each.
+
+    Attributes:
+        fingerprint: of everything that decides about the ids, but ``max_length``.
+        max_length: longest list of ids.
+    """
+
+    fingerprint: str
+    max_length: int
+
+    def table(self, batch: pa.RecordBatch) -> pa.Table:
+        """As many rows as the batch has, in their order."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +126,8 @@ def tokenise(
     batches = corpus.table.to_batches(max_chunksize=shard_rows)
     if cache is not None:
         key = _key(corpus.fingerprint, encoder, shard_rows)
-        return _folder(iter(batches), encoder, cache, key, shard_rows).load()
-    shards = list(_shards(iter(batches), encoder, shard_rows))
+        return _folder(batches, encoder, cache, key, shard_rows).load()
+    shards = list(in_shards(map(encoder.table, batches), shard_rows))
     table = pa.concat_tables(shards)
     columns = {name: ragged(table.column(name)) for name in table.column_names}
     key = _key(corpus.fingerprint, encoder, shard_rows)
@@ -133,13 +144,43 @@ def tokenise_batches(
 ) -> TokenFolder:
     """Tokenises a stream of record batches into the cache, holding one shard at a time.
 
-    Where the cache has them already, the stream is not read.
+    Where the cache has them already, and undamaged, the stream is not read. Checksums of all files
+    are compared each time; what is damaged is deleted and made again, with a warning.
 
     Args:
         fingerprint: that of the corpus the batches come from.
     """
     key = _key(fingerprint, encoder, shard_rows)
-    return _folder(iter(batches), encoder, cache, key, shard_rows)
+    return _folder(batches, encoder, cache, key, shard_rows)
+
+
+def unigram_counts(
+    tokens: TokenFolder | TokenTable, column: str, size: int
+) -> npt.NDArray[np.int64]:
+    """[size] how often each id occurs in a column; a folder is read shard by shard.
+
+    Args:
+        tokens: what ``tokenise`` or ``tokenise_batches`` gave.
+        column: the column to count.
+        size: number of ids, the words of a table.
+
+    Raises:
+        InvalidValue: there is no such column, or an id is not below ``size``.
+    """
+    if column not in tokens.columns:
+        raise InvalidValue("column", column, f"use one of {', '.join(tokens.columns)}")
+    if isinstance(tokens, TokenTable):
+        parts: Iterable[Ragged] = [tokens.columns[column]]
+    else:
+        shards = map(tokens.shard, range(len(tokens.shards)))
+        parts = (ragged(pq.read_table(shard, columns=[column]).column(column)) for shard in shards)
+    counts = np.zeros(size, dtype=np.int64)
+    for part in parts:
+        found = np.bincount(part.ids, minlength=size)
+        if len(found) > size:
+            raise InvalidValue("size", size, f"the corpus has the id {len(found) - 1}")
+        counts += found
+    return counts
 
 
 def ragged(column: pa.ChunkedArray) -> Ragged:
@@ -161,68 +202,40 @@ def _key(fingerprint: str, encoder: TableEncoder, shard_rows: int) -> str:
 
 
 def _folder(
-    batches: Iterator[pa.RecordBatch], encoder: TableEncoder, cache: Path, key: str, shard_rows: int
-) -> TokenFolder:
-    folder = cache / key
-    if not (folder / _META).exists():
-        _write(batches, encoder, folder, key, shard_rows)
-    return _opened(folder)
-
-
-def _write(
-    batches: Iterator[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch],
     encoder: TableEncoder,
-    folder: Path,
+    cache: Path,
     key: str,
     shard_rows: int,
-) -> None:
-    """Write beside the folder, then rename: a reader sees all of it or nothing."""
-    draft = folder.with_name(f".{key}-{uuid4().hex}")
-    draft.mkdir(parents=True)
-    try:
-        meta: dict[str, Any] = {"version": _VERSION, "fingerprint": key, "shards": [], "nbytes": 0}
-        for number, table in enumerate(_shards(batches, encoder, shard_rows)):
-            pq.write_table(table, draft / shard_name(number), compression="zstd")
-            meta["columns"] = table.column_names
-            meta["shards"].append(len(table))
+) -> TokenFolder:
+    def write(draft: Path) -> dict[str, Any]:
+        columns, shards, nbytes = list[str](), list[int](), 0
+        for table in in_shards(map(encoder.table, batches), shard_rows):
+            pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
+            columns = table.column_names
+            shards.append(len(table))
             # offsets are int32 on disk and int64 in a Ragged
-            meta["nbytes"] += table.nbytes + 4 * len(table) * table.num_columns
-        if not meta["shards"]:
-            raise CorpusError(folder, "a corpus without rows cannot be tokenised")
-        (draft / _META).write_text(json.dumps(meta, indent=1))
-        draft.rename(folder)
-    except OSError:
-        if not (folder / _META).exists():  # else another process was first with the same content
-            raise
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+            nbytes += table.nbytes + 4 * len(table) * table.num_columns
+        if not shards:
+            raise CorpusError(cache / key, "a corpus without rows cannot be tokenised")
+        return {"fingerprint": key, "columns": columns, "shards": shards, "nbytes": nbytes}
 
-
-def _opened(folder: Path) -> TokenFolder:
-    meta = json.loads((folder / _META).read_text())
-    if meta["version"] != _VERSION:
-        raise InvalidValue("token cache", str(folder), f"delete it, version {_VERSION} is needed")
+    meta = checked_folder(cache / key, _META, write)
     return TokenFolder(
-        path=folder,
-        columns=tuple(meta["columns"]),
-        shards=tuple(meta["shards"]),
-        fingerprint=meta["fingerprint"],
-        nbytes=meta["nbytes"],
+        cache / key, tuple(meta["columns"]), tuple(meta["shards"]), key, meta["nbytes"]
     )
 
 
-def _shards(
-    batches: Iterator[pa.RecordBatch], encoder: TableEncoder, shard_rows: int
-) -> Iterator[pa.Table]:
-    """Tables of token ids with ``shard_rows`` rows each, but the last."""
+def in_shards(tables: Iterable[pa.Table], shard_rows: int) -> Iterator[pa.Table]:
+    """Tables of ``shard_rows`` rows each, but the last, of tables of any length."""
     pending: list[pa.Table] = []
     rows = 0
-    for batch in batches:
-        pending.append(encoder.table(batch))
-        rows += batch.num_rows
+    for table in tables:
+        pending.append(table)
+        rows += table.num_rows
         while rows >= shard_rows:
-            table = pa.concat_tables(pending)
-            yield table.slice(0, shard_rows).combine_chunks()
-            pending, rows = [table.slice(shard_rows)], rows - shard_rows
+            whole = pa.concat_tables(pending)
+            yield whole.slice(0, shard_rows).combine_chunks()
+            pending, rows = [whole.slice(shard_rows)], rows - shard_rows
     if rows:
         yield pa.concat_tables(pending).combine_chunks()

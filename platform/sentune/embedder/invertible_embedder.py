@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class InvertibleEmbedder(Embedder):
             raise InvalidValue("model", str(folder), f"it is no model, without {READOUTS_FILE}")
         try:
             readouts = json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8"))
-            method = recipe_of(kind).read(kind, own, training, folder)
+            method = recipe_of(kind).read(partial(kind, settings=own), folder)
         except (SafetensorError, JSONDecodeError) as error:
             raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error
         assert isinstance(method, Invertible)

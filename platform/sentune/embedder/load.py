@@ -16,6 +16,7 @@ from sentune.embedder.invertible_embedder import InvertibleEmbedder
 from sentune.embedder.references import StoredReferences
 from sentune.embedder.word_embedder import WordEmbedder
 from sentune.errors import InvalidValue
+from sentune.io.folders import found_again
 from sentune.io.object_store import on_this_machine
 from sentune.methods import CLOSED_FORM
 from sentune.training.closed_form_model import load_closed_form
@@ -70,7 +71,9 @@ def folder_of(source: str | Path) -> Path:
         from sentune.tracking.registry import resolve_model
 
         return Path(resolve_model(str(source)))
-    return _copied(str(source)) if "://" in str(source) else Path(source).expanduser()
+    if "://" in str(source):
+        return _copied(str(source))
+    return found_again(Path(source).expanduser())
 
 
 _COPIES = ExitStack()

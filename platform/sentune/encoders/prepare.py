@@ -1,22 +1,26 @@
-"""From ``--encoder`` to a local folder that every worker can load."""
+"""From ``--encoder`` and ``--decoder`` to local folders that every worker can load."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-from sentune.encoders.tiny import TinySpec, prepare_tiny
+from sentune.encoders.tiny import TinyDecoder, TinyEncoder, TinyOptions
 from sentune.errors import InvalidValue
+from sentune.io.folders import new_folder
 
 # nothing executable and no pickles: configs, tokenizers and safetensors
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
 
 def prepare(spec: str, texts: Iterable[str], cache: Path) -> str:
-    """Absolute path of a folder with config, tokenizer and, unless built in, weights.
+    """Return the path of an encoder's folder with config, tokenizer and, unless built in, weights.
 
     Args:
         spec: ``builtin:tiny[?layers=2&width=64...]``, a local folder, or a name on the hub.
@@ -26,33 +30,72 @@ def prepare(spec: str, texts: Iterable[str], cache: Path) -> str:
     Raises:
         InvalidValue: no such folder, no such name, or the hub cannot be reached.
     """
+    return str(_folder(TinyEncoder, spec, texts, cache))
+
+
+def prepare_decoder(spec: str, texts: Iterable[str], cache: Path) -> str:
+    """Do as ``prepare`` for a decoder, an encoder-decoder, or an encoder such as BERT."""
+    return str(_folder(TinyDecoder, spec, texts, cache))
+
+
+def _folder(kind: type[TinyOptions], spec: str, texts: Iterable[str], cache: Path) -> Path:
     if spec.startswith("builtin:"):
-        return str(prepare_tiny(TinySpec.parse(spec), texts, cache))
-    path = Path(spec).expanduser()
-    if path.exists():
-        return str(_checked(path.resolve(), spec))
-    if path.is_absolute() or spec.startswith((".", "~")) or spec.count("/") > 1:
-        raise InvalidValue("--encoder", spec, "no such folder; name an existing one")
-    return str(_checked(Path(_download(spec)), spec))
-
-
-def _checked(folder: Path, spec: str) -> Path:
+        return kind.parse(spec).prepare(texts, cache)
+    option, folder = f"--{kind.part}", Path(spec).expanduser()
+    if folder.exists():
+        folder = folder.resolve()
+    elif folder.is_absolute() or spec.startswith((".", "~")) or spec.count("/") > 1:
+        raise InvalidValue(option, spec, "no such folder; name an existing one")
+    else:
+        try:
+            found = snapshot_download(spec, allow_patterns=_FILES, ignore_patterns=["*/*"])
+        except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+            why = f"it is no local folder and the hub did not give it ({type(error).__name__})"
+            fix = f"{why}; name a local folder, or builtin:tiny"
+            raise InvalidValue(option, spec, fix) from error
+        folder = Path(found)
     if not (folder / "config.json").is_file():
-        raise InvalidValue("--encoder", spec, "name a folder with a Hugging Face config.json")
+        raise InvalidValue(option, spec, "name a folder with a Hugging Face config.json")
     if any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
-        raise InvalidValue(
-            "--encoder", spec, "its weights are pickled; convert them to safetensors"
-        )
+        raise InvalidValue(option, spec, "its weights are pickled; convert them to safetensors")
     return folder
 
 
-def _download(name: str) -> str:
-    try:
-        return snapshot_download(name, allow_patterns=_FILES, ignore_patterns=["*/*"])
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise InvalidValue(
-            "--encoder",
-            name,
-            "it is no local folder and the hub did not give it "
-            f"({type(error).__name__}); name a local folder, or builtin:tiny",
-        ) from error
+def bundle(encoder_folder: str, decoder_folder: str, cache: Path) -> str:
+    """Return a folder with ``encoder/`` and ``decoder/``, of hard links where they are possible.
+
+    Args:
+        encoder_folder, decoder_folder: Hugging Face folders with tokenizers; their subfolders are
+            left out.
+        cache: equal folders give the same folder in it.
+
+    Raises:
+        InvalidValue: one of the folders has no config.
+    """
+    parts = {"encoder": Path(encoder_folder), "decoder": Path(decoder_folder)}
+    files: dict[str, Path] = {}
+    digest = hashlib.sha256()
+    for name, part in parts.items():
+        if not (part / "config.json").is_file():
+            raise InvalidValue(f"--{name}", str(part), "name a folder with a config.json")
+        for file in sorted(file for file in part.iterdir() if file.is_file()):
+            files[f"{name}/{file.name}"] = file.resolve()
+            digest.update(f"{name}/{file.name} {_stamp(file)}\n".encode())
+
+    def fill(draft: Path) -> None:
+        for target, source in files.items():
+            (draft / target).parent.mkdir(exist_ok=True)
+            try:
+                os.link(source, draft / target)
+            except OSError:  # another file system, or one without hard links
+                shutil.copy2(source, draft / target)
+
+    return str(new_folder(cache / f"intersent-{digest.hexdigest()[:16]}", fill))
+
+
+def _stamp(file: Path) -> str:
+    """Weights by size and time, since hashing gigabytes takes long; all else by content."""
+    if file.suffix == ".safetensors":
+        stat = file.stat()
+        return f"{stat.st_size} {stat.st_mtime_ns}"
+    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,53 +1,174 @@
-"""``builtin:tiny``: a small BERT and a WordPiece vocabulary learned from the corpus.
+"""``builtin:tiny``: a small BERT as encoder, a small BART as decoder, nothing downloaded.
 
-Nothing is downloaded; the weights are drawn when the encoder is loaded.
+Word pieces are learned from the corpus; the weights are drawn when the model is loaded.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import hashlib
+import json
+import math
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar, Self
+from urllib.parse import parse_qsl
 
-from transformers import BertConfig
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from tokenizers import decoders
+from transformers import BartConfig, BertConfig, PreTrainedTokenizerFast
 
-from sentune.encoders.tiny_options import Inner, TinyOptions, Width
-from sentune.encoders.word_pieces import SPECIAL_TOKENS, learn_tokenizer
+from sentune.encoders.word_pieces import SPECIAL_TOKENS, count_words, learn_tokenizer
+from sentune.errors import InvalidValue
+from sentune.io.folders import new_folder
+
+Width = Annotated[int, Field(ge=8, le=1024)]
+Inner = Annotated[int, Field(ge=8, le=4096)]
+
+_PAD, _START, _END = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
 
 
-class TinySpec(TinyOptions):
-    """Options of ``builtin:tiny?name=value&...``."""
+class TinyOptions(BaseModel):
+    """Options of ``builtin:tiny?name=value&...``; a subclass has the defaults of its widths."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    part: ClassVar[str]
+    """What is built, which is also the name of its option."""
+    folder: ClassVar[str]
+    """The folder's name but for the hash."""
+    tokens: ClassVar[dict[str, str]] = {}
+    """Special tokens of the tokenizer beside BERT's."""
+
+    layers: int = Field(2, ge=1, le=24)
+    """Transformer layers."""
+    width: Width
+    """Width of the hidden states; a multiple of ``heads``."""
+    heads: int = Field(4, ge=1, le=16)
+    """Attention heads."""
+    inner: Inner
+    """Width of the feed-forward layers."""
+    dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Dropout of hidden states and attention."""
+    vocabulary: int = Field(8000, ge=100, le=60000)
+    """Most word pieces, special tokens included."""
+    positions: int = Field(128, ge=8, le=4096)
+    """Most tokens of a sentence."""
+
+    @classmethod
+    def parse(cls, spec: str) -> Self:
+        """Read ``builtin:tiny?layers=2&width=64``.
+
+        Raises:
+            InvalidValue: another name, an option that is unknown or out of range, or a width that
+                the heads cannot share.
+        """
+        field = f"--{cls.part}"
+        name, _, query = spec.removeprefix("builtin:").partition("?")
+        if name != "tiny":
+            raise InvalidValue(field, spec, f"the built-in {cls.part} is builtin:tiny")
+        try:
+            options = cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
+        except (ValidationError, ValueError) as error:
+            allowed = ", ".join(cls.model_fields)
+            raise InvalidValue(field, spec, f"options are {allowed}: {error}") from error
+        if options.width % options.heads:
+            raise InvalidValue(field, spec, "width must be a multiple of heads")
+        return options
+
+    def config(self, vocabulary: int) -> BertConfig | BartConfig:
+        """Return the configuration of a model with so many word pieces."""
+        raise NotImplementedError
+
+    def prepare(self, texts: Iterable[str], cache: Path) -> Path:
+        """Return the folder with config and tokenizer, made where it is missing.
+
+        Its name has a hash of the texts' words and the options.
+
+        Raises:
+            InvalidValue: the texts have no words.
+        """
+        words = count_words(texts)
+        if not words:
+            fix = "the corpus has no words to learn from"
+            raise InvalidValue(f"--{self.part}", "builtin:tiny", fix)
+
+        def write(draft: Path) -> None:
+            tokenizer = learn_tokenizer(words, self.vocabulary)
+            if self.part == "decoder":
+                tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+            PreTrainedTokenizerFast(
+                tokenizer_object=tokenizer,
+                model_max_length=self.positions,
+                pad_token="[PAD]",
+                unk_token="[UNK]",
+                cls_token="[CLS]",
+                sep_token="[SEP]",
+                mask_token="[MASK]",
+                **self.tokens,
+            ).save_pretrained(str(draft))
+            self.config(tokenizer.get_vocab_size()).save_pretrained(str(draft))
+
+        content = json.dumps([self.model_dump(), sorted(words.items())], ensure_ascii=False)
+        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return new_folder(cache / f"{self.folder}-{digest}", write)
+
+
+class TinyEncoder(TinyOptions):
+    """A BERT."""
 
     part: ClassVar[str] = "encoder"
+    folder: ClassVar[str] = "tiny"
 
     width: Width = 64
-    """Width of the hidden states; a multiple of ``heads``."""
     inner: Inner = 256
-    """Width of the feed-forward layers."""
+
+    def config(self, vocabulary: int) -> BertConfig:
+        """Return the configuration of a model with so many word pieces."""
+        return BertConfig(
+            vocab_size=vocabulary,
+            hidden_size=self.width,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            intermediate_size=self.inner,
+            hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout,
+            max_position_embeddings=self.positions,
+            pad_token_id=_PAD,
+        )
 
 
-def prepare_tiny(spec: TinySpec, texts: Iterable[str], cache: Path) -> Path:
-    """Return the folder with config and tokenizer, made where it is missing."""
-    return spec.prepare(texts, cache, "tiny", partial(_write, spec))
+class TinyDecoder(TinyOptions):
+    """A BART whose encoder, which is not used, has no layers."""
 
+    part: ClassVar[str] = "decoder"
+    folder: ClassVar[str] = "tiny-decoder"
+    tokens: ClassVar[dict[str, str]] = {"bos_token": "[CLS]", "eos_token": "[SEP]"}
 
-def _write(spec: TinySpec, words: Counter[str], folder: Path) -> None:
-    tokenizer = learn_tokenizer(words, spec.vocabulary)
-    spec.save_tokenizer(tokenizer, folder)
-    _config(spec, tokenizer.get_vocab_size()).save_pretrained(str(folder))
+    width: Width = 128
+    inner: Inner = 512
 
+    def config(self, vocabulary: int) -> BartConfig:
+        """Return the configuration of a model with so many word pieces.
 
-def _config(spec: TinySpec, vocabulary: int) -> BertConfig:
-    return BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=spec.width,
-        num_hidden_layers=spec.layers,
-        num_attention_heads=spec.heads,
-        intermediate_size=spec.inner,
-        hidden_dropout_prob=spec.dropout,
-        attention_probs_dropout_prob=spec.dropout,
-        max_position_embeddings=spec.positions,
-        pad_token_id=SPECIAL_TOKENS.index("[PAD]"),
-    )
+        Weights are drawn with a deviation of 1 / sqrt(width): with BART's 0.02, meant for a width
+        of 768, a narrow decoder's cross-attention adds a twentieth of the vector that it is given.
+        """
+        return BartConfig(
+            vocab_size=vocabulary,
+            d_model=self.width,
+            encoder_layers=0,
+            decoder_layers=self.layers,
+            encoder_attention_heads=self.heads,
+            decoder_attention_heads=self.heads,
+            encoder_ffn_dim=self.inner,
+            decoder_ffn_dim=self.inner,
+            dropout=self.dropout,
+            attention_dropout=self.dropout,
+            max_position_embeddings=self.positions,
+            init_std=1 / math.sqrt(self.width),
+            pad_token_id=_PAD,
+            bos_token_id=_START,
+            eos_token_id=_END,
+            decoder_start_token_id=_START,
+            forced_eos_token_id=None,
+        )

@@ -1,4 +1,4 @@
-"""Sentences to token ids."""
+"""Sentences to token ids, and back."""
 
 from __future__ import annotations
 
@@ -12,26 +12,40 @@ from transformers import AutoTokenizer
 from sentune.errors import InvalidValue
 
 
-class Tokenizer:
-    """A Hugging Face tokenizer, reduced to what sentence encoders need.
+class _HuggingFaceTokenizer:
+    """A tokenizer in a local folder.
 
     Attributes:
-        pad_id: id of the padding token.
+        path: of the folder.
         size: number of token ids.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        if self._tokenizer.pad_token_id is None:
-            raise InvalidValue(
-                "--encoder", path, "name an encoder whose tokenizer has a padding token"
-            )
-        self.pad_id: int = self._tokenizer.pad_token_id
         self.size: int = len(self._tokenizer)
 
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer's files, as Hugging Face reads them."""
+        self._tokenizer.save_pretrained(os.fspath(folder))
+
+
+class Tokenizer(_HuggingFaceTokenizer):
+    """A Hugging Face tokenizer, reduced to what sentence encoders need.
+
+    Attributes:
+        pad_id: id of the padding token.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        if self._tokenizer.pad_token_id is None:
+            fix = "name an encoder whose tokenizer has a padding token"
+            raise InvalidValue("--encoder", path, fix)
+        self.pad_id: int = self._tokenizer.pad_token_id
+
     def encode(self, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
-        """Token ids of each text with its special tokens, cut to ``max_length``, no padding."""
+        """Return token ids of each text with special tokens, cut to ``max_length``, no padding."""
         if not texts:
             return []
         encoded = self._tokenizer(
@@ -43,11 +57,38 @@ class Tokenizer:
         )
         return [np.asarray(ids, dtype=np.int32) for ids in encoded["input_ids"]]
 
-    def save(self, folder: Path) -> None:
-        """Write the tokenizer's files, as ``load_tokenizer`` and Hugging Face read them."""
-        self._tokenizer.save_pretrained(os.fspath(folder))
-
 
 def load_tokenizer(path: str) -> Tokenizer:
     """Return the tokenizer of a prepared encoder or of a model folder."""
     return Tokenizer(path)
+
+
+class DecoderTokenizer(_HuggingFaceTokenizer):
+    """A Hugging Face tokenizer, reduced to what decoders need.
+
+    Attributes:
+        pad_id: id of the padding token; the end token's where there is none.
+        start_id: id of the first special token ([CLS], <s>); None where there is none (T5).
+        end_id: id of the token that ends a sentence.
+        leads: whether it puts ``start_id`` before a sentence.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        t = self._tokenizer
+        end = t.eos_token_id if t.eos_token_id is not None else t.sep_token_id
+        if end is None:
+            fix = "name a decoder whose tokenizer has an end-of-sentence token"
+            raise InvalidValue("--decoder", path, fix)
+        self.end_id: int = end
+        self.pad_id: int = t.pad_token_id if t.pad_token_id is not None else end
+        start = t.bos_token_id if t.bos_token_id is not None else t.cls_token_id
+        self.start_id: int | None = start
+        self.leads: bool = start is not None and t("")["input_ids"][:1] == [start]
+
+    def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return sentences without special tokens; runs of spaces become one."""
+        if not len(ids):
+            return []
+        found = self._tokenizer.batch_decode([list(row) for row in ids], skip_special_tokens=True)
+        return [" ".join(text.split()) for text in found]

@@ -5,7 +5,7 @@ Legend: N = sentences, L = tokens, H = width of the encoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -36,8 +36,8 @@ class TextEncoder(nn.Module):
         # the pooler's output is not used here, and DistributedDataParallel refuses idle parameters
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
-        self._joined: bool = bool(getattr(model.config, "is_encoder_decoder", False))
-        if self._joined:
+        self._encoder_decoder: bool = bool(getattr(model.config, "is_encoder_decoder", False))
+        if self._encoder_decoder:
             model.decoder = None
         self.model: Any = model
         self.width: int = model.config.hidden_size
@@ -45,8 +45,9 @@ class TextEncoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
         """[N, L], [N, L] -> [N, H], in the precision of the weights."""
-        model = self.model.encoder if self._joined else self.model
-        states = model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        model = self.model.encoder if self._encoder_decoder else self.model
+        found = model(input_ids=input_ids, attention_mask=attention_mask)
+        states: Tensor = found.last_hidden_state
         if pooling == "cls":
             return states[:, 0].to(self.dtype)
         mask = attention_mask.unsqueeze(-1).to(self.dtype)
@@ -86,33 +87,49 @@ def load(path: str) -> TextEncoder:
     Raises:
         InvalidValue: the folder has no config, lacks weights, or has some that are not safetensors.
     """
+    config, stored = read_config(path, "--encoder")
+    if not stored:
+        return TextEncoder(AutoModel.from_config(config, attn_implementation="sdpa"))
+    model, missing = read_weights(AutoModel, path, attn_implementation="sdpa")
+    require_all((key for key in missing if not key.startswith(_UNUSED)), path, "--encoder")
+    return TextEncoder(model)
+
+
+def read_config(path: str, option: str) -> tuple[Any, bool]:
+    """Return the configuration of a Hugging Face folder, and whether it has weights.
+
+    Raises:
+        InvalidValue: of ``option``: the folder has no config, or weights that are not safetensors.
+    """
     folder = Path(path)
     if not (folder / "config.json").is_file():
-        raise InvalidValue("--encoder", path, "name a folder with a config.json")
-    if any(folder.glob("*.safetensors")):
-        return TextEncoder(_pretrained(path))
-    if any(folder.glob("*.bin")):
-        raise InvalidValue("--encoder", path, "convert its weights to safetensors first")
+        raise InvalidValue(option, path, "name a folder with a config.json")
+    stored = any(folder.glob("*.safetensors"))
+    if not stored and any(folder.glob("*.bin")):
+        raise InvalidValue(option, path, "convert its weights to safetensors first")
     config = AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
-    return TextEncoder(AutoModel.from_config(config, attn_implementation="sdpa"))
+    return config, stored
 
 
-def _pretrained(path: str) -> Any:
-    """Return the stored weights; only what is not used, a pooler or a decoder, may be missing."""
+def read_weights(kind: Any, path: str, **options: Any) -> tuple[Any, list[str]]:
+    """Return a model of a Hugging Face class in float32, and the names of weights that it lacks."""
     with no_progress_bars():
-        model, info = AutoModel.from_pretrained(
+        model, info = kind.from_pretrained(
             path,
             dtype=torch.float32,
-            attn_implementation="sdpa",
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
             output_loading_info=True,
+            **options,
         )
-    missing = sorted(key for key in info["missing_keys"] if not key.startswith(_UNUSED))
-    if missing:
-        raise InvalidValue("--encoder", path, f"its weights lack {', '.join(missing[:3])}")
-    return model
+    return model, sorted(info["missing_keys"])
+
+
+def require_all(missing: Iterable[str], path: str, option: str) -> None:
+    """Raise an ``InvalidValue`` of ``option`` where weights are missing that are used."""
+    if names := [*missing][:3]:
+        raise InvalidValue(option, path, f"its weights lack {', '.join(names)}")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -12,7 +12,7 @@ SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """Lower-cased words and punctuation marks; what is learned depends on nothing else."""
+    """Return lower-cased words and punctuation marks; what is learned depends on nothing else."""
     normalise, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
     words: Counter[str] = Counter()
     for text in texts:
@@ -21,15 +21,15 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def learn_tokenizer(words: Counter[str], size: int) -> Tokenizer:
-    """Lower-cases, splits, and puts [CLS] and [SEP] around; at most ``size`` pieces."""
-    return _with_special_tokens(_learn_pieces(words, size))
+    """Return a tokenizer that lower-cases, splits, and puts [CLS] and [SEP] around a sentence.
 
+    Equal words give an equal vocabulary: the trainer numbers characters in the order of a hash map
+    and breaks ties by number, so two runs would disagree; naming every character up front as a
+    special token fixes the numbers.
 
-def _learn_pieces(words: Counter[str], size: int) -> models.WordPiece:
-    """WordPiece vocabulary, equal for equal words.
-
-    The trainer numbers characters in the order of a hash map and breaks ties by number, so two
-    runs disagree; naming every character up front as a special token fixes the numbers.
+    Args:
+        words: with their counts.
+        size: most pieces, special tokens included.
     """
     letters = sorted({letter for word in words for letter in word})
     fixed = [*SPECIAL_TOKENS, *letters, *(f"##{letter}" for letter in letters)]
@@ -41,18 +41,10 @@ def _learn_pieces(words: Counter[str], size: int) -> models.WordPiece:
     )
     learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learner.train_from_iterator(_repeat(words), trainer)
-    return models.WordPiece(vocab=learner.get_vocab(), unk_token="[UNK]")
-
-
-def _repeat(words: Counter[str]) -> Iterator[str]:
     # counts above a thousand change no merge that matters, and keep a large corpus fast
-    for word, count in sorted(words.items()):
-        yield " ".join([word] * min(count, 1000))
-
-
-def _with_special_tokens(model: models.WordPiece) -> Tokenizer:
-    tokenizer = Tokenizer(model)
+    texts = (" ".join([word] * min(count, 1000)) for word, count in sorted(words.items()))
+    learner.train_from_iterator(texts, trainer)
+    tokenizer = Tokenizer(models.WordPiece(vocab=learner.get_vocab(), unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     ends = [(token, SPECIAL_TOKENS.index(token)) for token in ("[CLS]", "[SEP]")]

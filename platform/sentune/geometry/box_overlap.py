@@ -17,6 +17,7 @@ form (two smooth maxima and a log-softplus per pair) beyond. Legend: N, M = boxe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,7 +51,8 @@ def log_overlap_table(first: Corners, second: Corners, temperature: float, chunk
         if dtype is None:
             part = direct_overlap_table(x, y, temperature, temperature, chunk)
         else:
-            part = _Overlap.apply(*x, *y, temperature, dtype, reach, chunk)
+            apply: Callable[..., Tensor] = _Overlap.apply  # torch declares no types for it
+            part = apply(*x, *y, temperature, dtype, reach, chunk)
         table = part if table is None else table + part
     assert table is not None, "boxes of no dimension"
     return table

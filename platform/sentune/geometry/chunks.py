@@ -43,7 +43,8 @@ def table_by_rows(
         chunk: numbers that one [n, M, d] temporary may have.
     """
     step = rows_at_once(chunk, len(columns[0]), rows[0].shape[1])
-    return _Recomputed.apply(entries, step, len(rows), *rows, *columns)
+    apply: Callable[..., Tensor] = _Recomputed.apply  # torch declares no types for it
+    return apply(entries, step, len(rows), *rows, *columns)
 
 
 class _Recomputed(torch.autograd.Function):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
 from sentune.errors import CorpusError
@@ -46,8 +50,25 @@ def bounded_lines(path: str) -> Iterator[bytes]:
         yield b"".join(held)
 
 
+def check_regular(path: str) -> None:
+    """Refuse a local path that is neither a file nor a folder: reading it may never end.
+
+    Raises:
+        CorpusError: a named pipe, a device or a socket.
+    """
+    files, inner = fsspec.url_to_fs(path)
+    if not isinstance(files, LocalFileSystem):
+        return
+    with suppress(OSError):
+        mode = Path(inner).stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            what = "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "a pipe or socket"
+            raise CorpusError(path, f"it is {what}; write its content to a file and give that")
+
+
 def _blocks(path: str) -> Iterator[bytes]:
     """The file, decompressed as far as is allowed, at most a block at a time."""
+    check_regular(path)
     most, seen = _most_bytes(path), 0
     with fsspec.open(path, "rb", compression="infer") as stream:
         while block := _some(stream):

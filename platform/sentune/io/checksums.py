@@ -21,6 +21,12 @@ def checksums(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+def checksum(content: bytes) -> dict[str, Any]:
+    """Return what ``checksums`` gives for a file of this content."""
+    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+    return {"bytes": len(content), "blake2b": digest}
+
+
 def damage(folder: Path, recorded: Mapping[str, Mapping[str, Any]]) -> str:
     """Return what is wrong with the first file that differs from its record; empty if none does."""
     for name, was in recorded.items():

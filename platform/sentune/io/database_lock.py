@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from sentune.credentials import without_credentials
+
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
 
@@ -49,3 +51,10 @@ def database_url(url: str) -> URL:
         driver = "psycopg" if find_spec("psycopg") else "psycopg2"
         return named.set(drivername=f"postgresql+{driver}")
     return named
+
+
+def first_line(error: BaseException) -> str:
+    """Return what a database says, without the statement and the link that SQLAlchemy adds."""
+    lines = str(error.__cause__ or error).strip().splitlines() or [repr(error)]
+    said: str = without_credentials(lines[0])
+    return said

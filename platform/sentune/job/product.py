@@ -33,9 +33,8 @@ from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
 from sentune.tasks import Result, tasks_for
-from sentune.tasks.parallel_map import in_order
 from sentune.tasks.references import References
-from sentune.training.checkpoints import PROGRESS_FILE
+from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import export_checkpoint
 
 MODEL = "model"
@@ -210,7 +209,7 @@ def _read_tables(checkpoint: Path) -> dict[str, Any]:
 
 def _measure(folder: str, test: tuple[Corpus, ...], references: References | None) -> Result:
     embedder = Embedder.load(folder)
-    spread = over_cluster if several_machines() else in_order
+    spread = over_cluster if several_machines() else map
     tasks = tasks_for(*test, references=references, spread=spread)
     return embedder.evaluate(tasks, embedder.readouts)
 

@@ -52,7 +52,13 @@ class ShippedFolder:
         if folder.is_dir() and _digest(_contents(folder)) != self.digest:
             logger.warning("%s is not as it was written; it is written anew", folder)
             shutil.rmtree(folder)
-        return str(new_folder(folder, lambda draft: _write(ray.get(self.files[0]), draft)))
+
+        def write(draft: Path) -> None:
+            for name, content in ray.get(self.files[0]).items():
+                (draft / name).parent.mkdir(parents=True, exist_ok=True)
+                (draft / name).write_bytes(content)
+
+        return str(new_folder(folder, write))
 
 
 @dataclass(frozen=True)
@@ -110,10 +116,3 @@ def _digest(contents: Iterable[tuple[str, bytes]]) -> str:
     for name, content in contents:
         hashed.update(f"{name} {len(content)}\n".encode() + content)
     return hashed.hexdigest()
-
-
-def _write(contents: dict[str, bytes], folder: Path) -> None:
-    for name, content in contents.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)

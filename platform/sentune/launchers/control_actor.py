@@ -9,18 +9,51 @@ is to write a checkpoint and leave.
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 import time
 from collections import defaultdict
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sentune.launchers.control_signal import ControlSignal
 from sentune.launchers.ray_internals import draining_nodes
+
+if TYPE_CHECKING:
+    from sentune.training.group import Group
+
+logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 """How often the actor asks Ray which machines are being taken back, however many trials ask it."""
+
+POLL_SECONDS = 1.0
+"""How often a trial asks the actor."""
+
+ANSWER_SECONDS = 10.0
+"""How long an answer may take before the actor is asked again."""
+
+
+class ControlSignal(StrEnum):
+    """What a trial is to do between two steps."""
+
+    NONE = ""
+    LEAVE = "leave"
+    PREEMPTED = "preempted"
+    RESIZE = "resize"
+
+
+Ask = Callable[[], ControlSignal]
+"""Called on every worker of a group between two steps; all of them get the same answer."""
+
+
+def no_signal() -> ControlSignal:
+    """Return ``NONE``, where there is no control actor."""
+    return ControlSignal.NONE
 
 
 class ControlActor:
@@ -36,15 +69,10 @@ class ControlActor:
         self._draining: frozenset[str] = frozenset()
         self._looked = -LOOK_SECONDS
 
-    def _future(self, trial: str, examples: int) -> asyncio.Future[bool]:
-        if examples not in self._verdicts[trial]:
-            self._verdicts[trial][examples] = asyncio.get_running_loop().create_future()
-        return self._verdicts[trial][examples]
-
     async def put(self, trial: str, examples: int, goes_on: bool) -> None:
-        """Set the verdict at a milestone that the driver has heard of; the first one stands.
+        """Set the verdict at a milestone that has reached the driver; the first one stands.
 
-        Those of earlier milestones go: all workers of a group have had them when the next is heard.
+        Those of earlier milestones go: all workers of a group have had them by the next one.
         """
         future = self._future(trial, examples)
         if not future.done():
@@ -53,8 +81,13 @@ class ControlActor:
             del self._verdicts[trial][earlier]
 
     async def verdict(self, trial: str, examples: int) -> bool:
-        """Return whether the trial goes on, once the driver has heard of the milestone."""
+        """Return whether the trial goes on, once the milestone has reached the driver."""
         return await self._future(trial, examples)
+
+    def _future(self, trial: str, examples: int) -> asyncio.Future[bool]:
+        if examples not in self._verdicts[trial]:
+            self._verdicts[trial][examples] = asyncio.get_running_loop().create_future()
+        return self._verdicts[trial][examples]
 
     async def forget(self, trial: str) -> None:
         """Drop all that is kept for a trial whose run has ended."""
@@ -76,7 +109,7 @@ class ControlActor:
         self._resized.discard(trial)
 
     async def running(self, trial: str) -> bool:
-        """Return whether a trial's group has been heard since its last start."""
+        """Return whether a trial's group has asked for a signal since its last start."""
         return trial in self._running
 
     async def resize(self, trial: str) -> None:
@@ -110,9 +143,9 @@ class ControlActor:
 
 
 class ControlClient:
-    """The control actor as the driver speaks to it; the actor takes no CPU, ends with the driver.
+    """The driver's calls to the ``ControlActor``, which takes no CPU; none of them waits.
 
-    It stays on the driver's machine: another one may be taken away.
+    The actor stays on the driver's machine, as another one may be taken away.
     """
 
     def __init__(self) -> None:
@@ -120,17 +153,76 @@ class ControlClient:
         self.actor = ray.remote(num_cpus=0, scheduling_strategy=here)(ControlActor).remote()
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
-        """Pass a verdict on without waiting."""
         self.actor.put.remote(trial, examples, goes_on)
 
     def forget(self, trial: str) -> None:
-        """Drop what is kept for a trial that has ended, without waiting."""
         self.actor.forget.remote(trial)
 
     def ask_to_leave(self) -> None:
-        """Ask every trial to write a checkpoint and leave, without waiting."""
         self.actor.ask_to_leave.remote()
 
     def close(self) -> None:
         """End the actor; trials that still run go on without it."""
         ray.kill(self.actor)
+
+
+@contextmanager
+def listening(control: Any, trial: str = "") -> Iterator[Ask]:
+    """Yield what returns the control actor's newest answer; a thread asks for it.
+
+    Training never waits for the actor or fails with it.
+
+    Args:
+        control: the control actor.
+        trial: whose group this is, where it may be asked to become larger.
+    """
+    node, over = ray.get_runtime_context().get_node_id(), threading.Event()
+    newest = ControlSignal.NONE
+
+    def listen() -> None:
+        nonlocal newest
+        while not over.wait(POLL_SECONDS):
+            try:
+                newest = ray.get(control.signal.remote(node, trial), timeout=ANSWER_SECONDS)
+            except ray.exceptions.GetTimeoutError:
+                continue  # a busy machine
+            except ray.exceptions.RayError as error:
+                logger.warning("the control actor is gone, it asks no trial to leave: %s", error)
+                return
+
+    threading.Thread(target=listen, name="control-signal", daemon=True).start()
+    try:
+        yield lambda: newest
+    finally:
+        over.set()
+
+
+def group_signal(group: Group, ask: Ask) -> Ask:
+    """Return what asks for a Ray Train group: all its workers act at the same step.
+
+    Ray Train knows when any of the group's machines is being taken back. Its call for it is a
+    barrier of all workers through an actor, so the first worker decides, about once a second, that
+    all of them make it.
+
+    Args:
+        ask: of the first worker; the others' answers do not count.
+    """
+    signals, look = tuple(ControlSignal), len(ControlSignal)
+    looked = time.monotonic()
+
+    def signal() -> ControlSignal:
+        nonlocal looked
+        own = ask()
+        number = signals.index(own)
+        if own is ControlSignal.NONE and time.monotonic() - looked >= POLL_SECONDS:
+            looked, number = time.monotonic(), look
+        agreed = group.agree(number)
+        if agreed != look:
+            return signals[agreed]
+
+        from ray import train  # with torch, which the control actor does without
+
+        preempted = train.get_preemption_info() is not None
+        return ControlSignal.PREEMPTED if preempted else ControlSignal.NONE
+
+    return signal

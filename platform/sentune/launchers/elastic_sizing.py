@@ -28,10 +28,6 @@ from sentune.launchers.ray_train_internals import (
 
 logger = logging.getLogger(__name__)
 
-GROW_SECONDS = 60.0
-"""How long there must be room for more workers before a group leaves for it: a group that starts
-again imports its packages on every worker, and trains on nothing meanwhile."""
-
 SETTLE_SECONDS = 5.0
 """How long a group that starts waits for those that start beside it to say what they need."""
 
@@ -40,7 +36,7 @@ PLACE_SECONDS = 15.0
 died counts until it is missed."""
 
 ANSWER_SECONDS, EXPIRE_SECONDS, LOOKS = 10.0, 180.0, 4
-"""Of Ray's coordinator: of an answer, of a claim; how often in ``GROW_SECONDS`` it is asked."""
+"""Of Ray's coordinator: of an answer, of a claim; how often while room is watched it is asked."""
 
 
 class ElasticSizing:
@@ -79,11 +75,26 @@ class ElasticSizing:
     @contextmanager
     def watched(self, size: int, control: Any, trial: str) -> Iterator[None]:
         """Ask a group of this size, while it runs, to leave when there is room for more workers."""
-        ray.get(control.start.remote(trial))
         over = threading.Event()
-        thread = threading.Thread(
-            target=self._watch, args=(size, control, trial, over), daemon=True
-        )
+
+        def watch() -> None:
+            since = time.monotonic()
+            while size < self._most and not over.wait(self._grow_seconds / LOOKS):
+                try:
+                    self._may.ask(self._most - size)
+                    # before it runs, its own places look free
+                    found = ray.get(control.running.remote(trial)) and self._found(self._may)
+                except ray.exceptions.RayError as error:
+                    logger.warning("whether there is room for more workers is unknown: %s", error)
+                    found = False
+                if not found:
+                    since = time.monotonic()
+                elif time.monotonic() - since >= self._grow_seconds:
+                    control.resize.remote(trial)
+                    return
+
+        ray.get(control.start.remote(trial))
+        thread = threading.Thread(target=watch, daemon=True)
         thread.start()
         try:
             yield
@@ -91,24 +102,6 @@ class ElasticSizing:
             over.set()
             thread.join()
             self._may.cancel()
-
-    def _watch(self, size: int, control: Any, trial: str, over: threading.Event) -> None:
-        if size == self._most:
-            return
-        since = time.monotonic()
-        while not over.wait(self._grow_seconds / LOOKS):
-            try:
-                self._may.ask(self._most - size)
-                # before it runs, its own places look free
-                found = ray.get(control.running.remote(trial)) and self._found(self._may)
-            except ray.exceptions.RayError as error:
-                logger.warning("whether there is room for more workers is unknown: %s", error)
-                found = False
-            if not found:
-                since = time.monotonic()
-            elif time.monotonic() - since >= self._grow_seconds:
-                control.resize.remote(trial)
-                return
 
     def _found(self, *claims: _Claim) -> int:
         """Return how many claimed workers have a promised place and fit into what is free now."""
@@ -150,16 +143,11 @@ class _Claim:
         return sum(_held(resources, self._needs) for resources in nodes.values())
 
     def cancel(self) -> None:
-        """Cancel the claim."""
         self._coordinator.cancel_request.remote(self._name)
 
 
 def free_places(needs: Mapping[str, float]) -> int:
-    """Return how many workers fit into what is free on machines that are not being taken back.
-
-    Args:
-        needs: resources of a worker.
-    """
+    """Return how many workers fit into what is free on machines that are not being taken back."""
     going = draining_nodes()
     free = free_resources().items()
     return sum(_held(there, needs) for node, there in free if node not in going)

@@ -1,10 +1,11 @@
-"""Tell why a Ray Train group has failed: on which rank, and whether a restart may help."""
+"""Why a Ray Train group has failed, and whether and with what it starts again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import ray
 import torch
@@ -12,12 +13,13 @@ from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, Wo
 from torch import distributed
 
 from sentune.errors import SentuneError
-from sentune.launchers.ray_train_internals import unwrapped
+from sentune.launchers.ray_train_internals import WorkerGroupStartupTimeoutError, unwrapped
 from sentune.launchers.trial_report import Report, failed
 from sentune.training.group import Group
 from sentune.training.memory import short_of_memory
+from sentune.training.trial import TrialSpec
 
-_TALK = re.compile(
+_LOST_PEER = re.compile(
     r"gloo|nccl|tcpstore|connection (closed|reset|refused)|broken pipe|socket|process group",
     re.IGNORECASE,
 )
@@ -36,48 +38,150 @@ def passes(error: BaseException) -> bool:
         error, OSError | distributed.DistError | torch.AcceleratorError | ray.exceptions.RayError
     ):
         return True
-    return isinstance(error, RuntimeError) and bool(_TALK.search(str(error)))
+    return _lost_peer(error)
 
 
 def own_error(error: BaseException, group: Group, traceback: str) -> Report:
     """Return the report of a worker's own error, with its rank where it is that rank's alone."""
-    said = failed(error, traceback)
+    report = failed(error, traceback)
     if group.world_size == 1 or isinstance(error, SentuneError):  # all workers meet the latter
-        return said
-    return replace(said, failure=f"{said.failure} (on rank {group.rank} of {group.world_size})")
+        return report
+    return replace(report, failure=f"{report.failure} (on rank {group.rank} of {group.world_size})")
 
 
-def killed_for_memory(error: TrainingFailedError) -> bool:
-    """Return whether Ray has ended a worker because its machine ran out of memory."""
-    return any(isinstance(e, ray.exceptions.OutOfMemoryError) for _, e in _failures(error))
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One start of a trial's group.
+
+    Attributes:
+        spec: the training run.
+        workers: of the group; 0 before its first start.
+        may_shrink: it could do with fewer workers.
+        deaths: of the group's processes so far.
+        notes: what has happened so far, a sentence each.
+    """
+
+    spec: TrialSpec
+    workers: int = 0
+    may_shrink: bool = False
+    deaths: int = 0
+    notes: tuple[str, ...] = ()
+
+    def noted(self, note: str, **changes: Any) -> Attempt:
+        """Return the next attempt."""
+        return replace(self, notes=(*self.notes, note), **changes)
+
+    def sized(self, workers: int, *, fewest: int) -> Attempt:
+        """Return this attempt with a group of this size; its last note names a change."""
+        notes = self.notes
+        if notes and self.workers not in (0, workers):
+            size = f"{workers} instead of {self.workers} workers from there on"
+            notes = (*notes[:-1], f"{notes[-1]}; {size}")
+        return replace(self, workers=workers, may_shrink=workers > fewest, notes=notes)
 
 
-def group_failure(error: TrainingFailedError, traceback: str) -> Report:
+def after_return(departed: tuple[int, bool] | None, attempt: Attempt) -> Attempt | None:
+    """Return the next attempt of a group whose workers have returned; None where the trial is over.
+
+    Args:
+        departed: where it has left with a checkpoint, in examples, and whether because its machine
+            is being taken back; if not, there was room for more workers.
+        attempt: that has ended.
+    """
+    if departed is None:
+        return None
+    examples, preempted = departed
+    if preempted:
+        return attempt.noted(
+            f"its machine was taken back; it went on elsewhere from {examples:,} examples"
+        )
+    return attempt.noted(f"left at {examples:,} examples: there was room for more workers")
+
+
+def after_failure(
+    error: TrainingFailedError,
+    recorded: dict[str, Any] | None,
+    attempt: Attempt,
+    max_failures: int,
+    traceback: str,
+) -> Attempt | Report:
+    """Return the next attempt of a group that has failed, or the trial's last report.
+
+    A lack of memory is answered with half the micro-batch and counts for nothing, as it comes to
+    an end by itself. A death is forgiven ``max_failures`` times.
+
+    Args:
+        error: of Ray Train.
+        recorded: a worker's own last report, as a result.
+        attempt: that has failed.
+        max_failures: deaths that are forgiven.
+        traceback: of ``error``.
+    """
+    found = error.worker_failures if isinstance(error, WorkerGroupError) else {}
+    failures = [(rank, unwrapped(failure)) for rank, failure in found.items()]
+    report = Report.from_result(recorded) if recorded is not None else None
+    if report is None and any(isinstance(e, ray.exceptions.OutOfMemoryError) for _, e in failures):
+        why = "out of memory on the host: Ray ended a worker before the machine stood still"
+        smaller = halved(attempt.spec, attempt.workers)
+        more = "" if smaller else ", even with a micro_batch of 1"
+        report = Report(failure=why + more, repeats=True, out_of_memory=True, micro_batch=smaller)
+    if report is not None and report.micro_batch:
+        note = f"micro_batch {report.micro_batch} from here on: {report.failure}"
+        return attempt.noted(note, spec=replace(attempt.spec, micro_batch=report.micro_batch))
+    if report is None:
+        if attempt.may_shrink and without_place(error):
+            return attempt.noted(f"there was no room for {attempt.workers} workers after all")
+        if isinstance(error, ControllerError):
+            report = failed(error.controller_failure, traceback)
+        else:
+            report = _first_failure(failures) or failed(error, traceback)
+            if attempt.deaths < max_failures:
+                note = f"started again: {report.failure}"
+                return attempt.noted(note, deaths=attempt.deaths + 1)
+    return replace(report, notes=[*attempt.notes], restarts=attempt.deaths)
+
+
+def without_place(error: TrainingFailedError) -> bool:
+    """Return whether the group found no place in time.
+
+    Ray Train waits a minute and tries three times more; a cloud's node takes two to six minutes,
+    and a spot machine may take hours.
+    """
+    return isinstance(error, ControllerError) and isinstance(
+        error.controller_failure, WorkerGroupStartupTimeoutError
+    )
+
+
+def halved(spec: TrialSpec, workers: int = 1) -> int:
+    """Return half of each worker's micro-batch; 0 where that is one example."""
+    # every worker of a group has this module, and only its end needs the methods
+    from sentune.methods import GENERATIVE, REGISTRY
+    from sentune.training.settings import TrainingSettings
+
+    method = REGISTRY.get(spec.method) or GENERATIVE.get(spec.method)
+    values = {**getattr(method, "training_defaults", {}), **spec.settings}
+    batch = int(values.get("batch_size") or TrainingSettings.model_fields["batch_size"].default)
+    micro = values.get("micro_batch")
+    share = -(-batch // max(1, workers))
+    now = spec.micro_batch or (share if micro in (None, "none") else int(micro))
+    return min(now, share) // 2
+
+
+def _first_failure(failures: Sequence[tuple[int, BaseException]]) -> Report | None:
     """Return why a group without a recorded failure has failed; a dead process comes first."""
-    if isinstance(error, ControllerError):
-        return failed(error.controller_failure, traceback)
-    failures = sorted(_failures(error), key=lambda failure: (_talks(failure[1]), failure[0]))
     if not failures:
-        return failed(error, traceback)
-    rank, first = failures[0]
+        return None
+    rank, first = min(failures, key=lambda failure: (_lost_peer(failure[1]), failure[0]))
     if isinstance(first, ray.exceptions.RayActorError):
         lines = [line.strip() for line in str(first).splitlines() if line.strip()]
         words = lines[-1][:300] if lines else "no word"
         return Report(failure=f"the process of rank {rank} died: {words}", traceback=str(first))
-    said = failed(first, str(first))
-    if _talks(first):  # Ray has not missed its peer yet, which has left no word either
-        words = said.failure.split(". ")[0][:200]
-        return replace(said, failure=f"a worker was lost, as rank {rank} noticed: {words}")
-    return replace(said, failure=f"{said.failure} (on rank {rank})")
+    report = failed(first, str(first))
+    if _lost_peer(first):  # Ray has not missed its peer yet, which has left no word either
+        words = report.failure.split(". ")[0][:200]
+        return replace(report, failure=f"a worker was lost, as rank {rank} noticed: {words}")
+    return replace(report, failure=f"{report.failure} (on rank {rank})")
 
 
-def _talks(error: BaseException) -> bool:
-    return isinstance(error, RuntimeError) and bool(_TALK.search(str(error)))
-
-
-def _failures(error: TrainingFailedError) -> list[tuple[int, BaseException]]:
-    """Return (rank, error) of each failed worker, without what Ray Train wraps around it."""
-    found: Mapping[int, BaseException] = (
-        error.worker_failures if isinstance(error, WorkerGroupError) else {}
-    )
-    return [(rank, unwrapped(failure)) for rank, failure in found.items()]
+def _lost_peer(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and bool(_LOST_PEER.search(str(error)))

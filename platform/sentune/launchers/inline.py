@@ -15,12 +15,11 @@ from typing import Any
 from ray import tune
 from ray.tune import PlacementGroupFactory
 
-from sentune.launchers.control_signal import Listener
-from sentune.launchers.opaque_value import OpaqueValue
+from sentune.launchers.control_actor import listening
+from sentune.launchers.launch import Launch
 from sentune.launchers.run_trial import guarded
 from sentune.training.group import Group
 from sentune.training.memory import free, settle, use_threads
-from sentune.training.trial import Program, TrialSpec
 
 UNWIND_SECONDS = "600"
 """How long a stopped trial may take to leave; Tune's two seconds break the reuse and the study."""
@@ -29,38 +28,28 @@ STRATEGIES = ("PACK", "SPREAD")
 """For a single bundle they mean the same; Tune keeps actors apart that ask for different ones."""
 
 
-def inline_trainable(
-    program: Program, *, cpus: float, gpus: float, code: str, control: Any
-) -> Callable[[dict[str, Any]], None]:
-    """Return the Tune function that runs one trial after the other in its actor.
-
-    Args:
-        program: what trains.
-        cpus: CPUs of a trial; torch uses as many threads.
-        gpus: GPUs of a trial, fractions allowed.
-        code: fingerprint of the driver's code; a worker with another one fails.
-        control: actor that says when a trial is to leave.
-    """
+def inline_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
+    """Return the Tune function that runs one trial after the other in its actor."""
 
     def trial(config: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
-        use_threads(max(1, int(cpus)))
+        use_threads(max(1, int(launch.cpus)))
         settle()
-        spec: OpaqueValue[TrialSpec] = config["spec"]
+        spec, group = config["spec"].value, Group.single()
         try:
             # closed here, so that a trial that Tune stops has let go of its model before ``free``
             with (
-                Listener(control) as ask,
-                closing(guarded(program, spec.value, Group.single(), code, ask)) as reports,
+                listening(launch.control.actor) as ask,
+                closing(guarded(launch.program, spec, group, launch.code, ask)) as reports,
             ):
                 for report in reports:
-                    tune.report(replace(report, gpus=gpus).to_result())
+                    tune.report(replace(report, gpus=launch.gpus).to_result())
         finally:
             free()
 
     def resources(config: dict[str, Any]) -> PlacementGroupFactory:
-        bundle = {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
         strategy = STRATEGIES[config["generation"] % len(STRATEGIES)]
-        return PlacementGroupFactory([bundle], strategy=strategy)
+        return PlacementGroupFactory([launch.needs], strategy=strategy)
 
-    return tune.with_resources(trial, resources)
+    placed: Callable[[dict[str, Any]], None] = tune.with_resources(trial, resources)
+    return placed

@@ -4,25 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sentune.launchers.control_actor import ControlClient
 from sentune.training.trial import Program
 
+T = TypeVar("T")
+
+GROW_SECONDS = 60.0
+"""How long there must be room for more workers before a group leaves for it: a group that starts
+again imports its packages on every worker, and trains on nothing meanwhile."""
+
+
+@dataclass(frozen=True, repr=False)
+class OpaqueValue(Generic[T]):
+    """Keeps Tune from copying, resolving or printing what a trial is given.
+
+    Tune copies configurations deeply, writes them into names and logs, and may resolve object
+    references in them; a trial's corpus is such a reference.
+    """
+
+    value: T
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpaqueValue[T]:
+        return self
+
+    def __repr__(self) -> str:
+        return f"OpaqueValue({type(self.value).__name__})"
+
 
 @dataclass(kw_only=True)
 class Launch:
-    """How training runs are started.
+    """How training runs are started; goes to every worker with the control actor's handle.
 
     Attributes:
         program: what trains; picklable.
         launcher: ``inline`` or ``train``.
-        workers: of a trial; a range makes the group elastic.
-        cpus: CPUs of a worker.
-        gpus: GPUs of a worker.
+        workers: of a trial, or (fewest, most) of an elastic group.
+        cpus: CPUs of a worker; torch uses as many threads.
+        gpus: GPUs of a worker, fractions allowed.
         max_failures: deaths of a trial's processes that are forgiven.
         code: fingerprint of the driver's code, which every worker must have.
         storage: the study's folder or URI.
+        grow_seconds: how long there must be room for more before an elastic group leaves for it.
         control: client of the control actor.
     """
 
@@ -34,6 +58,7 @@ class Launch:
     max_failures: int
     code: str
     storage: str
+    grow_seconds: float = GROW_SECONDS
     control: ControlClient = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,36 +69,17 @@ class Launch:
         """The client that gives groups their verdicts; None where Tune stops a trial."""
         return self.control if self.launcher == "train" else None
 
-    def close(self) -> None:
-        """End the control actor."""
-        self.control.close()
+    @property
+    def needs(self) -> dict[str, float]:
+        """Resources of a worker."""
+        return {"CPU": self.cpus, "GPU": self.gpus} if self.gpus else {"CPU": self.cpus}
 
     def trainable(self) -> Callable[[dict[str, Any]], None]:
         """Return the Tune function of the launcher."""
-        if self.verdicts is None:
+        if self.launcher != "train":
             from sentune.launchers.inline import inline_trainable  # loads Ray Tune
 
-            return inline_trainable(
-                self.program,
-                cpus=self.cpus,
-                gpus=self.gpus,
-                code=self.code,
-                control=self.control.actor,
-            )
-        from sentune.launchers.ray_train import (  # loads Ray Train
-            WorkerGroupConfig,
-            train_trainable,
-        )
+            return inline_trainable(self)
+        from sentune.launchers.ray_train import train_trainable  # loads Ray Train
 
-        return train_trainable(
-            WorkerGroupConfig(
-                program=self.program,
-                workers=self.workers,
-                cpus=self.cpus,
-                gpus=self.gpus,
-                max_failures=self.max_failures,
-                control=self.control.actor,
-                code=self.code,
-                storage=f"{self.storage}/ray-train",
-            )
-        )
+        return train_trainable(self)

@@ -32,19 +32,15 @@ def free_resources() -> Mapping[str, Mapping[str, float]]:
 
 
 class ClusterStore:
-    """The key-value store of the connected cluster, under one prefix.
+    """The key-value store of the connected cluster, for keys that begin with ``prefix``.
 
     Ray's own libraries use these calls; Ray 2.60 has no public ones.
-
-    Args:
-        prefix: of all keys.
     """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix.encode()
 
     def write(self, key: str, text: str) -> None:
-        """Set the text of a key."""
         internal_kv._internal_kv_put(self._prefix + key.encode(), text.encode(), namespace=_SPACE)
 
     def read(self) -> dict[str, str]:
@@ -58,5 +54,4 @@ class ClusterStore:
         }
 
     def remove(self, key: str) -> None:
-        """Remove a key."""
         internal_kv._internal_kv_del(self._prefix + key.encode(), namespace=_SPACE)

@@ -13,7 +13,7 @@ import os
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -27,17 +27,22 @@ from ray.tune.integration.ray_train import TuneReportCallback
 
 from sentune.code import require_code
 from sentune.io.object_store import files_at, is_local
-from sentune.launchers.control_signal import ControlSignal, GroupListener, Listener
-from sentune.launchers.elastic_sizing import GROW_SECONDS, ElasticSizing
-from sentune.launchers.failures import own_error, passes
+from sentune.launchers.control_actor import ControlSignal, group_signal, listening, no_signal
+from sentune.launchers.elastic_sizing import ElasticSizing
+from sentune.launchers.failures import (
+    Attempt,
+    after_failure,
+    after_return,
+    own_error,
+    passes,
+    without_place,
+)
 from sentune.launchers.inline import UNWIND_SECONDS
-from sentune.launchers.opaque_value import OpaqueValue
+from sentune.launchers.launch import Launch, OpaqueValue
 from sentune.launchers.ray_train_internals import PlacedTrainer
-from sentune.launchers.restarts import Attempt, after_failure, after_return, without_place
 from sentune.launchers.run_trial import run_trial
 from sentune.launchers.trial_report import Report
 from sentune.training.group import Group
-from sentune.training.trial import Program
 
 DRIVER = {"cpu": 0, "node:__internal_head__": 0.001}
 """The Tune trial's own process takes no CPU from its workers."""
@@ -47,55 +52,7 @@ POLL_SECONDS = "1"
 looks for machines that are being taken back."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerGroupConfig:
-    """The workers of a trial, and what each is given.
-
-    Attributes:
-        program: what trains.
-        workers: their number, or (fewest, most) of an elastic group.
-        cpus: CPUs of a worker; torch uses as many threads.
-        gpus: GPUs of a worker, fractions allowed.
-        max_failures: failures of the group that are forgiven.
-        control: actor that gives the verdicts and keeps what workers say at their end.
-        code: fingerprint of the driver's code.
-        storage: folder or URI where Ray Train keeps its own notes.
-        grow_seconds: how long there must be room for more workers before a group leaves for it.
-    """
-
-    program: Program
-    workers: int | tuple[int, int]
-    cpus: float
-    gpus: float
-    max_failures: int
-    control: Any
-    code: str
-    storage: str
-    grow_seconds: float = GROW_SECONDS
-
-    @property
-    def needs(self) -> dict[str, float]:
-        """Resources of a worker."""
-        return {"CPU": self.cpus, "GPU": self.gpus} if self.gpus else {"CPU": self.cpus}
-
-    @property
-    def fewest(self) -> int:
-        """Workers without which a group does not start."""
-        return self.workers if isinstance(self.workers, int) else self.workers[0]
-
-    @property
-    def most(self) -> int:
-        """Workers that a group may have: so many shards a batch has, however many there are."""
-        return self.workers if isinstance(self.workers, int) else self.workers[1]
-
-    def sizing(self, trial: str) -> ElasticSizing | None:
-        """Where a trial's elastic group finds its size; None for a fixed one."""
-        if isinstance(self.workers, int):
-            return None
-        return ElasticSizing(f"{self.storage} {trial}", self.workers, self.needs, self.grow_seconds)
-
-
-def train_trainable(config: WorkerGroupConfig) -> Callable[[dict[str, Any]], None]:
+def train_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
     """Return the Tune function that runs a trial on a Ray Train group, with restarts."""
 
     def trial(given: dict[str, Any]) -> None:
@@ -104,58 +61,64 @@ def train_trainable(config: WorkerGroupConfig) -> Callable[[dict[str, Any]], Non
         os.environ.setdefault("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", POLL_SECONDS)
         name: str = given["trial"]
         attempt: Attempt | None = Attempt(spec=given["spec"].value)
-        sizing = config.sizing(name)
+        if isinstance(launch.workers, int):
+            while attempt is not None:
+                attempt = _run_group(
+                    launch, name, attempt.sized(launch.workers, fewest=launch.workers)
+                )
+            return
+        of_trial = f"{launch.storage}/ray-train {name}"
+        sizing = ElasticSizing(of_trial, launch.workers, launch.needs, launch.grow_seconds)
         while attempt is not None:
-            attempt = _sized(config, sizing, attempt)
-            with sizing.watched(attempt.workers, config.control, name) if sizing else nullcontext():
-                attempt = _attempted(config, name, attempt)
+            attempt = attempt.sized(sizing.size(), fewest=launch.workers[0])
+            with sizing.watched(attempt.workers, launch.control.actor, name):
+                attempt = _run_group(launch, name, attempt)
 
-    return tune.with_resources(trial, DRIVER)
-
-
-def _sized(config: WorkerGroupConfig, sizing: ElasticSizing | None, attempt: Attempt) -> Attempt:
-    """Return the attempt with the number of its workers."""
-    size = config.fewest if sizing is None else sizing.size()
-    return attempt.sized(size, fewest=config.fewest)
+    placed: Callable[[dict[str, Any]], None] = tune.with_resources(trial, DRIVER)
+    return placed
 
 
-def _attempted(config: WorkerGroupConfig, name: str, attempt: Attempt) -> Attempt | None:
+def _run_group(launch: Launch, name: str, attempt: Attempt) -> Attempt | None:
     """Run a group to its end; return the next attempt, None where the trial is over."""
+    control = launch.control.actor
+    then: Attempt | Report
     try:
-        _trainer(config, name, attempt).fit()
+        _trainer(launch, name, attempt).fit()
     except TrainingFailedError as error:
-        if not attempt.may_shrink and without_place(error):
-            return _waiting(config, attempt)
-        recorded = ray.get(config.control.take_failure.remote(name))
-        then = after_failure(error, recorded, attempt, config.max_failures, traceback.format_exc())
+        if not attempt.may_shrink and without_place(error):  # it waits on, unless the study ends
+            here = ray.get_runtime_context().get_node_id()
+            if ray.get(control.signal.remote(here)) is not ControlSignal.LEAVE:
+                return attempt
+            then = Report(left=True, notes=[*attempt.notes], restarts=attempt.deaths)
+        else:
+            recorded = ray.get(control.take_failure.remote(name))
+            words = traceback.format_exc()
+            then = after_failure(error, recorded, attempt, launch.max_failures, words)
         if isinstance(then, Attempt):
             return then
         tune.report(then.to_result())
         return None
-    return after_return(ray.get(config.control.take_departure.remote(name)), attempt)
+    return after_return(ray.get(control.take_departure.remote(name)), attempt)
 
 
-def _waiting(config: WorkerGroupConfig, attempt: Attempt) -> Attempt | None:
-    """Return the same attempt to wait on, None with a last report if the study is to end."""
-    here = ray.get_runtime_context().get_node_id()
-    if ray.get(config.control.signal.remote(here)) is not ControlSignal.LEAVE:
-        return attempt
-    tune.report(Report(left=True, notes=[*attempt.notes], restarts=attempt.deaths).to_result())
-    return None
-
-
-def _trainer(config: WorkerGroupConfig, name: str, attempt: Attempt) -> TorchTrainer:
+def _trainer(launch: Launch, name: str, attempt: Attempt) -> TorchTrainer:
+    storage = f"{launch.storage}/ray-train"
+    files, root = files_at(storage)
+    kept_in: dict[str, Any] = {"storage_path": storage}
+    if not is_local(files):
+        # pyarrow's own client of S3 makes objects for folders, which some servers take for files
+        kept_in = {"storage_path": root, "storage_filesystem": PyFileSystem(FSSpecHandler(files))}
     # elastic groups of other trials look at what Ray Train says that this one must have
-    trainer = PlacedTrainer if isinstance(config.workers, int) else TorchTrainer
+    trainer = PlacedTrainer if isinstance(launch.workers, int) else TorchTrainer
     return trainer(
         _work,
-        train_loop_config={"name": name, "attempt": OpaqueValue(attempt), "config": config},
+        train_loop_config={"name": name, "attempt": OpaqueValue(attempt), "launch": launch},
         scaling_config=ray.train.ScalingConfig(
-            num_workers=attempt.workers, use_gpu=config.gpus > 0, resources_per_worker=config.needs
+            num_workers=attempt.workers, use_gpu=launch.gpus > 0, resources_per_worker=launch.needs
         ),
         run_config=ray.train.RunConfig(
             name=name,
-            **_kept_in(config.storage),
+            **kept_in,
             callbacks=[TuneReportCallback()],
             failure_config=ray.train.FailureConfig(
                 max_failures=0, controller_failure_limit=0 if attempt.may_shrink else 3
@@ -164,57 +127,37 @@ def _trainer(config: WorkerGroupConfig, name: str, attempt: Attempt) -> TorchTra
     )
 
 
-def _kept_in(storage: str) -> dict[str, Any]:
-    """Return Ray Train's storage arguments, through fsspec like all else.
-
-    Pyarrow's own client of S3 makes objects for folders, which some servers take for files.
-    """
-    files, root = files_at(storage)
-    if is_local(files):
-        return {"storage_path": storage}
-    return {"storage_path": root, "storage_filesystem": PyFileSystem(FSSpecHandler(files))}
-
-
 def _work(given: dict[str, Any]) -> None:
     """Run one worker until the trial or this attempt ends."""
-    config: WorkerGroupConfig = given["config"]
+    launch: Launch = given["launch"]
     name: str = given["name"]
-    group = _group(config.most)
+    distributed = torch.distributed.is_initialized()
+    make = Group.from_torch_distributed if distributed else Group.single
+    most = launch.workers if isinstance(launch.workers, int) else launch.workers[1]
+    group = make(get_device(), most)  # a batch has so many shards, however many workers there are
     try:
-        require_code(config.code)
-        torch.set_num_threads(max(1, int(config.cpus)))
-        _train(config, name, given["attempt"].value, group)
+        require_code(launch.code)
+        torch.set_num_threads(max(1, int(launch.cpus)))
+        _train(launch, name, given["attempt"].value, group)
     except Exception as error:
         if not passes(error):
-            said = own_error(error, group, traceback.format_exc())
-            ray.get(config.control.record_failure.remote(name, said.to_result()))
+            report = own_error(error, group, traceback.format_exc())
+            ray.get(launch.control.actor.record_failure.remote(name, report.to_result()))
         raise
 
 
-def _train(config: WorkerGroupConfig, name: str, attempt: Attempt, group: Group) -> None:
-    with Listener(config.control, name) if group.is_first else nullcontext() as listener:
-        ask = GroupListener(group, listener)
-        for report in run_trial(config.program, attempt.spec, group, ask, attempt.notes):
+def _train(launch: Launch, name: str, attempt: Attempt, group: Group) -> None:
+    """Report each milestone and wait for its verdict: no report may be lost at the end."""
+    control = launch.control.actor
+    gpus, restarts = launch.gpus * group.world_size, attempt.deaths
+    with listening(control, name) if group.is_first else nullcontext(no_signal) as ask:
+        together = group_signal(group, ask)
+        for report in run_trial(launch.program, attempt.spec, group, together, attempt.notes):
             if report.preempted or report.resizes:
                 if group.is_first:
-                    ray.get(
-                        config.control.record_departure.remote(
-                            name, report.examples, report.preempted
-                        )
-                    )
+                    left = control.record_departure.remote(name, report.examples, report.preempted)
+                    ray.get(left)
                 return
-            gpus, restarts = config.gpus * group.world_size, attempt.deaths
-            if not _tell(config, name, replace(report, gpus=gpus, restarts=restarts).to_result()):
+            ray.train.report(replace(report, gpus=gpus, restarts=restarts).to_result())
+            if not ray.get(control.verdict.remote(name, report.examples)):
                 return
-
-
-def _group(most: int) -> Group:
-    if torch.distributed.is_initialized():
-        return Group.from_torch_distributed(get_device(), most)
-    return Group.single(get_device(), most)
-
-
-def _tell(config: WorkerGroupConfig, name: str, result: dict[str, Any]) -> bool:
-    """Report a result and wait for the driver's verdict: no report may be lost at the end."""
-    ray.train.report(result)
-    return bool(ray.get(config.control.verdict.remote(name, result["examples"])))

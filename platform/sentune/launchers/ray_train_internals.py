@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class PlacedTrainer(TorchTrainer):
+class PlacedTrainer(TorchTrainer):  # type: ignore[misc,unused-ignore]  # Ray has no types
     """A trainer of a fixed number of workers, without Ray Train's request to the autoscaler.
 
     The group's placement group is all that the autoscaler must see. Ray Train also states, for as
@@ -39,17 +39,13 @@ class PlacedTrainer(TorchTrainer):
         return super()._initialize_and_run_controller(**{**given, "scaling_policy": policy})
 
 
-class _PlacedPolicy(FixedScalingPolicy):
+class _PlacedPolicy(FixedScalingPolicy):  # type: ignore[misc,unused-ignore]  # nor here
     """Decides as Ray Train's own one does, and requests nothing: the placement group has asked."""
 
     def _send_resource_request(self) -> None:
         """Request nothing."""
 
-    def _maybe_send_resource_request(self) -> None:
-        """Request nothing."""
-
-    def _cancel_resource_request(self) -> None:
-        """Cancel nothing."""
+    _maybe_send_resource_request = _cancel_resource_request = _send_resource_request
 
 
 def unwrapped(error: BaseException) -> BaseException:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sentune.code import require_code
 from sentune.errors import TrialFailed
-from sentune.launchers.control_signal import Ask, ControlSignal, no_signal
-from sentune.launchers.trial_report import Report, failed, left, said
+from sentune.launchers.control_actor import Ask, ControlSignal, no_signal
+from sentune.launchers.trial_report import Report, failed
 from sentune.lazy_import import LazyModule
+from sentune.readouts.sweep import sweeps_among
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
@@ -38,7 +39,8 @@ def run_trial(
     """Run the program and yield a report of each milestone, its checkpoint written.
 
     Between milestones a checkpoint is written every ``spec.checkpoint_every`` examples, and when
-    the trial is to leave; the last report then says that it has left.
+    the trial is to leave. The last report then says that it has left; a milestone that it has just
+    reached is reported when it goes on.
 
     Args:
         program: what trains.
@@ -52,37 +54,41 @@ def run_trial(
         RuntimeError: another worker of the group is lost.
     """
     writer = _CheckpointWriter(spec) if spec.directory and group.is_first else None
-    told = [*notes] + (writer.notes if writer is not None else [])
+    before = [*notes, *(writer.notes if writer is not None else ())]
     started = time.monotonic()
     spec = replace(spec, every_step=True)
-    with _peers_lost(group), closing(program(spec, group)) as progresses:  # type: ignore[type-var]
-        for progress in progresses:
-            score = _score(progress, spec, group)
-            signal = ControlSignal.NONE if progress.final else ask()
-            if writer is not None:
-                writer.write(progress, score, at_once=signal is not ControlSignal.NONE)
-            notes = [*told, *progress.notes]
-            if signal is not ControlSignal.NONE:
-                preempted, resizes = (
-                    signal is ControlSignal.PREEMPTED,
-                    signal is ControlSignal.RESIZE,
-                )
-                yield replace(left(progress, preempted=preempted, resizes=resizes), notes=notes)
-                return
-            if progress.milestone:
-                yield replace(said(progress, _seconds(progress, started)), notes=notes)
-
-
-@contextmanager
-def _peers_lost(group: Group) -> Iterator[None]:
-    """Raise ``RuntimeError`` where the group has been taken down under its workers.
-
-    Ray Train does that when one of them is lost. The others then hear from torch that there never
-    was a group, a ValueError that looks like the trial's own.
-    """
     try:
-        yield
+        with closing(program(spec, group)) as progresses:  # type: ignore[type-var]
+            for progress in progresses:
+                score = _score(progress, spec, group) if progress.milestone else None
+                signal = ControlSignal.NONE if progress.final else ask()
+                leaves = signal is not ControlSignal.NONE
+                if writer is not None:
+                    writer.write(progress, score, at_once=leaves)
+                if not (leaves or progress.milestone):
+                    continue
+                report = Report(
+                    examples=progress.examples,
+                    metrics={name: float(value) for name, value in progress.metrics.items()},
+                    notes=[*before, *progress.notes],
+                )
+                if leaves:
+                    preempted = signal is ControlSignal.PREEMPTED
+                    resizes = signal is ControlSignal.RESIZE
+                    yield replace(
+                        report, left=True, preempted=preempted, resizes=resizes, poisoned=preempted
+                    )
+                    return
+                yield replace(
+                    report,
+                    final=progress.final,
+                    readouts=progress.readouts,
+                    seconds=report.metrics.get(SECONDS, time.monotonic() - started),
+                    swept=bool(sweeps_among(progress.tables)),
+                )
     except ValueError as error:
+        # Ray Train takes a group down when one of its workers is lost. The others then hear from
+        # torch that there never was a group, a ValueError that looks like the trial's own
         if group.world_size == 1 or distributed.is_initialized():
             raise
         message = f"the process group was taken down, another worker is lost ({error})"
@@ -95,31 +101,25 @@ def guarded(
     """``run_trial`` on the driver's code, where an error is the last report and not an exception.
 
     Args:
-        program: what trains.
-        spec: the training run.
-        group: of which this process is a worker.
         code: fingerprint of the driver's code; with another one the trial fails.
-        ask: what the trial is to do.
     """
     try:
         require_code(code)
         yield from run_trial(program, spec, group, ask)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the trial's end and is told
+    except Exception as error:  # noqa: BLE001 - any error is the trial's end and its last report
         yield failed(error, traceback.format_exc())
 
 
 class _CheckpointWriter:
     """Writes a trial's checkpoints, on its first worker.
 
-    A milestone that is said again is not newer than what is there: writing it once more would drop
-    the newer state between milestones.
+    A milestone that is yielded again is not newer than what is there: writing it once more would
+    drop the newer state between milestones.
     """
 
     def __init__(self, spec: TrialSpec) -> None:
-        self._store, self._every = (
-            CheckpointStore(spec.directory, spec.generation),
-            spec.checkpoint_every,
-        )
+        self._store = CheckpointStore(spec.directory, spec.generation)
+        self._every = spec.checkpoint_every
         newest = self._store.last_progress()
         self._kept = newest.examples if newest is not None else -1
         self._seen = max(self._kept, 0)
@@ -140,16 +140,13 @@ class _CheckpointWriter:
             self._kept = progress.examples
 
 
-def _score(progress: Progress, spec: TrialSpec, group: Group) -> float | None:
-    """Return the objective, higher is better; None between milestones."""
-    if not progress.milestone:
-        return None
-    measured = group.broadcast_object(progress.metrics)
-    value = _objective(measured, progress.examples, spec)
-    return -value if spec.mode == "min" else value
+def _score(milestone: Progress, spec: TrialSpec, group: Group) -> float:
+    """Return the first worker's objective, higher is better.
 
-
-def _objective(metrics: dict[str, float], examples: int, spec: TrialSpec) -> float:
+    Raises:
+        TrialFailed: it was not measured or is not finite.
+    """
+    metrics, examples = group.broadcast_object(milestone.metrics), milestone.examples
     if spec.objective not in metrics:
         named = ", ".join(sorted(metrics)) or "nothing"
         raise TrialFailed(
@@ -158,8 +155,4 @@ def _objective(metrics: dict[str, float], examples: int, spec: TrialSpec) -> flo
     value = metrics[spec.objective]
     if not math.isfinite(value):
         raise TrialFailed(f"{spec.objective} is {value} at {examples:,} examples")
-    return value
-
-
-def _seconds(progress: Progress, started: float) -> float:
-    return float(progress.metrics.get(SECONDS, time.monotonic() - started))
+    return -value if spec.mode == "min" else value

@@ -10,9 +10,7 @@ from sentune.code import CodeMismatch
 from sentune.errors import SentuneError
 from sentune.io.atomic import StorageError
 from sentune.lazy_import import LazyModule
-from sentune.readouts.sweep import sweeps_among
 from sentune.training.memory import OutOfMemory, first_line, short_of_memory
-from sentune.training.trial import Progress
 
 if TYPE_CHECKING:
     import torch
@@ -78,33 +76,6 @@ class Report:
     def from_result(cls, result: dict[str, Any]) -> Report | None:
         """Return the report in a result dictionary; None for Tune's own closing entry."""
         return cls(**json.loads(result[PAYLOAD])) if PAYLOAD in result else None
-
-
-def said(progress: Progress, seconds: float) -> Report:
-    """Return the report of a milestone."""
-    return Report(
-        examples=progress.examples,
-        final=progress.final,
-        metrics={name: float(value) for name, value in progress.metrics.items()},
-        readouts=progress.readouts,
-        seconds=seconds,
-        swept=bool(sweeps_among(progress.tables)),
-    )
-
-
-def left(progress: Progress, *, preempted: bool, resizes: bool = False) -> Report:
-    """Return the report of a trial that leaves with a checkpoint of this progress.
-
-    A milestone that it has just reached is said again, and then counted, when it goes on.
-    """
-    return Report(
-        examples=progress.examples,
-        metrics={name: float(value) for name, value in progress.metrics.items()},
-        left=True,
-        preempted=preempted,
-        resizes=resizes,
-        poisoned=preempted,
-    )
 
 
 def failed(error: BaseException, traceback: str = "") -> Report:

@@ -21,6 +21,9 @@ from sentune.corpora.schema import Kind, Statistics
 from sentune.encoders.words import WordTable
 from sentune.readouts.grid import Grid, Readout
 
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
 
 class ClosedFormSettings(BaseModel):
     """Settings that every method on word vectors has; a method adds its own."""
@@ -78,12 +81,8 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def similarities(
-        self,
-        sentences: Sequence[str],
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
-        values: Sequence[int],
-    ) -> NDArray[np.float64]:
+        self, sentences: Sequence[str], first: Rows, second: Rows, values: Sequence[int]
+    ) -> Floats:
         """[V, N] cosines of pairs, for each value of the readout.
 
         Args:

@@ -73,7 +73,8 @@ class Gumbelcse(SentenceMethod):
 
     def head(self, vectors: Tensor) -> Tensor:
         """[N, H] -> [N, 2 * dimension], packed as centers and offsets."""
-        return self.box(vectors)
+        packed: Tensor = self.box(vectors)
+        return packed
 
     def loss(self, embeddings: Mapping[str, Tensor], gather: Gather, offset: int = 0) -> Tensor:
         """Eq. 12, summed over the local anchors."""

@@ -22,11 +22,10 @@ from sentune.encoders.decoders import Decoder
 from sentune.geometry.contrastive import TermWeights, contrastive_loss
 from sentune.geometry.points import Points
 from sentune.methods.base import Gather, GradientMethod, MethodSettings
-from sentune.methods.operators import Kind as OperatorKind
-from sentune.methods.operators import Operators
 
 FUSION, DIFFERENCE, COMPRESSION, RECONSTRUCTION = range(len(OPERATIONS))
 PAIR_CODES = tuple(OPERATIONS.index(name) for name in PAIR_OPERATIONS)
+OperatorKind = Literal["mlp", "arithmetic"]
 
 
 class IntersentSettings(MethodSettings):
@@ -55,6 +54,53 @@ class IntersentSettings(MethodSettings):
         if not value and not info.data.get("alpha"):
             raise ValueError("it cannot be 0 where alpha is 0")
         return value
+
+
+class Operators(nn.Module):
+    """Embeddings of what fusion, difference and compression make (section 2.2, appendix B).
+
+    Reconstruction has no operator: its embedding is the sentence's own.
+
+    Args:
+        width: D.
+        kind: ``mlp``, or the ``arithmetic`` of Table 6: e1 + e2 for fusion and e1 - e2 for
+            difference; compression stays an MLP.
+        pair_width: hidden units of fusion and difference.
+        bottleneck_width: hidden units of compression, few so that the essential alone gets through.
+    """
+
+    def __init__(
+        self, width: int, kind: OperatorKind, pair_width: int, bottleneck_width: int
+    ) -> None:
+        super().__init__()
+        self.learned = kind == "mlp"
+        if self.learned:
+            self.fusion = _mlp(2 * width, pair_width, width)
+            self.difference = _mlp(2 * width, pair_width, width)
+        self.compression = _mlp(width, bottleneck_width, width)
+
+    def fuse(self, first: Tensor, second: Tensor) -> Tensor:
+        """[N, D], [N, D] -> [N, D]: a sentence that tells what both tell."""
+        if not self.learned:
+            return first + second
+        fused: Tensor = self.fusion(torch.cat([first, second], dim=1))
+        return fused
+
+    def subtract(self, first: Tensor, second: Tensor) -> Tensor:
+        """[N, D], [N, D] -> [N, D]: what the first tells and the second does not."""
+        if not self.learned:
+            return first - second
+        left: Tensor = self.difference(torch.cat([first, second], dim=1))
+        return left
+
+    def compress(self, first: Tensor) -> Tensor:
+        """[N, D] -> [N, D]: the essential of a sentence."""
+        compressed: Tensor = self.compression(first)
+        return compressed
+
+
+def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
 class Intersent(GradientMethod):
@@ -120,7 +166,8 @@ class Intersent(GradientMethod):
     def embed(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """[N, L], [N, L] -> [N, D]."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.settings.train_encoder):
-            return self.encoder(input_ids, attention_mask, self.settings.pooling)
+            embeddings: Tensor = self.encoder(input_ids, attention_mask, self.settings.pooling)
+            return embeddings
 
     forward = embed
 

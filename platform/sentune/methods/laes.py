@@ -18,14 +18,12 @@ from pydantic import Field
 
 from sentune.encoders.words import WordRows, WordTable
 from sentune.errors import InvalidValue
-from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
+from sentune.methods.closed_form import ClosedForm, ClosedFormSettings, Floats, Rows
 from sentune.methods.laes_decomposition import Units, of_data, of_gram
 from sentune.methods.laes_statistics import GramStatistics, KeptSentences, occurring
 from sentune.methods.laes_sweep import LinearRecurrence, SentenceBatch, chosen, cosines, parts
 from sentune.readouts.grid import Grid, Readout
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 Form = Literal["hid", "reco", "res", "bres-sum", "bres-cat"]
 
 _GRIDS: dict[str, Grid] = {
@@ -118,18 +116,9 @@ class Laes(ClosedForm):
         return _GRIDS[self.settings.form]
 
     def similarities(
-        self,
-        sentences: Sequence[str],
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
-        values: Sequence[int],
+        self, sentences: Sequence[str], first: Rows, second: Rows, values: Sequence[int]
     ) -> Floats:
         """[V, N] cosines of pairs, for each number of units; 0 for a sentence without words.
-
-        Args:
-            sentences: S distinct sentences.
-            first, second: [N] rows of ``sentences``.
-            values: numbers of units, at most the ``largest`` of the fit.
 
         Raises:
             InvalidValue: a number of units that the fit does not hold.
@@ -138,7 +127,7 @@ class Laes(ClosedForm):
         rows = self.words.ids(sentences, self.settings.max_length)
         found = np.empty((len(values), len(first)))
         costs = rows.lengths[first] + rows.lengths[second]
-        for part in parts(costs, self._projected(max(values, default=0))):
+        for part in parts(costs, max(values, default=0) * len(self._ways)):
             used, places = np.unique(np.stack([first[part], second[part]]), return_inverse=True)
             batch = self._batch(chosen(rows, used))
             one, other = np.argsort(batch.order)[places.reshape(2, -1)]
@@ -156,12 +145,13 @@ class Laes(ClosedForm):
         """
         models = self._models([value])
         rows = self.words.ids(sentences, self.settings.max_length)
-        found = []
-        for part in parts(rows.lengths, self._projected(value)):
+        width = value if self.settings.form == "hid" else self.words.vectors.shape[1]
+        found = np.zeros((len(rows), width * (1 + (self.settings.form == "bres-cat"))), np.float32)
+        for part in parts(rows.lengths, value * len(self._ways)):
             batch = self._batch(chosen(rows, np.arange(part.start, part.stop)))
             (embedded,) = self._embedded(models, batch, [value])
-            found.append(batch.back(embedded).astype(np.float32))
-        return np.concatenate(found) if found else np.zeros((0, self._width(value)), np.float32)
+            found[part] = batch.back(embedded)
+        return found
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return A and B of the largest model, and of the backward one where there is one."""
@@ -197,18 +187,8 @@ class Laes(ClosedForm):
         most = max(values, default=0)
         return tuple(Units(A=u.A[:most], B=u.B[:most, :most]) for u in self._units)
 
-    def _projected(self, units: int) -> int:
-        """Numbers that a word's projections take."""
-        return units * len(self._ways)
-
     def _batch(self, rows: WordRows) -> SentenceBatch:
         return SentenceBatch.of(*occurring(self.words, self.settings.a, rows))
-
-    def _width(self, value: int) -> int:
-        if self.settings.form == "hid":
-            return value
-        width = int(self.words.vectors.shape[1])
-        return 2 * width if self.settings.form == "bres-cat" else width
 
     def _embedded(
         self, models: tuple[Units, ...], batch: SentenceBatch, values: Sequence[int]
@@ -220,14 +200,11 @@ class Laes(ClosedForm):
             if self.settings.form == "hid":
                 yield recurrences[0].states(p)
                 continue
+            # sections V-B to V-D, from the means of the words and of the decoded words
             decoded = [recurrence.reconstructed(p) for recurrence in recurrences]
-            yield _combined(self.settings.form, batch.means, decoded)
-
-
-def _combined(form: Form, means: Floats, decoded: Sequence[Floats]) -> Floats:
-    """Sections V-B to V-D from the means of the words and of the decoded words."""
-    if form == "reco":
-        return decoded[0]
-    if form == "bres-cat":
-        return np.hstack([means - each for each in decoded])
-    return means - sum(decoded) / len(decoded)
+            if self.settings.form == "reco":
+                yield decoded[0]
+            elif self.settings.form == "bres-cat":
+                yield np.hstack([batch.means - each for each in decoded])
+            else:
+                yield batch.means - sum(decoded) / len(decoded)

@@ -92,9 +92,11 @@ def of_gram(gram: Gram, largest: int, solver: Solver = "auto") -> Spectrum:
     _enough(largest, gram.size)
     gram.sum_diagonals()
     lanczos = solver == "lanczos" or (solver == "auto" and _lanczos_is_faster(gram.size, largest))
-    values, U = (
-        _lanczos(gram, largest) if lanczos and largest < gram.size else _exact(gram, largest)
-    )
+    if lanczos and largest < gram.size:
+        values, U = _lanczos(gram, largest)
+    else:
+        span = (gram.size - largest, gram.size - 1)
+        values, U = eigh(gram.lower(), overwrite_a=True, check_finite=False, subset_by_index=span)
     # A Gram matrix holds squares: what lies below this of an eigenvalue is its rounding.
     _enough(largest, int(np.sum(values > values.max() * gram.size * np.finfo(float).eps)))
     return _spectrum(values, U, lambda x: gram @ x)
@@ -114,17 +116,6 @@ def of_data(xi: Floats, largest: int) -> Spectrum:
 
 def _lanczos_is_faster(size: int, largest: int) -> bool:
     return size > _SMALL and largest <= size // _SHARE
-
-
-def _exact(gram: Gram, largest: int) -> tuple[Floats, Floats]:
-    last = gram.size - 1
-    values, U = eigh(
-        gram.lower(),
-        overwrite_a=True,
-        check_finite=False,
-        subset_by_index=(last + 1 - largest, last),
-    )
-    return values, U
 
 
 def _lanczos(gram: Gram, largest: int) -> tuple[Floats, Floats]:

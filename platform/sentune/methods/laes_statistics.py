@@ -60,14 +60,12 @@ class Gram:
         for start in range(0, len(order), _CHUNK):
             chosen = order[start : start + _CHUNK]
             first, lengths = rows.offsets[:-1][chosen], rows.lengths[chosen]
-            self._add(_lagged(vectors, rows.ids, first, lengths, backward=self.backward), lengths)
-
-    def _add(self, z: Floats, lengths: NDArray[np.int64]) -> None:
-        n = self.width
-        self._grow(z.shape[1] // n)
-        for j in range(z.shape[1] // n):
-            longer = z[: np.count_nonzero(lengths > j), : (j + 1) * n]
-            self.panels[j] += longer[:, j * n :].T @ longer
+            z = _lagged(vectors, rows.ids, first, lengths, backward=self.backward)
+            n, longest = self.width, int(lengths[0])
+            self._grow(longest)
+            for j in range(longest):
+                longer = z[: np.count_nonzero(lengths > j), : (j + 1) * n]
+                self.panels[j] += longer[:, j * n :].T @ longer
 
     def _grow(self, blocks: int) -> None:
         n = self.width

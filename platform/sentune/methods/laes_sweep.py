@@ -52,9 +52,11 @@ class SentenceBatch:
     def of(cls, vectors: Floats, rows: WordRows) -> SentenceBatch:
         """Sort sentences given as rows of ``vectors``."""
         order = np.argsort(-rows.lengths, kind="stable")
-        means = _means(vectors, rows)[order]
+        shares = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths)
+        shape = (len(rows), len(vectors))
+        means: Floats = csr_array((shares, rows.ids, rows.offsets), shape=shape) @ vectors
         first, lengths = rows.offsets[:-1][order], rows.lengths[order]
-        return cls(vectors, rows.ids, first, lengths, order, means)
+        return cls(vectors, rows.ids, first, lengths, order, means[order])
 
     def steps(self, *, backward: bool = False) -> Iterator[NDArray[np.int32]]:
         """At t the words t of the sentences that have one, from the beginning or the end."""
@@ -67,12 +69,6 @@ class SentenceBatch:
         out = np.empty_like(values)
         out[self.order] = values
         return out
-
-
-def _means(vectors: Floats, rows: WordRows) -> Floats:
-    shares = np.repeat(1 / np.maximum(rows.lengths, 1), rows.lengths)
-    shape = (len(rows), len(vectors))
-    return csr_array((shares, rows.ids, rows.offsets), shape=shape) @ vectors
 
 
 class LinearRecurrence:
@@ -167,4 +163,5 @@ def cosines(embedded: Floats, one: Counts, other: Counts) -> Floats:
     norms = np.linalg.norm(embedded, axis=1)
     dots = np.einsum("nd,nd->n", embedded[one], embedded[other])
     scale = norms[one] * norms[other]
-    return np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0)
+    found: Floats = np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0)
+    return found

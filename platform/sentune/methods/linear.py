@@ -118,4 +118,5 @@ class PairClassifier(nn.Module):
         if getattr(self.encoder.model.config, "type_vocab_size", 0) < 2:
             del inputs["token_type_ids"]
         states = self.encoder.model(**inputs).last_hidden_state
-        return self.layer(states[:, 0].to(self.encoder.dtype))
+        logits: Tensor = self.layer(states[:, 0].to(self.encoder.dtype))
+        return logits

@@ -3,34 +3,40 @@
 SIF: Arora, Liang and Ma, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings" (ICLR 2017);
 LAES section III. uSIF: Ethayarajh, "Unsupervised Random Walk Sentence Embeddings" (Repl4NLP 2018).
 
-Legend: S = sentences, N = pairs, V = values of the readout, n = width of a word vector.
+Components are removed in every number at once: with x_i, y_i the projections of two vectors on
+component i, the inner product of what is left of them is the whole one less a cumulative sum over
+i. Everything is float64: float32 errs by up to 0.14 in a cosine where nearly all is removed.
+
+Legend: S = sentences, N = pairs, V = values of the readout (numbers of removed components), K =
+components, n = width of a word vector, W = words of the table, F = of the frequency list, U =
+distinct words of a chunk of sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from scipy.sparse import csr_array
 
-from sentune.encoders.words import WordTable
+from sentune.encoders.words import WordRows, WordTable
 from sentune.errors import InvalidValue, TrialFailed
-from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
-from sentune.methods.sif_averages import Averages, Variant
-from sentune.methods.sif_removal import Components, Way
+from sentune.methods.closed_form import ClosedForm, ClosedFormSettings, Floats, Rows
 from sentune.readouts.grid import Grid, Readout
 
-COMPONENTS = Readout(
-    name="components",
-    grid=tuple(range(151)),
-    low=0,
-    high=10_000,
-    integer=True,
-    help="common components removed; LAES sweeps 1 to 150, uSIF takes 5",
-)
+Variant = Literal["average", "sif", "usif"]
+Way = Literal["whole", "piecewise"]
+
+_CHUNK = 4096
+"""Sentences averaged at once; with 10,000 different words of 300 numbers they take 24 MB."""
+
+_PAIRS = 2048
+"""Pairs at once: with 150 components a table of 2.5 MB."""
 
 
 class SifSettings(ClosedFormSettings):
@@ -40,6 +46,97 @@ class SifSettings(ClosedFormSettings):
     """sif; usif, whose weights have no hyperparameter; or average, where all words weigh 1."""
     walk_length: int = Field(11, ge=1)
     """n of uSIF, the expected number of words of a sentence; 11 in its code."""
+
+
+@dataclass(frozen=True, eq=False)
+class Averages:
+    """Sentences to averages of their known words' vectors.
+
+    - ``average``: (1 / l) sum_i x_i over the l known words of the sentence.
+    - ``sif``: (1 / l) sum_i a / (a + p_i) x_i (Arora et al. 2017, Algorithm 1; LAES Algorithm 1).
+    - ``usif``: (1 / l) sum_i a / (a/2 + p_i) x_i / N, with N of each dimension the Euclidean norm
+      of that dimension over the sentence's words. The weights and their ``a`` are those of
+      Ethayarajh (2018); the division by N is in its published code (kawine/usif).
+
+    A sentence without a known word is a zero vector (kawine/usif gives it the constant a).
+
+    Attributes:
+        a: of ``sif``.
+        walk_length: n of ``usif``.
+        max_length: known words of a sentence that are used; None: all.
+    """
+
+    words: WordTable
+    variant: Variant
+    a: float = 1e-3
+    walk_length: int = 11
+    max_length: int | None = None
+
+    def __call__(self, sentences: Sequence[str]) -> Floats:
+        """[S, n] averages."""
+        width = self.words.vectors.shape[1]
+        return np.concatenate([np.zeros((0, width)), *self.chunks(sentences)])
+
+    def chunks(self, sentences: Sequence[str]) -> Iterator[Floats]:
+        """The averages of at most 4096 sentences at a time."""
+        for start in range(0, len(sentences), _CHUNK):
+            yield self._averages(self.words.ids(sentences[start : start + _CHUNK], self.max_length))
+
+    @cached_property
+    def weights(self) -> Floats:
+        """[W] weight of each word.
+
+        Raises:
+            InvalidValue: uSIF's ``a`` cannot be computed from the frequency list.
+        """
+        if self.variant == "average":
+            return np.ones(len(self.words.words))
+        if self.variant == "sif":
+            return self.a / (self.a + self.words.probabilities)
+        a = usif_a(self.words.listed, self.walk_length)
+        # kawine/usif gives an unlisted word the list's smallest probability; 0 is as good, since
+        # that is 5.7e-8 in the Wikipedia counts against a/2 = 6.0e-4
+        return a / (a / 2 + self.words.probabilities)
+
+    def _averages(self, rows: WordRows) -> Floats:
+        used, place = np.unique(rows.ids, return_inverse=True)
+        vectors = self.words.vectors[used].astype(np.float64)  # [U, n]; the map is read here
+
+        def summed(weights: Floats, values: Floats) -> Floats:
+            shape = (len(rows), len(used))
+            sums: Floats = csr_array((weights, place, rows.offsets), shape=shape) @ values
+            return sums
+
+        total = summed(self.weights[rows.ids], vectors)
+        if self.variant == "usif":
+            norms = np.sqrt(summed(np.ones(len(place)), vectors**2))
+            total = np.divide(total, norms, out=np.zeros_like(total), where=norms > 0)
+        return total / np.maximum(rows.lengths, 1)[:, None]
+
+    def __reduce__(self) -> tuple[type[Averages], tuple[object, ...]]:
+        fields = (self.words, self.variant, self.a, self.walk_length, self.max_length)
+        return Averages, fields  # without the weights, which are as long as the table
+
+
+def usif_a(listed: Floats, walk_length: int) -> float:
+    """uSIF's a = (1 - alpha) / (alpha Z) with Z = F / 2.
+
+    alpha is the share of the F words that are more frequent than the threshold
+    1 - (1 - 1/F)^n, the probability that a random walk of n words comes by a given word
+    (Ethayarajh 2018; kawine/usif takes the frequency list as the vocabulary, and n = 11).
+
+    Raises:
+        InvalidValue: no list, or one in which no word (or every word) is above the threshold.
+    """
+    if not len(listed):
+        raise InvalidValue("--frequencies", None, "uSIF computes its weights from a list; name one")
+    threshold = 1 - (1 - 1 / len(listed)) ** walk_length
+    alpha = float((listed > threshold).mean())
+    if not 0 < alpha < 1:
+        found = f"{len(listed)} words of which {alpha:.0%} are above {threshold:.3g}"
+        fix = "uSIF needs some words above its threshold and some below; use a longer list"
+        raise InvalidValue("--frequencies", found, fix)
+    return (1 - alpha) / (alpha * len(listed) / 2)
 
 
 @dataclass(eq=False)
@@ -54,7 +151,7 @@ class Moments:
     """
 
     averages: Averages
-    total: NDArray[np.float64] = field(init=False)
+    total: Floats = field(init=False)
     sentences: int = 0
     empty: int = 0
 
@@ -87,7 +184,14 @@ class Sif(ClosedForm):
     name: ClassVar[str] = "sif"
     title: ClassVar[str] = "SIF"
     settings_type: ClassVar[type[ClosedFormSettings]] = SifSettings
-    axis: ClassVar[Readout] = COMPONENTS
+    axis: ClassVar[Readout] = Readout(
+        name="components",
+        grid=tuple(range(151)),
+        low=0,
+        high=10_000,
+        integer=True,
+        help="common components removed; LAES sweeps 1 to 150, uSIF takes 5",
+    )
     settings: SifSettings
 
     def __init__(self, words: WordTable, settings: SifSettings) -> None:
@@ -99,7 +203,6 @@ class Sif(ClosedForm):
         self._counts = {"sentences": 0, "empty": 0}
 
     def statistics(self) -> Moments:
-        """Empty statistics, to add sentences to."""
         return Moments(self.averages)
 
     def solve(self, statistics: Moments, largest: int) -> None:
@@ -115,27 +218,22 @@ class Sif(ClosedForm):
         """0 to 150, fewer than the vectors have dimensions; 0 alone for the plain average."""
         if self.settings.variant == "average":
             return (0,)
-        return self.within(COMPONENTS.grid)
+        return self.within(self.axis.grid)
 
     def within(self, grid: Grid) -> Grid:
         """Fewer components than the vectors have dimensions."""
         return tuple(value for value in grid if int(value) < self.words.vectors.shape[1])
 
     def similarities(
-        self,
-        sentences: Sequence[str],
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
-        values: Sequence[int],
-    ) -> NDArray[np.float64]:
+        self, sentences: Sequence[str], first: Rows, second: Rows, values: Sequence[int]
+    ) -> Floats:
         """[V, N] cosines of pairs, for each number of removed components, in one pass."""
-        components = self._fitted(values)
-        return components.cosines(self.averages(sentences), first, second, values)
+        return self._fitted(values).cosines(self.averages(sentences), first, second, values)
 
     def embed(self, sentences: Sequence[str], value: int) -> NDArray[np.float32]:
         """[S, n] averages without ``value`` components."""
-        components = self._fitted([value])
-        return components.removed(self.averages(sentences), value).astype(np.float32)
+        left = self._fitted([value]).removed(self.averages(sentences), value)
+        return left.astype(np.float32)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Components, squared singular values, and the numbers of fitted and empty sentences."""
@@ -171,3 +269,101 @@ class Sif(ClosedForm):
                 fix = f"the fit holds 0 to {there} components"
                 raise InvalidValue("readout components", value, fix)
         return self._components
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """The first K right singular vectors of a matrix of averages (not centred).
+
+    Attributes:
+        vectors: [K, n], orthonormal rows; signs are such that the largest entry is positive.
+        squares: [K] squared singular values, falling.
+        way: what removing m components means. ``whole``: e - sum_{i<=m} x_i c_i (SIF).
+            ``piecewise``: e - sum_{i<=m} lambda_i x_i c_i with lambda_i = sigma_i^2 / S_m and
+            S_m = sum_{j<=m} sigma_j^2 (Ethayarajh 2018, piecewise common component removal).
+    """
+
+    vectors: Floats
+    squares: Floats
+    way: Way
+
+    @classmethod
+    def solve(cls, moments: Floats, largest: int, way: Way) -> Components:
+        """From the [n, n] sum of e e^T over the sentences.
+
+        Raises:
+            TrialFailed: it has not as many directions as components are asked for.
+        """
+        squares, vectors = np.linalg.eigh(moments)
+        squares, vectors = squares[::-1], vectors[:, ::-1].T
+        # a direction that no sentence has gets an eigenvalue of rounding size, not 0
+        rank = int((squares > len(moments) * np.finfo(float).eps * max(squares[0], 0)).sum())
+        if largest > rank or not rank:
+            raise TrialFailed(
+                f"the fitted sentences span {rank} directions, {largest} components were asked "
+                f"for; fit on more sentences, or let the readout components end at {rank}"
+            )
+        vectors = vectors[:largest]
+        peaks = vectors[np.arange(largest), np.abs(vectors).argmax(axis=1)]
+        return cls(vectors * np.sign(peaks)[:, None], squares[:largest].copy(), way)
+
+    def removed(self, embeddings: Floats, value: int) -> Floats:
+        """[S, n] what is left without ``value`` components; zero where only rounding is left."""
+        vectors, squares = self.vectors[:value], self.squares[:value]
+        projections = embeddings @ vectors.T
+        if self.way == "piecewise" and value:
+            projections = projections * (squares / squares.sum())
+        left = embeddings - projections @ vectors
+        gone = _gone((left**2).sum(axis=1), (embeddings**2).sum(axis=1))
+        return np.where(gone[:, None], 0.0, left)
+
+    def cosines(
+        self, embeddings: Floats, first: Rows, second: Rows, values: Sequence[int]
+    ) -> Floats:
+        """[V, N] cosines of pairs of rows without ``values[v]`` components.
+
+        0 where nothing but rounding is left of one of them.
+        """
+        largest = max(values, default=0)
+        projections = embeddings @ self.vectors[:largest].T
+        out = np.empty((len(values), len(first)))
+        for start in range(0, len(first), _PAIRS):
+            chosen = slice(start, start + _PAIRS)
+            one, other = first[chosen], second[chosen]
+
+            def left(a: Rows, b: Rows) -> tuple[Floats, Floats]:
+                whole = np.einsum("ij,ij->i", embeddings[a], embeddings[b])
+                return whole, whole - self._taken(projections[a] * projections[b], values)
+
+            norms = [left(side, side) for side in (one, other)]
+            gone = _gone(norms[0][1], norms[0][0]) | _gone(norms[1][1], norms[1][0])
+            length = np.sqrt(np.where(gone, 1.0, norms[0][1] * norms[1][1]))
+            out[:, chosen] = np.where(gone, 0.0, left(one, other)[1] / length)
+        return np.clip(out, -1.0, 1.0, out=out)
+
+    def _taken(self, products: Floats, values: Sequence[int]) -> Floats:
+        """[V, N] what removal takes from inner products, from the [N, K] products x_i y_i.
+
+        Piecewise: (2 / S_m) sum sigma_i^2 x_i y_i - (1 / S_m^2) sum sigma_i^4 x_i y_i.
+        """
+        chosen = list(values)
+        if self.way == "whole":
+            return _sums(products)[chosen]
+        squares = self.squares[: products.shape[1]]
+        total = _sums(squares[None])[chosen]
+        total[total == 0] = 1.0  # m = 0: both sums are empty
+        once = _sums(products * squares)[chosen] / total
+        twice = _sums(products * squares**2)[chosen] / total**2
+        return 2 * once - twice
+
+
+def _sums(terms: Floats) -> Floats:
+    """[K + 1, N] sums of the first 0, 1, ..., K of [N, K] terms."""
+    sums = np.zeros((terms.shape[1] + 1, len(terms)))
+    np.cumsum(terms.T, axis=0, out=sums[1:])
+    return sums
+
+
+def _gone(left: Floats, whole: Floats) -> NDArray[np.bool_]:
+    """Return whether a squared norm is rounding: n eps of the whole one at n = 450."""
+    return left <= 1e-13 * whole

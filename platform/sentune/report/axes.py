@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
-from sentune.records import StudySummary, TrialRecord
+from sentune.records import StudySummary
 
 MOST_TICKS = 6
 
@@ -33,25 +32,23 @@ class Axis:
         if self.choices:
             if value not in self.choices:
                 return None
-            return _share(self.choices.index(value), 0, len(self.choices) - 1)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+            value, low, high = self.choices.index(value), 0.0, len(self.choices) - 1.0
+        elif not is_number(value) or not math.isfinite(value) or (self.log and value <= 0):
             return None
-        if not math.isfinite(value) or (self.log and value <= 0):
-            return None
-        if self.log:
-            return _share(math.log(value), math.log(self.low), math.log(self.high))
-        return _share(value, self.low, self.high)
+        elif self.log:
+            value, low, high = math.log(value), math.log(self.low), math.log(self.high)
+        else:
+            low, high = self.low, self.high
+        return 0.5 if high == low else float((value - low) / (high - low))
 
     def ticks(self) -> list[tuple[float, str]]:
         """Positions and labels, at most ``MOST_TICKS``."""
-        values = self._tick_values()
-        placed = ((self.position(value), _label(value)) for value in values)
+        placed = ((self.position(value), _label(value)) for value in self._tick_values())
         return [(position, label) for position, label in placed if position is not None]
 
     def _tick_values(self) -> list[Any]:
         if self.choices:
-            every = math.ceil(len(self.choices) / MOST_TICKS)
-            return list(self.choices[::every])
+            return list(self.choices[:: math.ceil(len(self.choices) / MOST_TICKS)])
         if self.low == self.high:
             return [self.low]
         if self.log:
@@ -68,58 +65,38 @@ def axes_of(summary: StudySummary) -> list[Axis]:
     A setting whose space is not known (a summary from elsewhere) gets its axis from its values.
     """
     declared: dict[str, Any] = summary.space.get("settings", {})
-    names = [*declared, *_others(summary.trials, declared)]
+    others = {name for trial in summary.trials for name in trial.settings} - declared.keys()
     axes = []
-    for name in names:
+    for name in [*declared, *sorted(others)]:
         values = [t.settings[name] for t in summary.trials if name in t.settings]
         if len({repr(value) for value in values}) > 1:
-            axes.append(_declared(name, declared.get(name), values) or _observed(name, values))
+            axes.append(_axis(name, declared.get(name), values))
     return axes
 
 
-def _others(trials: Sequence[TrialRecord], declared: dict[str, Any]) -> list[str]:
-    return sorted({name for trial in trials for name in trial.settings} - declared.keys())
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number; a truth value is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _declared(name: str, dimension: Any, values: list[Any]) -> Axis | None:
-    if not isinstance(dimension, dict):
-        return None
-    if "choice" in dimension:
-        return _choices(name, [*dimension["choice"], *values])
-    numbers = _numbers(values)
-    ends = dimension.get("uniform") or dimension.get("integer")
-    if ends is None or numbers is None:
-        return None
-    low, high = min([*ends, *numbers]), max([*ends, *numbers])
-    return Axis(name, low=low, high=high, log=bool(dimension.get("log")) and low > 0)
-
-
-def _observed(name: str, values: list[Any]) -> Axis:
-    """A range that spans more than a factor of 20 is taken as logarithmic."""
-    numbers = _numbers(values)
-    if numbers is None:
-        return _choices(name, values)
+def _axis(name: str, dimension: Any, values: list[Any]) -> Axis:
+    """Without declared ends, a range over more than a factor of 20 is taken as logarithmic."""
+    declared = dimension if isinstance(dimension, dict) else {}
+    if "choice" in declared or not _are_numbers(values):
+        distinct: list[Any] = []
+        for value in (*declared.get("choice", ()), *values):  # a list cannot be hashed
+            if value not in distinct:
+                distinct.append(value)
+        return Axis(name, tuple(sorted(distinct) if _are_numbers(distinct) else distinct))
+    ends = declared.get("uniform") or declared.get("integer") or ()
+    numbers = [*ends, *map(float, values)]
     low, high = min(numbers), max(numbers)
-    return Axis(name, low=low, high=high, log=low > 0 and high / low > 20)
+    log = bool(declared.get("log")) if ends else high > 20 * low
+    return Axis(name, low=low, high=high, log=log and low > 0)
 
 
-def _choices(name: str, values: list[Any]) -> Axis:
-    distinct: list[Any] = []
-    for value in values:  # a list as a value cannot be hashed
-        if value not in distinct:
-            distinct.append(value)
-    ordered = sorted(distinct) if _numbers(distinct) is not None else distinct
-    return Axis(name, choices=tuple(ordered))
-
-
-def _numbers(values: list[Any]) -> list[float] | None:
-    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    finite = [float(v) for v in numbers if math.isfinite(v)]
-    return finite if len(finite) == len(values) and finite else None
-
-
-def _share(value: float, low: float, high: float) -> float:
-    return 0.5 if high == low else (value - low) / (high - low)
+def _are_numbers(values: list[Any]) -> bool:
+    return all(is_number(value) and math.isfinite(value) for value in values)
 
 
 def _label(value: Any) -> str:

@@ -10,8 +10,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -19,7 +18,7 @@ from xml.etree import ElementTree
 from sentune.credentials import without_credentials
 from sentune.formatting import STATES, measured
 from sentune.records import TrialState
-from sentune.report.render import Picture, Table
+from sentune.report.blocks import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,33 +35,7 @@ MARKERS: dict[TrialState, dict[str, Any]] = {
 }
 """Shapes tell the states apart; colour only helps."""
 
-_NAMESPACE = re.compile(r"^\{[^}]*\}")
 _ILLEGAL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """What a figure shows.
-
-    Attributes:
-        name: letters, digits and _, one of a kind in a report: its file's name.
-        title, description: in words, for those who do not see it.
-        draw: draws it.
-        width, height: inches.
-        table: the numbers behind it.
-        wide: takes the whole width of a page.
-        framed: whether it has a frame, ticks and a grid.
-    """
-
-    name: str
-    title: str
-    description: str
-    draw: Callable[[Axes], None]
-    width: float = 5.0
-    height: float = 3.3
-    table: Table | None = None
-    wide: bool = False
-    framed: bool = True
 
 
 def to_canvas(figure: Figure) -> Canvas:
@@ -100,17 +73,6 @@ def write_png(figure: Figure, folder: Path, heading: str = "") -> Path:
     return folder / f"{figure.name}.png"
 
 
-def to_picture(figure: Figure) -> Picture:
-    """The figure as a block of a page."""
-    return Picture(
-        title=figure.title,
-        description=figure.description,
-        svg=to_svg(figure),
-        table=figure.table,
-        wide=figure.wide,
-    )
-
-
 def to_svg(figure: Figure) -> str:
     """An ``<svg>`` element with its title, for use inside a page.
 
@@ -118,30 +80,26 @@ def to_svg(figure: Figure) -> str:
     """
     import matplotlib as mpl
 
-    buffer = io.StringIO()
+    buffer, unsigned = io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": figure.name}):
-        to_canvas(figure).savefig(buffer, format="svg", transparent=True)
+        to_canvas(figure).savefig(buffer, format="svg", transparent=True, metadata=unsigned)
     text = buffer.getvalue()
     root = ElementTree.fromstring(text[text.index("<svg") :])
-    for child in list(root):  # who made it and when, and a style that the whole page would take
-        tag = _NAMESPACE.sub("", child.tag)
-        if tag == "metadata" or (tag == "defs" and "style" in {_local(e) for e in child}):
-            root.remove(child)
-    for element in root.iter():
-        element.tag = _local(element)  # HTML knows the namespaces
-        if element.tag == "g":
-            element.attrib.pop("id", None)
-        if element.tag == "defs":  # its paths are used with their whole style
-            for path in element:
-                path.attrib.pop("style", None)
-        for key in list(element.attrib):
-            element.attrib[_NAMESPACE.sub("", key)] = element.attrib.pop(key)
+    for style in root.findall("{*}defs[{*}style]"):  # the whole page would take it
+        root.remove(style)
+    for path in root.iterfind(".//{*}defs/{*}path"):  # it is used with its whole style
+        path.attrib.pop("style", None)
+    for group in root.iterfind(".//{*}g"):
+        group.attrib.pop("id", None)
+    for element in root.iter():  # HTML knows the namespaces
+        element.tag = element.tag.rpartition("}")[2]
+        for name in [name for name in element.attrib if "}" in name]:
+            element.set(name.rpartition("}")[2], element.attrib.pop(name))
     root.attrib.pop("version", None)
-    named = {"class": figure.name, "role": "img", "aria-labelledby": f"{figure.name}-title"}
-    root.attrib.update(named)
     title = ElementTree.Element("title", {"id": f"{figure.name}-title"})
     title.text = _clean(f"{figure.title}: {figure.description}")
     root.insert(0, title)
+    root.attrib |= {"class": figure.name, "role": "img", "aria-labelledby": title.attrib["id"]}
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -180,11 +138,8 @@ def metric_axis(axes: Axes, metric: str, along: str = "y") -> None:
 
 def legend(axes: Axes, columns: int = 3) -> None:
     """Puts a legend above the drawing, where it covers nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
+    if axes.get_legend_handles_labels()[0]:
         axes.legend(
-            handles,
-            labels,
             frameon=False,
             fontsize=8.5,
             ncols=columns,
@@ -199,7 +154,3 @@ def legend(axes: Axes, columns: int = 3) -> None:
 
 def _clean(text: str) -> str:
     return _ILLEGAL.sub("�", str(without_credentials(text)))
-
-
-def _local(element: ElementTree.Element) -> str:
-    return _NAMESPACE.sub("", element.tag)

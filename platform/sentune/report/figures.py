@@ -6,14 +6,15 @@ A report has them as SVG, a study's folder as PNG.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sentune.formatting import STATES, counted, measured
 from sentune.records import TrialRecord, TrialState
 from sentune.report.axes import Axis
+from sentune.report.blocks import Cell, Figure, Table
 from sentune.report.drawing import (
     ACCENT,
     BEST,
@@ -22,14 +23,13 @@ from sentune.report.drawing import (
     MARKERS,
     MUTED,
     PAPER,
-    Figure,
     legend,
     metric_axis,
     plain,
     scatter,
     write_png,
 )
-from sentune.report.render import Cell, ColumnHead, Table
+from sentune.report.importance import finite_curve
 from sentune.report.view import WITHOUT_RESULT, View
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ MOST_COLUMNS = 8
 """Milestones of a table of learning curves."""
 BEST_SHARE, MOST_BEST = 0.1, 8
 """Trials that stand out in the parallel coordinates: a tenth, not more than one can follow."""
+BESIDE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8.5, "color": INK}
+"""How a text beside a point is written."""
 
 
 def write_figures(view: View, folder: Path) -> list[Path]:
@@ -52,10 +54,11 @@ def history(view: View) -> Figure | None:
     """The objective of each trial and the best so far, by the order in which trials began."""
     trials, objective = view.summary.trials, view.summary.objective
     scored = [(t, v) for t in trials if (v := view.value(t)) is not None]
-    lost = [trial for trial in trials if view.value(trial) is None]
-    best = _best_so_far([value for _, value in scored], view.sign)
     if not scored:
         return None
+    lost = [trial for trial in trials if view.value(trial) is None]
+    better = min if view.summary.mode == "min" else max
+    best = [*accumulate((value for _, value in scored), better)]
 
     def draw(axes: Axes) -> None:
         ids = [trial.id for trial, _ in scored]
@@ -74,13 +77,13 @@ def history(view: View) -> Figure | None:
         f"({measured(objective, best[-1])} after {counted(len(scored), 'trial')} with "
         "a value). A trial that was stopped early stands where it was stopped."
     )
-    return Figure(name="history", title="Optimisation history", description=said, draw=draw)
+    return Figure("history", "Optimisation history", said, draw)
 
 
 def curves(view: View) -> Figure | None:
     """The objective of each trial by examples, with the rungs."""
     objective = view.summary.objective
-    points = {trial.id: _points(trial, objective) for trial in view.ranked}
+    points = {trial.id: finite_curve(trial, objective) for trial in view.ranked}
     if max(map(len, points.values()), default=0) < 2:
         return None
     best = view.best.id if view.best is not None else None
@@ -92,7 +95,7 @@ def curves(view: View) -> Figure | None:
         for trial in reversed(view.ranked):
             if not points[trial.id]:
                 continue
-            x, y = zip(*points[trial.id], strict=True)
+            x, y = zip(*points[trial.id].items(), strict=True)
             if trial.id == best:
                 axes.plot(x, y, color=BEST, lw=2, zorder=4, label=f"trial {trial.id}, the best")
             else:
@@ -105,11 +108,9 @@ def curves(view: View) -> Figure | None:
         legend(axes)
 
     rungs = ", ".join(f"{rung:,}" for rung in view.rungs)
-    said = f"{objective} by examples seen; a trial's last point has the shape of its state" + (
-        f", dotted lines are the rungs at {rungs}." if rungs else "."
-    )
-    table = _curve_table(view, points)
-    return Figure(name="curves", title="Learning curves", description=said, draw=draw, table=table)
+    dotted = f", dotted lines are the rungs at {rungs}" if rungs else ""
+    said = f"{objective} by examples seen; a trial's last point has the shape of its state{dotted}."
+    return Figure("curves", "Learning curves", said, draw, table=_curve_table(view, points))
 
 
 def front(view: View) -> Figure | None:
@@ -134,7 +135,7 @@ def front(view: View) -> Figure | None:
             xs, ys, ids = zip(*best, strict=True)
             axes.plot(xs, ys, "-", color=BEST, lw=1.2, label="front", zorder=2)
             for x, y, number in zip(xs, ys, ids, strict=True):
-                _beside(axes, str(number), (x, y), (4, 4))
+                axes.annotate(str(number), (x, y), (4, 4), **BESIDE)
         metric_axis(axes, first, along="x")
         metric_axis(axes, second)
         legend(axes)
@@ -144,7 +145,7 @@ def front(view: View) -> Figure | None:
         f"{first} ({mode}) against {second} ({other}). Trials that no other beats in every "
         f"objective: {listed}."
     )
-    return Figure(name="front", title="Pareto front", description=said, draw=draw)
+    return Figure("front", "Pareto front", said, draw)
 
 
 def importance(view: View) -> Figure | None:
@@ -167,9 +168,8 @@ def importance(view: View) -> Figure | None:
             error_kw={"ecolor": MUTED, "elinewidth": 1},
         )
         axes.set_yticks(range(len(names)), [plain(name, 28) for name in names])
-        axes.bar_label(
-            bars, [f"{100 * s:.0f} %" for s in shares], padding=5, fontsize=8.5, color=INK
-        )
+        percent = [f"{100 * share:.0f} %" for share in shares]
+        axes.bar_label(bars, percent, padding=5, fontsize=8.5, color=INK)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         axes.set_xlim(0, 1.2 * max(map(sum, zip(shares, spreads, strict=True))) + 0.02)
 
@@ -179,8 +179,8 @@ def importance(view: View) -> Figure | None:
         f"shuffles; {found.trials} trials{at}, out-of-bag R² {found.fit:.2f}."
     )
     said += "" if found.fit > 0 else " The forest explains nothing yet: do not read it."
-    title, height = "Importance of settings", 0.8 + 0.27 * len(names)
-    return Figure(name="importance", title=title, description=said, draw=draw, height=height)
+    height = 0.8 + 0.27 * len(names)
+    return Figure("importance", "Importance of settings", said, draw, height=height)
 
 
 def parallel(view: View) -> Figure | None:
@@ -210,30 +210,15 @@ def parallel(view: View) -> Figure | None:
         f"Each line is a trial, from its settings on the left to {objective} on the "
         f"right. Bold: the best {count} of {len(scored)}; dashed: stopped early or failed."
     )
-    width = max(10.0, min(13.0, 1.05 * (len(view.axes) + 1) + 0.6))
-    return Figure(
-        name="parallel",
-        title="Settings and result",
-        description=said,
-        draw=draw,
-        width=width,
-        height=3.9,
-        wide=True,
-        framed=False,
-    )
+    size = max(10.0, min(13.0, 1.05 * (len(view.axes) + 1) + 0.6)), 3.9
+    return Figure("parallel", "Settings and result", said, draw, *size, wide=True, framed=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RungCount:
-    """What became of the trials at one rung, or at the end.
+class RungCount(NamedTuple):
+    """Trials by what became of them at one rung (or the end), which lies at ``examples``.
 
-    Attributes:
-        examples: where it lies.
-        reached: trials that came so far.
-        stopped: trials that were stopped on the way to it, at an earlier rung.
-        lost: trials that failed or were infeasible before it.
-        running: trials on their way to it.
-        judged: trials that were stopped here.
+    They came so far, were stopped at an earlier rung, failed or were infeasible before it, or are
+    on their way to it. ``judged`` were stopped here.
     """
 
     examples: int
@@ -293,7 +278,8 @@ def survival(view: View) -> Figure | None:
                     bar.set(facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.6)
             left = [a + b for a, b in zip(left, counts, strict=True)]
         for place, rung in enumerate(found):
-            _beside(axes, f"{rung.reached} of {rung.could}", (left[place], place), va="center")
+            text = f"{rung.reached} of {rung.could}"
+            axes.annotate(text, (left[place], place), (4, 0), va="center", **BESIDE)
         axes.set_yticks(range(len(found)), [f"{rung.examples:,}" for rung in found])
         axes.invert_yaxis()
         axes.set_xlim(0, 1.18 * max(left))
@@ -306,8 +292,7 @@ def survival(view: View) -> Figure | None:
         f"How many trials reached each rung, of those that could; {last.reached} of {last.could} "
         f"reached the end at {last.examples:,} examples."
     )
-    title, height = "Trials at each rung", 1.0 + 0.42 * len(found)
-    return Figure(name="survival", title=title, description=said, draw=draw, height=height)
+    return Figure("survival", "Trials at each rung", said, draw, height=1.0 + 0.42 * len(found))
 
 
 def finalists(view: View) -> Figure | None:
@@ -346,8 +331,7 @@ def finalists(view: View) -> Figure | None:
 
     seeds = counted(max(len(f.seeds) for f in shown), "fresh seed")
     said = f"{objective} on dev over {seeds} each: mean, standard deviation and every seed."
-    height = 1.0 + 0.42 * len(shown)
-    return Figure(name="finalists", title="Finalists", description=said, draw=draw, height=height)
+    return Figure("finalists", "Finalists", said, draw, height=1.0 + 0.42 * len(shown))
 
 
 def cost(view: View) -> Figure | None:
@@ -362,8 +346,7 @@ def cost(view: View) -> Figure | None:
             ((TrialState.PRUNED,), "stopped early", "none", MUTED),
             ((TrialState.RUNNING, *WITHOUT_RESULT), "other", BEST, BEST),
         ):
-            of = {t.id: t.seconds for t in trials if t.state in states}
-            if of:
+            if of := {t.id: t.seconds for t in trials if t.state in states}:
                 look: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 0.7}
                 axes.bar([*of], [*of.values()], 0.8, label=word, **look)
         _trial_axis(axes, view.summary.trials)
@@ -372,38 +355,25 @@ def cost(view: View) -> Figure | None:
 
     total = sum(trial.seconds for trial in trials)
     said = f"Training and validation, over all starts; {total:,.0f} seconds in all."
-    return Figure(name="cost", title="Seconds of each trial", description=said, draw=draw)
+    return Figure("cost", "Seconds of each trial", said, draw)
 
 
-def _best_so_far(values: Iterable[float], sign: float) -> list[float]:
-    best: list[float] = []
-    for value in values:
-        best.append(min([*best[-1:], value], key=lambda v: sign * v))
-    return best
-
-
-def _points(trial: TrialRecord, objective: str) -> list[tuple[int, float]]:
-    points = ((at, metrics.get(objective)) for at, metrics in sorted(trial.curve.items()))
-    return [(at, value) for at, value in points if value is not None and math.isfinite(value)]
-
-
-def _curve_table(view: View, curves_: dict[int, list[tuple[int, float]]]) -> Table:
+def _curve_table(view: View, points: Mapping[int, Mapping[int, float]]) -> Table:
     """Values at the rungs and the end, or at milestones evenly chosen."""
-    every = sorted({at for points in curves_.values() for at, _ in points})
+    every = sorted({at for curve in points.values() for at in curve})
     wanted = [at for at in (*view.rungs, view.max_examples) if at in every]
     if len(wanted) < 2:
         wanted = every
     shown = wanted[:: max(1, math.ceil(len(wanted) / MOST_COLUMNS))]
-    rows = []
-    for number, points in sorted(curves_.items()):
-        at = dict(points)
-        cells = [
-            Cell(text=measured(view.summary.objective, at.get(e)), key=at.get(e)) for e in shown
+    metric, heads = view.summary.objective, ["trial", *(f"{at:,}" for at in shown)]
+    rows = [
+        [
+            Cell(str(number), number),
+            *(Cell(measured(metric, curve.get(at)), curve.get(at)) for at in shown),
         ]
-        rows.append([Cell(text=str(number), key=number), *cells])
-    heads = [ColumnHead(title=f"{examples:,}", number=True) for examples in shown]
-    first = ColumnHead(title="trial", number=True)
-    return Table(columns=[first, *heads], rows=rows, sortable=True)
+        for number, curve in sorted(points.items())
+    ]
+    return Table(heads=heads, rows=rows, numbers=heads, sortable=True)
 
 
 def _trial_axis(axes: Axes, trials: Sequence[TrialRecord]) -> None:
@@ -412,16 +382,6 @@ def _trial_axis(axes: Axes, trials: Sequence[TrialRecord]) -> None:
     axes.set_xlabel("trial")
     axes.set_xlim(-0.7, max(trial.id for trial in trials) + 0.7)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
-
-
-def _beside(
-    axes: Axes,
-    text: str,
-    point: tuple[float, float],
-    by: tuple[int, int] = (4, 0),
-    va: str = "baseline",
-) -> None:
-    axes.annotate(text, point, by, textcoords="offset points", va=va, fontsize=8.5, color=INK)
 
 
 def _upright(axes: Axes, shown: Sequence[Axis]) -> None:
@@ -434,14 +394,8 @@ def _upright(axes: Axes, shown: Sequence[Axis]) -> None:
             text = measured(axis.name, value) if axis is shown[-1] else plain(label, 14)
             axes.plot([place - 0.03, place], [height, height], color=INK, lw=1)
             box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
-            look: dict[str, Any] = {
-                "ha": "right",
-                "va": "center",
-                "fontsize": 8,
-                "color": INK,
-                "bbox": box,
-            }
-            axes.text(place - 0.05, height, text, zorder=6, **look)
+            look: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 8, "color": INK}
+            axes.text(place - 0.05, height, text, zorder=6, bbox=box, **look)
         # every other name stands higher: long names of neighbours would run into each other
         name = f"{axis.name} (log)" if axis.log else axis.name
         high = 1.05 if place % 2 == 0 else 1.14

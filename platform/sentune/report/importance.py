@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentune.records import StudySummary, TrialRecord
-from sentune.report.axes import Axis, axes_of
+from sentune.report.axes import axes_of
 
 FEWEST = 6
 """Trials below which a forest over several settings says nothing."""
@@ -49,7 +49,9 @@ def importance(summary: StudySummary) -> Importance | None:
     if len(scores) < FEWEST or not axes or len(set(scores.values())) == 1:
         return None
     trials = [trial for trial in summary.trials if trial.id in scores]
-    table = np.array([[_column(axis, trial) for axis in axes] for trial in trials])
+    placed = [[axis.position(trial.settings.get(axis.name)) for axis in axes] for trial in trials]
+    # a missing value stands apart from all others
+    table = np.array([[-1.0 if place is None else place for place in row] for row in placed])
     target = np.array([scores[trial.id] for trial in trials])
     forest = RandomForestRegressor(200, oob_score=True, random_state=0).fit(table, target)
     found = permutation_importance(forest, table, target, n_repeats=20, random_state=0)
@@ -72,30 +74,22 @@ def comparable(summary: StudySummary) -> tuple[int | None, dict[int, float]]:
 
     Without curves, the trials that ended complete are compared at their end (budget None).
     """
-    curves = {t.id: _curve(t, summary.objective) for t in summary.trials}
-    curves = {number: curve for number, curve in curves.items() if curve}
+    objective = summary.objective
+    every = {trial.id: finite_curve(trial, objective) for trial in summary.trials}
+    curves = {number: curve for number, curve in every.items() if curve}
     budgets = sorted({examples for curve in curves.values() for examples in curve}, reverse=True)
     for budget in budgets:
         reached = {n: curve[budget] for n, curve in curves.items() if budget in curve}
         if len(reached) >= max(min(FEWEST, len(curves)), len(curves) / 2):
             return budget, reached
     return None, {
-        t.id: t.metrics[summary.objective]
-        for t in summary.trials
-        if t.state == "complete" and _finite(t.metrics.get(summary.objective))
+        trial.id: trial.metrics[objective]
+        for trial in summary.trials
+        if trial.state == "complete" and math.isfinite(trial.metrics.get(objective, math.nan))
     }
 
 
-def _curve(trial: TrialRecord, objective: str) -> dict[int, float]:
-    points = {step: metrics.get(objective) for step, metrics in trial.curve.items()}
-    return {step: value for step, value in points.items() if value is not None and _finite(value)}
-
-
-def _finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
-
-
-def _column(axis: Axis, trial: TrialRecord) -> float:
-    """A missing value stands apart from all others."""
-    position = axis.position(trial.settings.get(axis.name))
-    return -1.0 if position is None else position
+def finite_curve(trial: TrialRecord, metric: str) -> dict[int, float]:
+    """Milestone in examples -> the metric there, in order; what is no finite number is left out."""
+    points = {at: values.get(metric, math.nan) for at, values in sorted(trial.curve.items())}
+    return {at: value for at, value in points.items() if math.isfinite(value)}

@@ -8,21 +8,17 @@ from typing import Any
 
 from sentune.formatting import clock, counted, hours, setting
 from sentune.records import StudySummary, TrialState
-from sentune.report.drawing import to_picture
+from sentune.report.blocks import Block, Table, Text
 from sentune.report.figures import cost
-from sentune.report.render import Block, CodeBlock, Folded, Section, Table, Text, columns, row
 from sentune.report.view import View
 
 
-def costs(view: View) -> Section | None:
+def costs(view: View) -> list[Block | None]:
     """Totals against limits, savings, and the seconds of each trial."""
     if not view.summary.trials:
-        return None
-    saved, drawn = _saved(view), cost(view)
-    blocks: list[Block] = [Text(text=saved)] if saved else []
-    blocks += [to_picture(drawn)] if drawn else []
-    blocks.append(_totals(view))
-    return Section(name="cost", title="Cost", blocks=blocks)
+        return []
+    saved = _saved(view)
+    return [Text(saved) if saved else None, cost(view), _totals(view)]
 
 
 def _totals(view: View) -> Table:
@@ -30,36 +26,28 @@ def _totals(view: View) -> Table:
     summary, plan = view.summary, view.summary.plan
     allowed: Mapping[str, Any] = plan.get("budget") or plan
     spent, finals = summary.spent, summary.finalists
-    trials = spent.trials or len(summary.trials)
     examples = spent.examples or sum(trial.examples for trial in summary.trials)
     runs = [*(t.gpu_seconds for t in summary.trials), *(f.gpu_seconds for f in finals)]
     gpu = spent.gpu_hours or sum(runs) / 3600
-    lines = [
-        ("trials", f"{trials:,}", _limit(allowed, "max_trials"), _planned(plan, "trials")),
-        ("examples", f"{examples:,}", "", _planned(plan, "examples_at_most")),
-        ("wall time", hours(spent.hours), _limit(allowed, "max_hours", " h"), ""),
-        ("GPU time", hours(gpu), _limit(allowed, "max_gpu_hours", " h"), ""),
+
+    def limit(name: str, unit: str = "") -> str:
+        return f"{allowed[name]:,}{unit}" if allowed.get(name) is not None else "none"
+
+    def planned(name: str) -> str:
+        return f"{plan[name]:,}" if isinstance(plan.get(name), int) else ""
+
+    trials = f"{spent.trials or len(summary.trials):,}"
+    rows = [
+        ("trials", trials, limit("max_trials"), planned("trials")),
+        ("examples", f"{examples:,}", "", planned("examples_at_most")),
+        ("wall time", hours(spent.hours), limit("max_hours", " h"), ""),
+        ("GPU time", hours(gpu), limit("max_gpu_hours", " h"), ""),
         ("seconds of trials", clock(sum(t.seconds for t in summary.trials)), "", ""),
         ("seconds of finalists", clock(sum(f.seconds for f in finals)) if finals else "", "", ""),
     ]
-    rows = [row(*line) for line in lines if line[1] and (line[1] != "0 s" or line[2])]
-    return Table(
-        columns=columns(
-            "", "used", "limit", "planned at most", numbers=("used", "limit", "planned at most")
-        ),
-        rows=rows,
-        beside=True,
-    )
-
-
-def _limit(allowed: Mapping[str, Any], name: str, unit: str = "") -> str:
-    value = allowed.get(name)
-    return f"{value:,}{unit}" if value is not None else "none"
-
-
-def _planned(plan: Mapping[str, Any], name: str) -> str:
-    value = plan.get(name)
-    return f"{value:,}" if isinstance(value, int) else ""
+    shown = [line for line in rows if line[1] and (line[1] != "0 s" or line[2])]
+    heads = ("", "used", "limit", "planned at most")
+    return Table(heads=heads, rows=shown, numbers=heads[1:], beside=True)
 
 
 def _saved(view: View) -> str:
@@ -78,32 +66,32 @@ def _saved(view: View) -> str:
     )
 
 
-def lineage(view: View) -> Section:
+def lineage(view: View) -> list[Block]:
     """Where the result came from."""
     summary = view.summary
     blocks: list[Block] = [_corpora(summary), _code(view)]
     command = summary.lineage.get("command")
     if command:
-        blocks.append(CodeBlock(text=str(command)))
-    if summary.test_reads:
-        blocks.append(_reads(summary))
+        blocks.append(Text(str(command), "code"))
+    if summary.test_reads:  # more than one was forced
+        names = list(dict.fromkeys(name for read in summary.test_reads for name in read))
+        reads = [[setting(read.get(name)) for name in names] for read in summary.test_reads]
+        blocks.append(Table(heads=names, rows=reads, caption="Readings of the test corpora."))
     packages: Mapping[str, Any] = summary.lineage.get("packages", {})
     if packages:
-        rows = [row(name, str(version)) for name, version in sorted(packages.items())]
-        table = Table(columns=columns("package", "version"), rows=rows)
-        blocks.append(Folded(title="Packages", blocks=[table]))
+        versions = [(name, str(version)) for name, version in sorted(packages.items())]
+        blocks.append(Table(heads=("package", "version"), rows=versions, folded="Packages"))
     if summary.space:
-        blocks.append(Folded(title="Search space", blocks=_space(summary.space)))
+        blocks.append(_space(summary.space))
     if summary.plan:
-        rows = [row(name.replace("_", " "), setting(v)) for name, v in summary.plan.items()]
-        table = Table(columns=columns("plan", "", wide=("",)), rows=rows)
-        blocks.append(Folded(title="Plan", blocks=[table]))
-    return Section(name="lineage", title="Lineage", blocks=blocks)
+        plan = [(name.replace("_", " "), setting(v)) for name, v in summary.plan.items()]
+        blocks.append(Table(heads=("plan", ""), rows=plan, wide=("",), folded="Plan"))
+    return blocks
 
 
 def _corpora(summary: StudySummary) -> Table:
     rows = [
-        row(
+        (
             role,
             str(corpus.get("spec", "")),
             str(corpus.get("kind", "")).replace("-", " "),
@@ -112,10 +100,8 @@ def _corpora(summary: StudySummary) -> Table:
         )
         for role, corpus in summary.corpora.items()
     ]
-    heads = columns(
-        "role", "corpus", "kind", "rows", "fingerprint", numbers=("rows",), wide=("corpus",)
-    )
-    return Table(columns=heads, rows=rows)
+    heads = ("role", "corpus", "kind", "rows", "fingerprint")
+    return Table(heads=heads, rows=rows, numbers=("rows",), wide=("corpus",))
 
 
 def _code(view: View) -> Table:
@@ -133,35 +119,19 @@ def _code(view: View) -> Table:
         "warm start from": ", ".join(summary.warm_start),
         "model": summary.model or "",
     }
-    rows = [row(name, str(value)) for name, value in lines.items() if value]
-    return Table(columns=columns("", "value", wide=("value",)), rows=rows)
+    rows = [(name, str(value)) for name, value in lines.items() if value]
+    return Table(heads=("", "value"), rows=rows, wide=("value",))
 
 
-def _reads(summary: StudySummary) -> Table:
-    """Every reading of the test corpora; more than one was forced."""
-    names = list(dict.fromkeys(name for read in summary.test_reads for name in read))
-    rows = [row(*(setting(read.get(name)) for name in names)) for read in summary.test_reads]
-    caption = "Readings of the test corpora."
-    return Table(columns=columns(*names), rows=rows, caption=caption)
-
-
-def _space(space: Mapping[str, Any]) -> list[Table | Text | CodeBlock]:
-    published: Mapping[str, Any] = space.get("published", {})
-    settings: Mapping[str, Any] = space.get("settings", {})
-    searched = [
-        row(name, _range(dimension), setting(published[name]) if name in published else "")
-        for name, dimension in settings.items()
+def _space(space: Mapping[str, Any]) -> Table:
+    searched = {name: _range(dimension) for name, dimension in space.get("settings", {}).items()}
+    fixed = {name: f"fixed at {setting(v)}" for name, v in space.get("fixed", {}).items()}
+    published = {name: setting(value) for name, value in space.get("published", {}).items()}
+    rows = [
+        (name, said, published.get(name, "")) for name, said in (*searched.items(), *fixed.items())
     ]
-    fixed = [
-        row(
-            name,
-            f"fixed at {setting(value)}",
-            setting(published[name]) if name in published else "",
-        )
-        for name, value in space.get("fixed", {}).items()
-    ]
-    heads = columns("setting", "searched", "the paper's", wide=("searched",))
-    return [Table(columns=heads, rows=[*searched, *fixed])]
+    heads = ("setting", "searched", "the paper's")
+    return Table(heads=heads, rows=rows, wide=("searched",), folded="Search space")
 
 
 def _range(dimension: Any) -> str:
@@ -170,9 +140,8 @@ def _range(dimension: Any) -> str:
     if "choice" in dimension:
         said = ", ".join(setting(value) for value in dimension["choice"])
     elif ends := dimension.get("uniform") or dimension.get("integer"):
-        said = f"{setting(ends[0])} to {setting(ends[1])}" + (
-            ", logarithmic" if dimension.get("log") else ""
-        )
+        logarithmic = ", logarithmic" if dimension.get("log") else ""
+        said = f"{setting(ends[0])} to {setting(ends[1])}{logarithmic}"
     else:
         return json.dumps(dimension, ensure_ascii=False)
     when = dimension.get("when")

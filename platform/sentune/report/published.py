@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import math
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
+
+FOLDER = Path(__file__).with_name("published")
 
 
 class _Strict(BaseModel):
@@ -22,12 +22,9 @@ class _Strict(BaseModel):
 
 
 class DataSet(_Strict):
-    """A data set that a paper judges on.
+    """A data set that a paper judges on, where one gets it, and the format that reads it here.
 
-    Attributes:
-        format: that reads it here.
-        word: in the path of its wanted part, in lower case.
-        source: where one gets it.
+    ``word`` is in the path of its wanted part, in lower case.
     """
 
     format: str
@@ -36,12 +33,9 @@ class DataSet(_Strict):
 
 
 class TrainedOn(_Strict):
-    """What a paper trained, and from what.
+    """The encoder and corpus of a paper in its words, and the formats that read the corpus here.
 
-    Attributes:
-        encoder, corpus: as the paper names them.
-        formats: formats in which that corpus is read here.
-        rows: examples that the paper counts; None where it gives no number.
+    ``rows`` are the examples that the paper counts; None where it gives no number.
     """
 
     encoder: str
@@ -113,15 +107,10 @@ class Paper(_Strict):
     tables: tuple[PublishedTable, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedFigure:
-    """One figure, as a fraction.
+class PublishedFigure(NamedTuple):
+    """One figure, as a fraction: from a paper's table and row, on a data set.
 
-    Attributes:
-        source: paper and table.
-        row: the paper's name for the method.
-        data: name of the data set.
-        where: settings that make a study of it, setting -> values; empty: any.
+    ``where`` are the settings that make a study of it, setting -> values; empty: any.
     """
 
     method: str
@@ -137,18 +126,14 @@ class PublishedFigure:
 @functools.cache
 def papers() -> tuple[Paper, ...]:
     """The papers with all of their tables that are known here."""
-    files = sorted(_folder().iterdir(), key=lambda file: file.name)
-    return tuple(
-        Paper.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-        for file in files
-        if file.name.endswith(".toml") and file.name != "data.toml"
-    )
+    files = sorted(FOLDER.glob("*.toml"))
+    return tuple(Paper.model_validate(_read(file)) for file in files if file.name != "data.toml")
 
 
 @functools.cache
 def data_sets() -> dict[str, DataSet]:
     """Name -> data set."""
-    content = tomllib.loads(_folder().joinpath("data.toml").read_text(encoding="utf-8"))
+    content = _read(FOLDER / "data.toml")
     return {name: DataSet.model_validate(said) for name, said in content.items()}
 
 
@@ -156,29 +141,24 @@ def data_sets() -> dict[str, DataSet]:
 def published_figures() -> tuple[PublishedFigure, ...]:
     """All figures of all papers, but those of a table over two settings."""
     return tuple(
-        figure
+        PublishedFigure(
+            method=row.method,
+            source=f"{paper.paper}, {table.name}",
+            row=row.name,
+            metric=row.metrics.get(column.metric, column.metric),
+            data=column.data,
+            value=figure / 100,
+            trained=paper.trained[column.trained or table.trained],
+            where=row.settings,
+        )
         for paper in papers()
         for table in paper.tables
         if not table.is_grid
-        for figure in _figures(paper, table)
+        for row in table.rows
+        for column, figure in zip(table.columns, row.figures, strict=True)
+        if not math.isnan(figure)
     )
 
 
-def _figures(paper: Paper, table: PublishedTable) -> Iterator[PublishedFigure]:
-    for row in table.rows:
-        for column, figure in zip(table.columns, row.figures, strict=True):
-            if not math.isnan(figure):
-                yield PublishedFigure(
-                    method=row.method,
-                    source=f"{paper.paper}, {table.name}",
-                    row=row.name,
-                    metric=row.metrics.get(column.metric, column.metric),
-                    data=column.data,
-                    value=figure / 100,
-                    trained=paper.trained[column.trained or table.trained],
-                    where=row.settings,
-                )
-
-
-def _folder() -> Any:
-    return resources.files("sentune.report").joinpath("published")
+def _read(file: Path) -> dict[str, Any]:
+    return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -4,42 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from sentune.formatting import counted, hours, measured, setting, spread
+from sentune.formatting import counted, hours, measured, spread
 from sentune.io.atomic import write_document
 from sentune.records import StudySummary, TrialRecord, TrialState
-from sentune.report import figures
+from sentune.report import trial_sections
+from sentune.report.blocks import Block, Cell, Facts, Section, StudyReport, Table, Text
 from sentune.report.comparison import comparison
-from sentune.report.drawing import Figure, to_picture
-from sentune.report.importance import FEWEST
 from sentune.report.provenance import costs, lineage
-from sentune.report.render import (
-    Block,
-    Cell,
-    Facts,
-    Picture,
-    Section,
-    StudyReport,
-    Table,
-    Text,
-    columns,
-    row,
-    to_html,
-    to_markdown,
-)
-from sentune.report.sweep_figures import figures_in
-from sentune.report.trial_tables import (
-    comparison_table,
-    finalist_table,
-    front_table,
-    notes,
-    rung_table,
-    trials,
-)
+from sentune.report.render import to_html, to_markdown
 from sentune.report.view import ERROR, WITHOUT_RESULT, View, of_subset, view
-
-HTML, MARKDOWN = "report.html", "report.md"
 
 ENDS = {
     "running": "The study is in progress: what follows is as far as it has come.",
@@ -69,12 +44,15 @@ def build(
         InvalidValue: the summary is of a later version or damaged, or an exhibit is.
     """
     seen = view(summary, records, artifacts)
-    made = [make(seen) for make in SECTIONS]
+    made = [
+        Section(name, title, [block for block in blocks(seen) if block is not None])
+        for name, title, blocks in SECTIONS
+    ]
     return StudyReport(
         title=seen.summary.study,
         state=seen.summary.state,
         subtitle=f"{seen.summary.method}, selected by {seen.summary.objective}",
-        sections=[section for section in made if section is not None],
+        sections=[section for section in made if section.blocks],
     )
 
 
@@ -87,26 +65,25 @@ def write(report: StudyReport, folder: Path) -> tuple[Path, Path]:
     Raises:
         StorageError: the disk is full, read-only or at fault; the old files are as they were.
     """
-    page = write_document(str(folder), HTML, to_html(report))
-    return Path(page), Path(write_document(str(folder), MARKDOWN, to_markdown(report)))
+    page = write_document(str(folder), "report.html", to_html(report))
+    return Path(page), Path(write_document(str(folder), "report.md", to_markdown(report)))
 
 
-def overview(view: View) -> Section:
+def overview(view: View) -> list[Block | None]:
     """Finding, verdict, state, figures."""
     summary = view.summary
-    blocks: list[Block] = [Text(text=finding(view), tone="lead")]
+    blocks: list[Block | None] = [Text(finding(view), "lead")]
     if summary.verdict:
-        blocks.append(Text(text=summary.verdict))
+        blocks.append(Text(summary.verdict))
     if summary.state in ENDS:
         why = f" Why: {summary.reason}" if summary.reason else ""
-        blocks.append(Text(text=ENDS[summary.state] + why, tone="warning"))
+        blocks.append(Text(ENDS[summary.state] + why, "warning"))
     elif summary.reason:
-        blocks.append(Text(text=summary.reason))
-    blocks.append(Facts(facts=_facts(view)))
+        blocks.append(Text(summary.reason))
+    blocks.append(Facts(_facts(view)))
     if view.measured or summary.test:
-        blocks.append(_figures(view))
-        blocks += _about(view)
-    return Section(name="summary", title="Summary", blocks=blocks)
+        blocks += [_figures(view), _about(view)]
+    return blocks
 
 
 def finding(view: View) -> str:
@@ -121,42 +98,36 @@ def finding(view: View) -> str:
             f"{summary.method} reaches {objective} {spread(objective, over)} on dev: {error} "
             f"{seeds} of trial {winner.trial}, among {counted(len(summary.trials), 'trial')}."
         )
+    is_open = summary.state not in ("complete", "failed")
     if best is None:
-        return (
-            f"No trial has a value of {objective} yet."
-            if _open(view)
-            else (f"No trial came to a value of {objective}.")
-        )
+        came = f"has a value of {objective} yet" if is_open else f"came to a value of {objective}"
+        return f"No trial {came}."
     error_of = view.error(objective)
     value = spread(objective, view.measured[objective], error_of)
     kind = "one run, so no error bar" if error_of is None else "± standard error over the pairs"
-    so_far = "So far the best" if _open(view) else "The best"
+    so_far = "So far the best" if is_open else "The best"
     state = "" if best.state is TrialState.COMPLETE else ", which has not come to its end"
     return f"{so_far} {objective} on dev: {value} ({kind}), trial {best.id}{state}."
 
 
-def _open(view: View) -> bool:
-    return view.summary.state not in ("complete", "failed")
-
-
-def _facts(view: View) -> list[tuple[str, str]]:
+def _facts(view: View) -> dict[str, str]:
     summary = view.summary
     ended = len(summary.trials) - view.count(TrialState.RUNNING)
     planned = summary.plan.get("trials")
     of = f" of {planned:,}" if isinstance(planned, int) else ""
     examples = summary.spent.examples or sum(trial.examples for trial in summary.trials)
-    facts = [
-        ("objective", ", ".join(f"{metric} ({mode})" for metric, mode in view.objectives)),
-        ("trials ended", f"{ended:,}{of}"),
-        ("stopped early", f"{view.count(TrialState.PRUNED):,}"),
-        ("without result", f"{view.count(*WITHOUT_RESULT):,}"),
-        ("finalists", f"{len(summary.finalists):,}"),
-        ("examples", f"{examples:,}"),
-        ("wall time", hours(summary.spent.hours) if summary.spent.hours else ""),
-        ("GPU time", hours(summary.spent.gpu_hours) if summary.spent.gpu_hours else ""),
-        ("encoder", view.encoder),
-    ]
-    return [(name, value) for name, value in facts if value not in ("", "0")]
+    facts = {
+        "objective": ", ".join(f"{metric} ({mode})" for metric, mode in view.objectives),
+        "trials ended": f"{ended:,}{of}",
+        "stopped early": f"{view.count(TrialState.PRUNED):,}",
+        "without result": f"{view.count(*WITHOUT_RESULT):,}",
+        "finalists": f"{len(summary.finalists):,}",
+        "examples": f"{examples:,}",
+        "wall time": hours(summary.spent.hours) if summary.spent.hours else "",
+        "GPU time": hours(summary.spent.gpu_hours) if summary.spent.gpu_hours else "",
+        "encoder": view.encoder,
+    }
+    return {name: value for name, value in facts.items() if value not in ("", "0")}
 
 
 def _figures(view: View) -> Table:
@@ -168,8 +139,13 @@ def _figures(view: View) -> Table:
         for name in sorted({*kept, *summary.test, *summary.baselines})
         if not name.endswith(ERROR) and not of_subset(name)
     ]
-    columns_ = {
-        f"dev, {_error(view)}": {
+    if view.winner is not None:
+        error = "± sd over seeds"
+    else:
+        measured_error = any(name.endswith(ERROR) for name in view.measured)
+        error = "± standard error" if measured_error else "one run"
+    columns = {
+        f"dev, {error}": {
             name: spread(name, kept[name], view.error(name))
             for name in names
             if name in kept and name not in summary.baselines
@@ -177,24 +153,18 @@ def _figures(view: View) -> Table:
         "test, shipped model": {n: measured(n, v) for n, v in summary.test.items()},
         "without a model": {n: measured(n, v) for n, v in summary.baselines.items()},
     }
-    shown = {head: values for head, values in columns_.items() if any(values.values())}
-    rows = [
+    shown = {head: values for head, values in columns.items() if any(values.values())}
+    rows: list[list[Cell | str]] = [
         [
-            Cell(text=name, strong=name == summary.objective),
-            *(Cell(text=values.get(name, "")) for values in shown.values()),
+            Cell(name, strong=name == summary.objective),
+            *(values.get(name, "") for values in shown.values()),
         ]
         for name in names
     ]
-    return Table(columns=columns("metric", *shown, numbers=[*shown]), rows=rows)
+    return Table(heads=["metric", *shown], rows=rows, numbers=shown)
 
 
-def _error(view: View) -> str:
-    if view.winner is not None:
-        return "± sd over seeds"
-    return "± standard error" if any(name.endswith(ERROR) for name in view.measured) else "one run"
-
-
-def _about(view: View) -> list[Text]:
+def _about(view: View) -> Text | None:
     """How often test was read, and what the table leaves out."""
     summary = view.summary
     said = []
@@ -209,98 +179,22 @@ def _about(view: View) -> list[Text]:
     parts = sum(map(of_subset, {*view.measured, *summary.test}))
     if parts:
         said.append(f"Metrics by subset ({parts}) are in summary.json.")
-    return [Text(text=" ".join(said), tone="note")] if said else []
+    return Text(" ".join(said), "note") if said else None
 
 
-def search(view: View) -> Section | None:
-    """When what was found, and how trials learned."""
-    drawn = _pictures(figures.history(view), figures.curves(view))
-    return Section(name="search", title="Search", blocks=drawn) if drawn else None
-
-
-def pareto(view: View) -> Section | None:
-    """Several objectives: the front as a figure of the first two and a table of all of them."""
-    if len(view.objectives) < 2:
-        return None
-    blocks: list[Block] = [*_pictures(figures.front(view)), front_table(view)]
-    return Section(name="front", title="Pareto front", blocks=blocks)
-
-
-def settings(view: View) -> Section | None:
-    """Which settings mattered: importance, and parallel coordinates; None where nothing varied."""
-    if not view.varied:
-        return None
-    why = f"Importance needs {FEWEST} comparable trials that differ in settings and result."
-    blocks: list[Block] = [Text(text=why, tone="note")]
-    if (found := view.importance) is not None:
-        names = sorted(found.shares, key=lambda name: -found.shares[name])
-        shares = [
-            row(name, f"{100 * found.shares[name]:.0f} ± {100 * found.spreads[name]:.0f} %")
-            for name in names
-        ]
-        heads = columns("setting", "importance", numbers=("importance",))
-        table = Table(columns=heads, rows=shares, beside=True)
-        blocks = [*_pictures(figures.importance(view)), table]
-    blocks += _pictures(figures.parallel(view))
-    return Section(name="settings", title="Settings", blocks=blocks)
-
-
-def rungs(view: View) -> Section | None:
-    """Survival as a figure and a table; None where trials were not compared on the way."""
-    drawn = _pictures(figures.survival(view))
-    if not drawn:
-        return None
-    plan = view.summary.plan
-    scheduler = plan.get("scheduler") or "asha"
-    if isinstance(scheduler, dict):
-        scheduler = scheduler.get("name", "asha")
-    eta = f", one in {plan['eta']} goes on" if plan.get("eta") else ""
-    said = f"Scheduler {scheduler}{eta}; a full trial sees {view.max_examples:,} examples."
-    return Section(name="rungs", title="Rungs", blocks=[Text(text=said), *drawn, rung_table(view)])
-
-
-def finals(view: View) -> Section | None:
-    """Finalists by mean, best first; None where none has run."""
-    if not view.summary.finalists:
-        return None
-    blocks: list[Block] = [*_pictures(figures.finalists(view))]
-    if view.summary.comparison.get("runner_up") is not None:
-        blocks.append(comparison_table(view.summary.comparison))
-    blocks.append(finalist_table(view))
-    return Section(name="finalists", title="Finalists", blocks=blocks)
-
-
-def readouts(view: View) -> Section | None:
-    """Best readouts, and figures of what was swept on the winner's frozen model."""
-    winner = view.winner or view.best
-    chosen = winner.readouts if winner is not None else {}
-    drawn = _pictures(*figures_in(view.folder)) if view.folder is not None else []
-    if not chosen and not drawn:
-        return None
-    rows = [row(name, setting(value)) for name, value in sorted(chosen.items())]
-    heads = columns("readout", "best value", numbers=("best value",))
-    table = [Table(columns=heads, rows=rows, beside=True)] if rows else []
-    said = "Hyperparameters that need no training run: swept exhaustively on the frozen model."
-    blocks: list[Block] = [Text(text=said, tone="note"), *drawn, *table]
-    return Section(name="readouts", title="Readouts", blocks=blocks)
-
-
-def _pictures(*drawn: Figure | None) -> list[Picture]:
-    return [to_picture(figure) for figure in drawn if figure is not None]
-
-
-SECTIONS: tuple[Callable[[View], Section | None], ...] = (
-    overview,
-    trials,
-    search,
-    pareto,
-    settings,
-    rungs,
-    finals,
-    readouts,
-    comparison,
-    costs,
-    notes,
-    lineage,
+Blocks: TypeAlias = Callable[[View], Sequence[Block | None]]
+SECTIONS: tuple[tuple[str, str, Blocks], ...] = (
+    ("summary", "Summary", overview),
+    ("trials", "Trials", trial_sections.trials),
+    ("search", "Search", trial_sections.search),
+    ("front", "Pareto front", trial_sections.pareto),
+    ("settings", "Settings", trial_sections.settings),
+    ("rungs", "Rungs", trial_sections.rungs),
+    ("finalists", "Finalists", trial_sections.finals),
+    ("readouts", "Readouts", trial_sections.readouts),
+    ("paper", "Beside the paper", comparison),
+    ("cost", "Cost", costs),
+    ("notes", "What happened on the way", trial_sections.notes),
+    ("lineage", "Lineage", lineage),
 )
-"""In the order of the page."""
+"""Anchor, title and blocks of the sections, in the order of the page."""

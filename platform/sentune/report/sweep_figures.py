@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from sentune.errors import InvalidValue
 from sentune.formatting import percent, setting
 from sentune.readouts.sweep import SWEEP_FILE
-from sentune.report.drawing import ACCENT, BEST, MUTED, Figure, legend, plain, write_png
+from sentune.report.blocks import Figure
+from sentune.report.drawing import ACCENT, BEST, MUTED, legend, plain, write_png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,16 +35,8 @@ Curve = tuple[Sequence[float], Sequence[float]]
 """Precision and recall, point by point."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepTable:
-    """What ``Sweep.to_table()`` has written.
-
-    Attributes:
-        metric: that was measured.
-        axes: readout -> its values.
-        best: readout -> its best value; ``value`` is the metric there.
-        values: the metric, an axis for each readout; NaN where values do not go together.
-    """
+class SweepTable(NamedTuple):
+    """What ``Sweep.to_table()`` has written; in ``best``, ``value`` is the metric."""
 
     metric: str
     axes: Mapping[str, Sequence[Any]]
@@ -52,9 +45,9 @@ class SweepTable:
 
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> SweepTable:
-        """The table from its JSON types."""
+        """The table from its JSON types; NaN where values do not go together."""
         values = np.array(table["values"], dtype=np.float64)
-        return cls(metric=table["metric"], axes=table["axes"], best=table["best"], values=values)
+        return cls(table["metric"], table["axes"], table["best"], values)
 
     def at_best(self, *shown: str) -> NDArray[np.float64]:
         """The metric over the readouts that are shown, in that order, the others at their best."""
@@ -72,14 +65,7 @@ class SweepTable:
 
 
 def write_sweeps(tables: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Writes ``TASK/sweep.json`` tables and their figures (``heat.png``, ``curve_components.png``).
-
-    Args:
-        tables: file name -> ``Sweep.to_table()``.
-
-    Returns:
-        The figures' files.
-    """
+    """Writes tables of sweeps by file name, and their figures (``heat.png``), which it returns."""
     written: list[Path] = []
     for name, table in tables.items():
         file = folder / name
@@ -100,7 +86,7 @@ def figures_in(folder: Path) -> list[Figure]:
         figures = sweep_figures(_read(file))
         found += [replace(figure, name=f"sweep{place}_{i}") for i, figure in enumerate(figures)]
     recall = precision_recall(curves_in(folder))
-    return [*found, *([recall] if recall is not None else [])]
+    return found if recall is None else [*found, recall]
 
 
 def curves_in(folder: Path) -> dict[str, Curve]:
@@ -145,15 +131,9 @@ def heat(table: SweepTable) -> Figure:
         corner = upper.index(table.best[HEAT[1]]), lower.index(table.best[HEAT[0]])
         axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=BEST, lw=2.5, zorder=5))
 
-    return Figure(
-        name="heat",
-        title=f"{table.metric} by readout",
-        description=f"In percent, over {HEAT[0]} and {HEAT[1]}{table.fixed(*HEAT)}; "
-        "the best is framed.",
-        draw=draw,
-        width=max(5.0, 1.4 + 0.47 * len(upper)),
-        height=1.2 + 0.33 * len(lower),
-    )
+    said = f"In percent, over {HEAT[0]} and {HEAT[1]}{table.fixed(*HEAT)}; the best is framed."
+    size = max(5.0, 1.4 + 0.47 * len(upper)), 1.2 + 0.33 * len(lower)
+    return Figure("heat", f"{table.metric} by readout", said, draw, *size)
 
 
 def curve(table: SweepTable, name: str) -> Figure:
@@ -170,10 +150,8 @@ def curve(table: SweepTable, name: str) -> Figure:
         axes.set_xlabel(plain(name))
         axes.margins(y=0.12)
 
-    at = f"{percent(best['value'])} at {setting(best[name])}"
-    said = f"Best {at}{table.fixed(name)}."
-    title = f"{table.metric} by {name}"
-    return Figure(name=f"curve_{name}", title=title, description=said, draw=draw)
+    said = f"Best {percent(best['value'])} at {setting(best[name])}{table.fixed(name)}."
+    return Figure(f"curve_{name}", f"{table.metric} by {name}", said, draw)
 
 
 def precision_recall(curves: Mapping[str, Curve]) -> Figure | None:
@@ -194,10 +172,9 @@ def precision_recall(curves: Mapping[str, Curve]) -> Figure | None:
         if len(curves) > 1:
             legend(axes)
 
-    told = "; ".join(f"{task}: area {area}" for task, area in areas.items())
-    said = f"{told}, by the trapezoid rule."
-    title = "Precision and recall of the winner"
-    return Figure(name="precision_recall", title=title, description=said, draw=draw)
+    listed = "; ".join(f"{task}: area {area}" for task, area in areas.items())
+    said = f"{listed}, by the trapezoid rule."
+    return Figure("precision_recall", "Precision and recall of the winner", said, draw)
 
 
 def scale_of(grid: Sequence[float]) -> str:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from sentune.errors import InvalidValue
-from sentune.records import (
-    FinalistRecord,
-    Spent,
-    Spread,
-    StudySummary,
-    TrialRecord,
-    TrialState,
-)
+from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.axes import Axis, axes_of
 from sentune.report.importance import Importance, importance
 
@@ -49,17 +45,13 @@ class View:
     @cached_property
     def ranked(self) -> list[TrialRecord]:
         """Trials with the best objective first, those without one last, the earlier first."""
+        sign = 1.0 if self.summary.mode == "min" else -1.0
 
         def rank(trial: TrialRecord) -> tuple[bool, float, int]:
             value = self.value(trial)
-            return value is None, self.sign * (value or 0.0), trial.id
+            return value is None, sign * (value or 0.0), trial.id
 
         return sorted(self.summary.trials, key=rank)
-
-    @property
-    def sign(self) -> float:
-        """By which values are multiplied so that the smallest is best."""
-        return 1.0 if self.summary.mode == "min" else -1.0
 
     def value(self, trial: TrialRecord, metric: str | None = None) -> float | None:
         """A trial's objective (or another metric), None where it is no finite number."""
@@ -126,10 +118,6 @@ class View:
         named = summary.lineage.get("encoder") or summary.plan.get("encoder")
         return str(named or fixed.get("vectors", ""))
 
-    def corpus(self, role: str) -> dict[str, Any] | None:
-        """What was read for a role."""
-        return self.summary.corpora.get(role)
-
     def count(self, *states: TrialState) -> int:
         """Trials in any of these states."""
         return sum(trial.state in states for trial in self.summary.trials)
@@ -154,12 +142,10 @@ def view(
         InvalidValue: the summary is of a later version, or lacks a field.
     """
     whole = summary if isinstance(summary, StudySummary) else _summary(summary)
-    known = {record.id: record for record in records}
-    ids = [trial.id for trial in whole.trials]
-    trials = [known.get(trial.id, trial) for trial in whole.trials]
-    trials += [record for number, record in sorted(known.items()) if number not in set(ids)]
+    listed = {trial.id: trial for trial in whole.trials}
+    later = {record.id: record for record in sorted(records, key=lambda record: record.id)}
     there = folder if folder is not None and folder.is_dir() else None
-    return View(summary=replace(whole, trials=trials), folder=there)
+    return View(summary=replace(whole, trials=[*(listed | later).values()]), folder=there)
 
 
 def _summary(content: Mapping[str, Any]) -> StudySummary:
@@ -167,32 +153,16 @@ def _summary(content: Mapping[str, Any]) -> StudySummary:
     if content.get("version", newest) > newest:
         fix = f"this report reads versions up to {newest}; update sentune"
         raise InvalidValue("version of the summary", content["version"], fix)
-    kept = _of(StudySummary, content)
     try:
-        return StudySummary(
-            **{
-                **kept,
-                "trials": [_trial(trial) for trial in content.get("trials", ())],
-                "finalists": [_finalist(finalist) for finalist in content.get("finalists", ())],
-                "spent": Spent(**content.get("spent", {})),
-            }
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        fix = f"it is damaged ({error!r}); the study's own command writes it again"
+        return _records().validate_python(dict(content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        given = "" if first["type"] == "missing" else f", not {first['input']!r:.80}"
+        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}{given}"
+        fix = f"it is damaged ({what}); the study's own command writes it again"
         raise InvalidValue("summary", content.get("study"), fix) from error
 
 
-def _trial(content: Mapping[str, Any]) -> TrialRecord:
-    curve = {int(at): dict(metrics) for at, metrics in content.get("curve", {}).items()}
-    state = TrialState(content["state"])
-    return TrialRecord(**{**_of(TrialRecord, content), "state": state, "curve": curve})
-
-
-def _finalist(content: Mapping[str, Any]) -> FinalistRecord:
-    metrics = {name: Spread(**over) for name, over in content.get("metrics", {}).items()}
-    return FinalistRecord(**{**_of(FinalistRecord, content), "metrics": metrics})
-
-
-def _of(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in fields(kind)}
-    return {name: value for name, value in content.items() if name in names}
+@functools.cache
+def _records() -> TypeAdapter[StudySummary]:
+    return TypeAdapter(StudySummary)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
-from sentune.study import LAUNCHERS
+from sentune.study import LAUNCHERS, SCHEDULERS
 from sentune.study.runner.limits import Budget
-from sentune.study.schedulers import SCHEDULERS, Scheduler, default_first_rung, make_scheduler
+from sentune.study.schedulers import Scheduler, default_first_rung, make_scheduler
 from sentune.study.space.objectives import Constraint, Objective
 
 

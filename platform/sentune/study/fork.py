@@ -22,7 +22,7 @@ from sentune.study.space.domains import Dimension, Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import FINGERPRINT, differences, open_storage
 from sentune.study.store.study_index import StudyPlace
-from sentune.study.store.trial_codec import MILESTONE, SETTINGS, TWIN, WARM_FROM, WARM_NUMBER
+from sentune.study.store.trial_codec import MILESTONE, SETTINGS, WARM_FROM, WARM_NUMBER, known, own
 
 MAY_DIFFER = ("seed", "space.settings", "space.fixed", "space.conditions")
 STEPS = ("rungs", "milestones")
@@ -50,13 +50,14 @@ def fork_from(
     Raises:
         InvalidValue: it has no trials yet.
     """
-    storage = open_storage(place.url) if place.url else None
     try:
-        number = storage.get_study_id_from_name(place.name) if storage else None
+        if not place.url:
+            raise KeyError(place.name)
+        storage = open_storage(place.url)
+        number = storage.get_study_id_from_name(place.name)
     except KeyError:
-        number = None
-    if storage is None or number is None:
-        raise InvalidValue("--fork", place.name, "that study has no trials yet; start it first")
+        fix = "that study has no trials yet; start it first"
+        raise InvalidValue("--fork", place.name, fix) from None
     was = storage.get_study_user_attrs(number).get(FINGERPRINT, {})
     trials = storage.get_all_trials(number, deepcopy=False)
     return fork(trials, was, study, now, space, old=place.name)
@@ -81,12 +82,14 @@ def fork(
         space: of the new one, narrowed.
         old: name of the old study.
     """
-    ended = [t for t in trials if t.state in (Stored.COMPLETE, Stored.PRUNED) and _own(t)]
+    ended = [
+        t for t in trials if t.state in (Stored.COMPLETE, Stored.PRUNED) and own(t) and known(t)
+    ]
     changed = list(_changes(was, now, MAY_DIFFER + STEPS))
     if changed:
         return Forked(taken=0, left=[f"{_trials(len(ended))}: {line}" for line in changed])
     same_steps = not list(_changes(was, now, MAY_DIFFER))
-    known = {_link(t) for t in study.get_trials(deepcopy=False) if WARM_FROM in t.user_attrs}
+    there = {_link(t) for t in study.get_trials(deepcopy=False) if WARM_FROM in t.user_attrs}
     left: Counter[str] = Counter()
     taken = 0
     for trial in ended:
@@ -96,7 +99,7 @@ def fork(
             left[str(reason)] += 1
             continue
         taken += 1
-        if _link(moved) not in known:
+        if _link(moved) not in there:
             study.add_trial(moved)
     return Forked(taken=taken, left=[f"{_trials(count)}: {why}" for why, count in left.items()])
 
@@ -162,11 +165,6 @@ def _changes(was: Any, now: Any, may_differ: Sequence[str]) -> Iterator[str]:
         path = line.partition(":")[0]
         if not any(path == part or path.startswith(f"{part}.") for part in may_differ):
             yield line
-
-
-def _own(trial: FrozenTrial) -> bool:
-    """Run by the old study itself, so that a trial is not taken twice over a chain of forks."""
-    return SETTINGS in trial.user_attrs and not {TWIN, WARM_FROM} & set(trial.user_attrs)
 
 
 def _link(trial: FrozenTrial) -> tuple[str, int]:

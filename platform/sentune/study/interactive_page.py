@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -69,27 +68,26 @@ def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) ->
         metrics: names of its values.
     """
     look, names = optuna.visualization, [_safe(metric) for metric in metrics]
-    several, named = len(names) > 1, {"target_name": names[0]}
-    shown: dict[str, Any] = {**named, "target": lambda trial: trial.values[0]} if several else named
-    weighed: dict[str, Any] = (
-        {**named, "target": partial(_loss, study.directions[0])} if several else named
-    )
+    shown: dict[str, Any] = {"target_name": names[0]}
+    weighed = dict(shown)
+    several = len(names) > 1
+    if several:  # importance is that for good trials, of which Optuna takes the least values
+        sign = -1.0 if study.directions[0] is StudyDirection.MAXIMIZE else 1.0
+        shown["target"] = lambda trial: trial.values[0]
+        weighed["target"] = lambda trial: sign * float(trial.values[0])
     wanted: dict[str, Callable[[], Figure]] = {
         "Optimisation history": lambda: look.plot_optimization_history(study, **shown),
-        **(
-            {"Pareto front": partial(look.plot_pareto_front, study, target_names=names)}
-            if several
-            else {}
-        ),
+    }
+    if several:
+        wanted["Pareto front"] = lambda: look.plot_pareto_front(study, target_names=names)
+    wanted |= {
         "Intermediate values": lambda: look.plot_intermediate_values(study),
         "Slices": lambda: look.plot_slice(study, **shown),
         "Parallel coordinates": lambda: look.plot_parallel_coordinate(study, **shown),
     }
-    complete = study.get_trials(deepcopy=False, states=(Stored.COMPLETE,))
-    if len(complete) >= FEWEST:
-        importance = PedAnovaImportanceEvaluator()
+    if len(study.get_trials(deepcopy=False, states=(Stored.COMPLETE,))) >= FEWEST:
         wanted["Importance of settings"] = lambda: look.plot_param_importances(
-            study, evaluator=importance, **weighed
+            study, evaluator=PedAnovaImportanceEvaluator(), **weighed
         )
     with warnings.catch_warnings():  # of features that may change, and of signs as they are here
         warnings.simplefilter("ignore")
@@ -112,24 +110,30 @@ def _div(make: Callable[[], Figure]) -> str:
 
 def _frozen(trial: TrialRecord, axes: list[Axis], metrics: list[str]) -> FrozenTrial:
     values = [trial.metrics.get(metric, math.nan) for metric in metrics]
-    whole = all(math.isfinite(value) for value in values)
     state = _STATES[trial.state]
-    if state is Stored.COMPLETE and not whole:
+    if state is Stored.COMPLETE and not all(map(math.isfinite, values)):
         state = Stored.FAIL
-    known = {axis.name: trial.settings.get(axis.name) for axis in axes}
-    placed = [axis for axis in axes if axis.position(known[axis.name]) is not None]
+    params: dict[str, Any] = {}
+    distributions: dict[str, BaseDistribution] = {}
+    for axis in axes:
+        name = _safe(axis.name)
+        value: Any = trial.settings.get(axis.name)
+        if axis.position(value) is None:
+            continue
+        if axis.choices:
+            params[name] = _choice(value)
+            distributions[name] = CategoricalDistribution([_choice(one) for one in axis.choices])
+        else:
+            params[name] = float(value)
+            distributions[name] = FloatDistribution(axis.low, axis.high, log=axis.log)
     curve = {at: metric.get(metrics[0], math.nan) for at, metric in trial.curve.items()}
     return optuna.trial.create_trial(
         state=state,
         values=values if state is Stored.COMPLETE else None,
-        params={_safe(axis.name): _value(axis, known[axis.name]) for axis in placed},
-        distributions={_safe(axis.name): _distribution(axis) for axis in placed},
+        params=params,
+        distributions=distributions,
         intermediate_values={at: v for at, v in curve.items() if math.isfinite(v)},
     )
-
-
-def _value(axis: Axis, value: Any) -> str | float | None:
-    return _choice(value) if axis.choices else float(value)
 
 
 def _choice(value: Any) -> str | float | None:
@@ -137,18 +141,6 @@ def _choice(value: Any) -> str | float | None:
     return value if plain else _safe(setting(value))
 
 
-def _distribution(axis: Axis) -> BaseDistribution:
-    if axis.choices:
-        return CategoricalDistribution([_choice(value) for value in axis.choices])
-    return FloatDistribution(axis.low, axis.high, log=axis.log)
-
-
 def _safe(text: object) -> str:
     """Return a text in which plotly, which obeys some tags of HTML, sees none."""
     return escape(str(without_credentials(str(text))), quote=False)
-
-
-def _loss(direction: StudyDirection, trial: FrozenTrial) -> float:
-    """The first value, turned so that less is better: the importance of good trials' settings."""
-    sign = -1.0 if direction is StudyDirection.MAXIMIZE else 1.0
-    return sign * float(trial.values[0])

@@ -221,7 +221,7 @@ class Study:
             return outcome
         finally:
             self.prewarm.release()
-            self.launch.close()
+            self.launch.control.close()
 
     def _search_and_finals(self) -> StudyOutcome:
         limits = Limits(

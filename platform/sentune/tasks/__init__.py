@@ -1,11 +1,11 @@
 """Evaluation: a task is data, protocol and metrics."""
 
 from sentune.tasks.ambiguous import AmbiguousRte
-from sentune.tasks.bag_of_words import bag_of_words_direction
 from sentune.tasks.base import Model, ModelTask, Result, Task
 from sentune.tasks.choose import TASKS, make_tasks, of_task, tasks_for
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, entailment_pairs
+from sentune.tasks.direction_baselines import bag_of_words_direction
 from sentune.tasks.evaluate import evaluate
 from sentune.tasks.family import evaluate_family
 from sentune.tasks.generation import Generation
@@ -13,8 +13,7 @@ from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
-from sentune.tasks.transfer import Transfer
-from sentune.tasks.transfer_relatedness import TransferRelatedness
+from sentune.tasks.transfer import Transfer, TransferRelatedness
 
 __all__ = [
     "TASKS",

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from itertools import chain, count
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor
 
+from sentune.corpora.schema import Corpus, Kind
+from sentune.errors import CorpusError
 from sentune.geometry.base import Geometry
+
+Given: TypeAlias = Mapping[str, Any] | None
+"""Readouts to apply, as chosen on a development set; None to choose them."""
+
+ParallelMap: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+"""As ``map``, here or over a cluster: one result for each part, in order. Work and parts can be
+pickled."""
 
 
 @dataclass(kw_only=True)
@@ -45,12 +55,7 @@ class Task(Protocol):
     def sentences(self) -> list[str]:
         """Return the distinct sentences whose embeddings the task needs."""
 
-    def evaluate(
-        self,
-        embeddings: Tensor,
-        geometry: Geometry,
-        readouts: Mapping[str, Any] | None = None,
-    ) -> Result:
+    def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """[S, D] packed embeddings of ``sentences()`` -> metrics.
 
         Without ``readouts`` they are swept here, on the development set; with them, the values
@@ -90,7 +95,7 @@ class ModelTask(Protocol):
     def name(self) -> str:
         """First part of the names of its metrics."""
 
-    def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
+    def run(self, model: Model, readouts: Given = None) -> Result:
         """Metrics; what the model cannot do is among the skipped, with the reason."""
 
 
@@ -103,3 +108,15 @@ def readout_of(readouts: Mapping[str, Any], task: str, kind: str, name: str) -> 
     """
     own = readouts.get(f"{task}/{name}")
     return own if own is not None else readouts.get(f"{kind}/{name}")
+
+
+def free_name(names: Sequence[str], taken: Collection[str]) -> str:
+    """Return the first of the names that is not taken, else the last of them with a number."""
+    numbered = (f"{names[-1]}-{number}" for number in count(2))
+    return next(name for name in chain(names, numbered) if name not in taken)
+
+
+def require(corpus: Corpus, kind: Kind, task: str) -> None:
+    """Raise a CorpusError where the corpus is not of the kind that a task needs."""
+    if corpus.kind is not kind:
+        raise CorpusError(corpus.spec, f"{task} needs {kind.value}, not {corpus.kind.value}")

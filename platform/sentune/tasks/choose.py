@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -13,17 +13,15 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.readouts.grid import Grids
 from sentune.tasks.ambiguous import AmbiguousRte
-from sentune.tasks.base import ModelTask, Task
+from sentune.tasks.base import ModelTask, ParallelMap, Task, free_name
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, Exclude, entailment_pairs
 from sentune.tasks.generation import Generation
-from sentune.tasks.parallel_map import ParallelMap, in_order
 from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
-from sentune.tasks.transfer import TRANSFER, Transfer
-from sentune.tasks.transfer_relatedness import TransferRelatedness
+from sentune.tasks.transfer import TRANSFER, Transfer, TransferRelatedness
 
 TASKS: dict[str, Kind] = {
     "rte": Kind.LABELLED_PAIRS,
@@ -56,7 +54,7 @@ def tasks_for(
     exclude: Exclude = "both-ways",
     references: References | None = None,
     grids: Grids | None = None,
-    spread: ParallelMap = in_order,
+    spread: ParallelMap = map,
 ) -> list[Task | ModelTask]:
     """Every task that the corpora can pose, named apart.
 
@@ -87,7 +85,7 @@ def make_tasks(
     exclude: Exclude = "both-ways",
     references: References | None = None,
     grids: Grids | None = None,
-    spread: ParallelMap = in_order,
+    spread: ParallelMap = map,
 ) -> list[Task | ModelTask]:
     """Return the tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
 
@@ -102,8 +100,9 @@ def make_tasks(
         "csts": partial(Csts, references=references, grids=grids),
         "sts": Sts,
         "retrieval": Retrieval,
-        **{name: _transfer(kind) for name, kind in TRANSFER.items()},
     }
+    for name, of in TRANSFER.items():
+        makers[name] = Transfer if of is Kind.CLASSIFIED else TransferRelatedness
     made: list[Task | ModelTask] = []
     operations = [corpus for kind, corpus in wanted if kind == "generation"]
     if operations:
@@ -113,8 +112,9 @@ def make_tasks(
             raise InvalidValue("task", kind, f"choose one of {', '.join(TASKS)}")
         if kind == "generation":
             continue
-        name = _free_name(kind, corpus, {task.name for task in made})
-        made.append(makers[kind](corpus, name))
+        year = re.search(r"20(\d\d)", corpus.spec) if corpus.spec.startswith("sts:") else None
+        names = [f"sts{year[1]}"] if year else [kind, f"{kind}-{corpus.spec.partition(':')[0]}"]
+        made.append(makers[kind](corpus, free_name(names, {task.name for task in made})))
     return made
 
 
@@ -123,26 +123,6 @@ def of_task(spec: str, kind: str) -> str:
     if kind not in TRANSFER or not spec.startswith("senteval:") or "task=" in spec:
         return spec
     return f"{spec}{'&' if '?' in spec else '?'}task={kind}"
-
-
-def _transfer(kind: Kind) -> Make:
-    return Transfer if kind is Kind.CLASSIFIED else TransferRelatedness
-
-
-def _free_name(kind: str, corpus: Corpus, taken: Iterable[str]) -> str:
-    name = _own_name(kind, corpus)
-    if name in taken:
-        name = base = name if name != kind else f"{kind}-{corpus.spec.partition(':')[0]}"
-        count = 2
-        while name in taken:
-            name, count = f"{base}-{count}", count + 1
-    return name
-
-
-def _own_name(kind: str, corpus: Corpus) -> str:
-    """``sts12`` for the folder of STS 2012, else the kind."""
-    year = re.search(r"20(\d\d)", corpus.spec) if corpus.spec.startswith("sts:") else None
-    return f"sts{year[1]}" if year else kind
 
 
 def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:

@@ -5,11 +5,9 @@ Deshpande et al. (2023); GumbelCSE section 4.5. Legend: N = pairs, D = packed wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,22 +15,21 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError
 from sentune.geometry.base import Geometry
 from sentune.geometry.boxes import Boxes
-from sentune.readouts.grid import Grid, Grids, grid_of
+from sentune.readouts.grid import Grids
 from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, INTERSECTION
 from sentune.readouts.sweep import SWEEP_FILE
-from sentune.tasks.base import Result, readout_of
-from sentune.tasks.conditioned import Views
-from sentune.tasks.csts_sweep import AXES, Conditioned
+from sentune.tasks.base import Given, Result, require
+from sentune.tasks.csts_sweep import Views, sweep
+from sentune.tasks.interpretation import InterpretationTask
 from sentune.tasks.pairs import Pairs, symmetric_similarity
 from sentune.tasks.references import References
 from sentune.tasks.sts import METRICS, correlations
 
 Floats = NDArray[np.float64]
-SWEPT = (INTERSECTION, ALPHA_1, ALPHA_2)
 SAME = "all similarities are the same, so nothing is ranked: counted as 0"
 
 
-class Csts:
+class Csts(InterpretationTask):
     """Scored pairs of sentences, each under a condition.
 
     Metrics: ``spearman`` and ``pearson`` with the condition (the papers' "-con"), ``sen_spearman``
@@ -57,6 +54,7 @@ class Csts:
     """
 
     kind = "csts"
+    swept = (INTERSECTION, ALPHA_1, ALPHA_2)
 
     def __init__(
         self,
@@ -67,36 +65,23 @@ class Csts:
         grids: Grids | None = None,
         separator: str = " [SEP] ",
     ) -> None:
-        if corpus.kind is not Kind.CONDITIONED_PAIRS:
-            found = corpus.kind.value
-            raise CorpusError(corpus.spec, f"{name} needs conditioned pairs, not {found}")
+        require(corpus, Kind.CONDITIONED_PAIRS, name)
         columns = corpus.table.to_pydict()
         if len(set(columns["score"])) < 2:
             raise CorpusError(corpus.spec, f"{name} needs pairs with different scores")
-        self.name, self.references, self.grids = name, references, grids or {}
         self.scores = np.asarray(columns["score"], dtype=np.float64)
         self.conditions: tuple[str, ...] = tuple(columns["condition"])
         sides = columns["sentence1"], columns["sentence2"]
         self.pairs = Pairs(*map(tuple, sides))
         self.joined = Pairs(*(self._joined(side, separator) for side in sides))
-        others = () if references is None else references.sentences
-        parts = (*self.pairs.sentences, *self.conditions, *self.joined.sentences, *others)
-        self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(parts))}
+        parts = (*self.pairs.sentences, *self.conditions, *self.joined.sentences)
+        super().__init__(name, parts, references, grids)
 
     def _joined(self, side: Sequence[str], separator: str) -> tuple[str, ...]:
         both = zip(side, self.conditions, strict=True)
         return tuple(f"{sentence}{separator}{condition}" for sentence, condition in both)
 
-    def sentences(self) -> list[str]:
-        """Distinct sentences, conditions, both joined, and references, whatever the geometry."""
-        return list(self._row)
-
-    def evaluate(
-        self,
-        embeddings: Tensor,
-        geometry: Geometry,
-        readouts: Mapping[str, Any] | None = None,
-    ) -> Result:
+    def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """Without readouts they are swept; a missing one leaves out what needs it."""
         result = Result(tables={f"{self.name}/counts.json": {"pairs": len(self.pairs)}})
         self._correlate(result, "sen_", self._compare(self.pairs, embeddings, geometry))
@@ -106,16 +91,22 @@ class Csts:
         return result
 
     def _interpret(
-        self, result: Result, embeddings: Tensor, boxes: Boxes, readouts: Mapping[str, Any] | None
+        self, result: Result, embeddings: Tensor, boxes: Boxes, readouts: Given
     ) -> Result:
-        if self.references is None:
-            return self._without(result, "there are no reference sentences for interpretations")
-        grids = self._grids(self.references, readouts)
-        if not grids:
-            reason = f"{', '.join(AXES)} are not given: choose them on a development set"
-            return self._without(result, reason)
-        conditioned = self._conditioned(embeddings, boxes, self.references, grids)
-        swept = conditioned.sweep(f"{self.name}/spearman", grids)
+        grids = self.grids_or_reason(readouts)
+        if isinstance(grids, str):
+            return self.without(result, METRICS, grids)
+        sides = (self.pairs.first, self.pairs.second, self.conditions)
+        swept = sweep(
+            f"{self.name}/spearman",
+            grids,
+            boxes=boxes,
+            embeddings=embeddings,
+            references=self.references_within(grids, embeddings),
+            sizes=tuple(self.references.sizes[int(n)] for n in grids["references"]),
+            views=Views(*(self.rows(side, embeddings).cpu().numpy() for side in sides)),
+            scores=self.scores,
+        )
         self._correlate(result, "", swept.similarities)
         chosen = swept.sweep.chosen
         result.readouts |= {f"{self.name}/{name}": value for name, value in chosen.items()}
@@ -126,11 +117,8 @@ class Csts:
 
     def _compare(self, pairs: Pairs, embeddings: Tensor, geometry: Geometry) -> Floats:
         """[N], in float64: similarities of boxes underflow."""
-        rows = self._rows(pairs.sentences, embeddings)
+        rows = self.rows(pairs.sentences, embeddings)
         return pairs.compare(embeddings[rows].double(), symmetric_similarity(geometry))
-
-    def _rows(self, sentences: Sequence[str], embeddings: Tensor) -> Tensor:
-        return torch.tensor([self._row[s] for s in sentences], device=embeddings.device)
 
     def _correlate(self, result: Result, prefix: str, similarities: Floats) -> None:
         for metric in METRICS:
@@ -139,37 +127,3 @@ class Csts:
             result.metrics[name] = 0.0 if np.isnan(value) else value
             if np.isnan(value):
                 result.skipped[name] = SAME
-
-    def _without(self, result: Result, reason: str) -> Result:
-        result.skipped |= {f"{self.name}/{metric}": reason for metric in METRICS}
-        return result
-
-    def _grids(self, references: References, readouts: Mapping[str, Any] | None) -> dict[str, Grid]:
-        """What is swept, or one value each as given; empty where one of those is missing."""
-        if readouts is None:
-            grids = {readout.name: grid_of(readout, self.grids) for readout in SWEPT}
-            grids["references"] = self.grids.get("references", references.counts)
-        else:
-            found = {name: readout_of(readouts, self.name, self.kind, name) for name in AXES}
-            grids = {name: (value,) for name, value in found.items() if value is not None}
-        if len(grids) < len(AXES):
-            return {}
-        return grids | {"references": references.within([int(n) for n in grids["references"]])}
-
-    def _conditioned(
-        self, embeddings: Tensor, boxes: Boxes, references: References, grids: Mapping[str, Grid]
-    ) -> Conditioned:
-        """Return the pairs with as many references as the largest n needs."""
-        count = references.sizes[int(grids["references"][-1])]
-        rows = (
-            self._rows(s, embeddings)
-            for s in (self.pairs.first, self.pairs.second, self.conditions)
-        )
-        return Conditioned(
-            boxes=boxes,
-            embeddings=embeddings,
-            references=embeddings[self._rows(references.sentences[:count], embeddings)],
-            sizes=references.sizes,
-            views=Views(*(row.cpu().numpy() for row in rows)),
-            scores=self.scores,
-        )

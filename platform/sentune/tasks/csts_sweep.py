@@ -1,97 +1,43 @@
-"""The readouts of C-STS with interpretations, swept over every allowed combination.
+"""Interpretations of sentences under conditions, and the sweep of their readouts.
 
-Legend: N = pairs, R = references, D = packed width.
+GumbelCSE Eq. 15. A reference is in a cell by its coverage of the sentence, and in a prefix by the
+smallest n that contains it. The best reference of each cell and prefix is kept, so that each
+(alpha_1, alpha_2, n) is a maximum over a block of cells and prefixes: one pass serves them all.
+
+Legend: N = pairs, V = views, that is distinct (sentence, condition), U = distinct sentences,
+C = cells, P = prefixes, K = combinations of alphas and n, R = references, D = packed width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import product
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sentune.errors import InvalidValue
 from sentune.geometry.boxes import Boxes
+from sentune.geometry.corners import Corners
+from sentune.geometry.interpretations.coverage import covered
+from sentune.geometry.interpretations.nearest import (
+    DECIMALS,
+    ReferenceGroups,
+    log_similarity,
+    nearest,
+)
 from sentune.readouts.cells import Cells
 from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import Sweep
-from sentune.tasks.conditioned import Choices, Views, choices, similarities
+from sentune.tasks.interpretation import AXES, allowed_alphas
+from sentune.tasks.pairs import CHUNK
 from sentune.tasks.sts import correlations
 
+Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-AXES = ("intersection", "references", "alpha_1", "alpha_2")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conditioned:
-    """What conditioned pairs are measured on.
-
-    Attributes:
-        boxes: as trained.
-        embeddings: [*, D] that the rows of ``views`` point into.
-        references: [R, D] embeddings, in the order of their drawing.
-        sizes: n -> how many of them it has.
-        views: sentences and conditions of the N pairs.
-        scores: [N].
-    """
-
-    boxes: Boxes
-    embeddings: Tensor
-    references: Tensor
-    sizes: Mapping[int, int]
-    views: Views
-    scores: Floats
-
-    def sweep(self, metric: str, grids: Mapping[str, Grid]) -> CstsSweepResult:
-        """Return the Spearman correlation of every combination with alpha_1 below alpha_2.
-
-        Args:
-            metric: its name.
-            grids: of ``AXES``; those of ``references`` increasing.
-
-        Raises:
-            InvalidValue: no alpha_1 is below an alpha_2.
-        """
-        places = _allowed(grids)
-        values = np.full([len(grids[axis]) for axis in AXES], np.nan)
-        measured = [self._measure(way, grids, places) for way in grids["intersection"]]
-        for at, found in enumerate(measured):
-            spearman = correlations(found.similarities, self.scores, "spearman")
-            # an undefined correlation counts as 0; NaN means that a combination is not allowed
-            values[(at, *np.array(places).T)] = np.nan_to_num(spearman, nan=0.0)
-        axes = {axis: grids[axis] for axis in AXES}
-        return self._best(Sweep(metric=metric, axes=axes, values=values), measured, places)
-
-    def _measure(
-        self, intersection: Any, grids: Mapping[str, Grid], places: list[Place]
-    ) -> _Measured:
-        """All combinations of n and alphas with one intersection."""
-        boxes = replace(self.boxes, intersection=intersection)
-        cells = Cells([float(alpha) for axis in ALPHAS for alpha in grids[axis]])
-        sizes = [self.sizes[int(n)] for n in grids["references"]]
-        found = choices(boxes, self.embeddings, self.references, self.views, cells, sizes)
-        blocks = [_block(cells, grids, place) for place in places]
-        chosen = np.stack([found.of(*block) for block in blocks])
-        alike = similarities(boxes, self.embeddings, self.references, self.views, chosen)
-        return _Measured(found, blocks, alike)
-
-    def _best(
-        self, sweep: Sweep, measured: list[_Measured], places: list[Place]
-    ) -> CstsSweepResult:
-        intersection, *place = sweep.place
-        found, at = measured[intersection], places.index((place[0], place[1], place[2]))
-        count = found.choices.interpretations(*found.blocks[at])
-        counts = {
-            "sentences": len(count),
-            "references": self.sizes[int(sweep.chosen["references"])],
-            "interpretations": float(count.mean()),
-            "without_interpretation": float((count == 0).mean()),
-        }
-        return CstsSweepResult(sweep, found.similarities[at], counts)
 
 
 @dataclass(frozen=True)
@@ -109,29 +55,188 @@ class CstsSweepResult:
     counts: dict[str, Any]
 
 
-ALPHAS = ("alpha_1", "alpha_2")
-Place = tuple[int, int, int]
-Block = tuple[slice, int]
+def sweep(
+    metric: str,
+    grids: Mapping[str, Grid],
+    *,
+    boxes: Boxes,
+    embeddings: Tensor,
+    references: Tensor,
+    sizes: Sequence[int],
+    views: Views,
+    scores: Floats,
+) -> CstsSweepResult:
+    """Spearman correlation of every combination with alpha_1 below alpha_2, and the best of them.
+
+    Args:
+        metric: its name.
+        grids: of ``AXES``; those of ``references`` increasing.
+        boxes: as trained.
+        embeddings: [*, D] that the rows of ``views`` point into.
+        references: [R, D] embeddings, in the order of their drawing.
+        sizes: [P] references of each n of the grid.
+        views: sentences and conditions of the N pairs.
+        scores: [N].
+
+    Raises:
+        InvalidValue: no alpha_1 is below an alpha_2.
+    """
+    alphas = allowed_alphas(grids)
+    places = [(n, i, j) for n in range(len(sizes)) for i, j in alphas]
+    low, high = (tuple(map(float, grids[axis])) for axis in ("alpha_1", "alpha_2"))
+    cells = Cells([*low, *high])
+    blocks = [(cells.between(low[i], high[j]), n) for n, i, j in places]
+    values = np.full([len(grids[axis]) for axis in AXES], np.nan)
+    measured: list[tuple[Choices, Floats]] = []
+    intersections: tuple[Any, ...] = grids["intersection"]
+    for at, intersection in enumerate(intersections):
+        used = replace(boxes, intersection=intersection)
+        found = choices(used, embeddings, references, views, cells, sizes)
+        chosen = np.stack([found.of(*block) for block in blocks])
+        alike = similarities(used, embeddings, references, views, chosen)
+        measured.append((found, alike))
+        # an undefined correlation counts as 0; NaN means that a combination is not allowed
+        spearman = np.nan_to_num(correlations(alike, scores, "spearman"), nan=0.0)
+        values[(at, *np.array(places).T)] = spearman
+    result = Sweep(metric=metric, axes={axis: grids[axis] for axis in AXES}, values=values)
+    way, n, i, j = result.place
+    best, (found, alike) = places.index((n, i, j)), measured[way]
+    interpretations = found.interpretations(*blocks[best])
+    counts = {
+        "sentences": len(interpretations),
+        "references": sizes[n],
+        "interpretations": float(interpretations.mean()),
+        "without_interpretation": float((interpretations == 0).mean()),
+    }
+    return CstsSweepResult(result, alike[best], counts)
 
 
 @dataclass(frozen=True)
-class _Measured:
-    choices: Choices
-    blocks: list[Block]
-    similarities: Floats
+class Views:
+    """The distinct (sentence, condition) of N conditioned pairs, as rows of embeddings.
+
+    Attributes:
+        first, second, conditions: [N] rows.
+        sentence, condition: [V] rows, ordered by sentence.
+        of: [2, N] the views of the first and of the second sentences.
+    """
+
+    first: Integers
+    second: Integers
+    conditions: Integers
+    sentence: Integers = field(init=False)
+    condition: Integers = field(init=False)
+    of: Integers = field(init=False)
+
+    def __post_init__(self) -> None:
+        sides = np.concatenate((self.first, self.second))
+        both = np.stack((sides, np.tile(self.conditions, 2)))
+        (sentence, condition), of = np.unique(both, axis=1, return_inverse=True)
+        object.__setattr__(self, "sentence", sentence)
+        object.__setattr__(self, "condition", condition)
+        object.__setattr__(self, "of", of.reshape(2, len(self.first)))
 
 
-def _allowed(grids: Mapping[str, Grid]) -> list[Place]:
-    """Indices of n, alpha_1 and alpha_2 with alpha_1 below alpha_2."""
-    low, high = grids["alpha_1"], grids["alpha_2"]
-    sides = (range(len(grids[axis])) for axis in AXES[1:])
-    places = [(n, i, j) for n, i, j in product(*sides) if float(low[i]) < float(high[j])]
-    if not places:
-        raise InvalidValue("alpha_1", list(low), f"none is below an alpha_2 ({list(high)})")
-    return places
+@dataclass(frozen=True)
+class Choices:
+    """The best reference of each view by cell and prefix.
+
+    Attributes:
+        log_similarity: [V, C, P] of the overlap to the condition; -inf where there is none.
+        rows: [V, C, P] the reference; -1 where there is none.
+        kept: [U, C, P] how many references of a sentence there are.
+    """
+
+    log_similarity: Floats
+    rows: Integers
+    kept: Integers
+
+    def of(self, cells: slice, prefix: int) -> Integers:
+        """[V]: the best reference in a block of cells and up to a prefix; -1 where there is none.
+
+        The first of equally good ones, in the order of the references.
+        """
+        values, rows = (
+            table[:, cells, : prefix + 1].reshape(len(table), -1)
+            for table in (self.log_similarity, self.rows)
+        )
+        tied = (values == values.max(axis=1, keepdims=True)) & (rows >= 0)
+        first: Integers = np.where(tied, rows, np.iinfo(np.int64).max).min(axis=1)
+        return np.where(tied.any(axis=1), first, -1)
+
+    def interpretations(self, cells: slice, prefix: int) -> Integers:
+        """[U]: how many interpretations each sentence has there."""
+        counts: Integers = self.kept[:, cells, : prefix + 1].sum(axis=(1, 2))
+        return counts
 
 
-def _block(cells: Cells, grids: Mapping[str, Grid], place: Place) -> Block:
-    """Return the cells and the prefix of one combination."""
-    n, i, j = place
-    return cells.between(float(grids["alpha_1"][i]), float(grids["alpha_2"][j])), n
+def choices(
+    boxes: Boxes,
+    embeddings: Tensor,
+    references: Tensor,
+    views: Views,
+    cells: Cells,
+    sizes: Sequence[int],
+) -> Choices:
+    """One pass over the references of each sentence.
+
+    Args:
+        embeddings: [*, D] that the views' rows point into.
+        references: [R, D], in the order of their drawing.
+        cells: of coverage.
+        sizes: [P] how many references each n has, increasing, the last one R.
+    """
+    sentences, starts = np.unique(views.sentence, return_index=True)
+    conditions = np.split(views.condition, starts[1:])  # of each sentence
+    own, others = boxes.corners(embeddings.double()), boxes.corners(references.double())
+    order = torch.arange(len(references), device=references.device)
+    prefixes = torch.bucketize(order, order.new_tensor(sizes), right=True)
+    shape = (cells.count, len(sizes))
+    parts = []
+    all_kept = covered(boxes, embeddings[sentences], references, float(cells.edges[0]))
+    for sentence, asked, kept in zip(sentences, conditions, all_kept, strict=True):
+        cell = torch.from_numpy(cells.of(kept.coverage.cpu().numpy())).to(kept.rows)
+        groups = ReferenceGroups(
+            kept.rows, cell * len(sizes) + prefixes[kept.rows], math.prod(shape)
+        )
+        found = nearest(boxes, _take(own, [sentence]), others, _take(own, asked), groups)
+        parts.append((found.log_similarity, found.rows, groups.sizes()[None]))
+    columns = (torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
+    return Choices(*(column.reshape(-1, *shape) for column in columns))
+
+
+@torch.no_grad()
+def similarities(
+    boxes: Boxes, embeddings: Tensor, references: Tensor, views: Views, chosen: Integers
+) -> Floats:
+    """[K, V] chosen references (-1: the sentence's own box) -> [K, N] similarities (Eq. 16).
+
+    Many combinations choose alike; each distinct choice of a pair is compared once.
+    """
+    width = len(references) + 1
+    pair = np.arange(len(views.first)) * width
+    keys = (pair + chosen[:, views.of[0]] + 1) * width + chosen[:, views.of[1]] + 1
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    pairs, first = np.divmod(distinct // width, width)
+    own, others = boxes.corners(embeddings.double()), boxes.corners(references.double())
+
+    def interpretations(sentences: Integers, chosen: Integers) -> Corners:
+        whole = _take(own, sentences)
+        both = boxes.intersect(whole, _take(others, chosen.clip(0)))
+        alone = torch.from_numpy(chosen < 0)[:, None].to(embeddings.device)
+        return Corners(*(torch.where(alone, a, b) for a, b in zip(whole, both, strict=True)))
+
+    parts = []
+    for start in range(0, len(distinct), CHUNK):
+        part = slice(start, start + CHUNK)
+        one = interpretations(views.first[pairs[part]], first[part] - 1)
+        other = interpretations(views.second[pairs[part]], distinct[part] % width - 1)
+        # rounded, so that pairs of the same boxes stay a tie of the ranking
+        logarithms = log_similarity(boxes, one, other).round(decimals=DECIMALS)
+        parts.append(logarithms.exp().cpu().numpy())
+    return np.concatenate(parts)[inverse].reshape(keys.shape)
+
+
+def _take(box: Corners, rows: Sequence[int] | Integers) -> Corners:
+    index = torch.as_tensor(np.asarray(rows), device=box.lower.device)
+    return Corners(box.lower[index], box.upper[index])

@@ -6,7 +6,7 @@ GaussCSE section 3.1, GumbelCSE section 4.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,11 @@ from torch import Tensor
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.geometry.base import Geometry
-from sentune.tasks.base import Result, readout_of
-from sentune.tasks.length import characters, length_baseline, surplus, words
+from sentune.tasks.base import Given, Result, readout_of, require
+from sentune.tasks.direction_baselines import characters, length_baseline, surplus, words
 from sentune.tasks.pairs import Pairs, extent_direction, half_ties
 
 Exclude = Literal["both-ways", "none"]
-By = Literal["similarity", "extent"]
 SYMMETRIC = "the geometry is symmetric: both directions of a pair have the same similarity"
 
 
@@ -67,8 +66,7 @@ class DirectionTask:
     kind = "direction"
 
     def __init__(self, corpus: Corpus, name: str = kind, *, exclude: Exclude = "both-ways") -> None:
-        if corpus.kind is not Kind.LABELLED_PAIRS:
-            raise CorpusError(corpus.spec, f"{name} needs labelled pairs, not {corpus.kind.value}")
+        require(corpus, Kind.LABELLED_PAIRS, name)
         chosen = entailment_pairs(corpus, exclude)
         if not chosen:
             raise CorpusError(corpus.spec, f"{name} needs entailments in one direction; none here")
@@ -93,12 +91,7 @@ class DirectionTask:
             f"{self.name}/length_words": length_baseline(self.pairs, words),
         }
 
-    def evaluate(
-        self,
-        embeddings: Tensor,
-        geometry: Geometry,
-        readouts: Mapping[str, Any] | None = None,
-    ) -> Result:
+    def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """A symmetric geometry has no direction: it gets a reason instead of metrics."""
         if geometry.symmetric:
             return Result(skipped={self.name: SYMMETRIC})
@@ -114,15 +107,15 @@ class DirectionTask:
             for stratum, chosen in self.strata.items()
             if chosen.any()
         }
+        sizes = {stratum: int(chosen.sum()) for stratum, chosen in self.strata.items()}
+        counts = {"pairs": len(self.pairs), "exclude": self.exclude, **sizes}
         return Result(
             metrics=metrics | self.baselines(),
             readouts={f"{self.name}/by": by},
-            tables={f"{self.name}/counts.json": self._counts()},
+            tables={f"{self.name}/counts.json": counts},
         )
 
-    def _rule(
-        self, right: Mapping[str, NDArray[np.float64]], readouts: Mapping[str, Any] | None
-    ) -> str:
+    def _rule(self, right: Mapping[str, NDArray[np.float64]], readouts: Given) -> str:
         """The better rule where it is to be chosen, else the given one, else the papers' own."""
         if readouts is None:
             return max(right, key=lambda rule: float(right[rule].mean()))
@@ -130,7 +123,3 @@ class DirectionTask:
         if by not in right:
             raise InvalidValue(f"{self.name}/by", by, f"choose one of {', '.join(right)}")
         return str(by)
-
-    def _counts(self) -> dict[str, Any]:
-        sizes = {stratum: int(chosen.sum()) for stratum, chosen in self.strata.items()}
-        return {"pairs": len(self.pairs), "exclude": self.exclude, **sizes}

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from sentune.errors import TrialFailed
 from sentune.geometry.base import Geometry
-from sentune.tasks.base import Embed, Generate, Model, ModelTask, Result, Task
+from sentune.tasks.base import Embed, Generate, Given, Model, ModelTask, Result, Task
 
 
 def evaluate(
     tasks: Sequence[Task | ModelTask],
     embed: Embed,
     geometry: Geometry,
-    readouts: Mapping[str, Any] | None = None,
+    readouts: Given = None,
     *,
     features: Embed | None = None,
     generate: Generate | None = None,
@@ -45,7 +44,7 @@ def evaluate(
     return result
 
 
-def _compare(tasks: Sequence[Task], model: Model, readouts: Mapping[str, Any] | None) -> Result:
+def _compare(tasks: Sequence[Task], model: Model, readouts: Given) -> Result:
     """Return the tasks on embeddings, each distinct sentence embedded once."""
     needs = [task.sentences() for task in tasks]
     row = {s: i for i, s in enumerate(dict.fromkeys(s for need in needs for s in need))}

@@ -2,99 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, rankdata
 
 from sentune.errors import InvalidValue
-from sentune.readouts.grid import Grid, Readout
+from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
-from sentune.tasks.base import ModelTask, Result, Task, readout_of
+from sentune.tasks.base import ModelTask, Result, Task
 from sentune.tasks.sts import Sts
 
-
-class Family(Protocol):
-    """Models that differ in one readout alone, such as the number of components removed."""
-
-    @property
-    def axis(self) -> Readout:
-        """The readout."""
-
-    def similarities(
-        self,
-        sentences: Sequence[str],
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
-        values: Sequence[int],
-    ) -> NDArray[np.float64]:
-        """[V, N] similarities of pairs of rows of ``sentences``, for each value."""
+Floats = NDArray[np.float64]
+Similarities: TypeAlias = Callable[[Sequence[str], Any, Any, Sequence[int]], Floats]
+"""Distinct sentences, rows of them that N pairs' sides are, [N] each, and V values of the readout
+-> [V, N] similarities."""
 
 
 def evaluate_family(
     tasks: Sequence[Task | ModelTask],
-    family: Family,
+    similarities: Similarities,
+    axis: str,
     grid: Grid,
     metric: str = "pearson",
-    readouts: Mapping[str, Any] | None = None,
 ) -> Result:
     """Metrics at the best value of the readout, and the whole sweep, of each task.
 
     Args:
         tasks: of scored pairs.
-        family: the fitted models.
-        grid: values of the readout that are swept.
+        similarities: of the fitted models.
+        axis: the readout that they differ in, such as the number of components removed.
+        grid: its values that are swept.
         metric: ``pearson`` or ``spearman``, by which the value is chosen.
-        readouts: None to sweep (development set), or the values to apply (test set).
 
     Raises:
         InvalidValue: a task is of another kind.
     """
     result = Result()
+    values = [int(value) for value in grid]
     for task in tasks:
         if not isinstance(task, Sts):
             fix = "methods on word vectors are judged on scored pairs"
             raise InvalidValue("task", task.name, fix)
-        values = grid if readouts is None else (_known(readouts, task.name, family.axis),)
-        result.update(_judge(task, family, values, metric, swept=readouts is None))
-    return result
-
-
-def _judge(task: Sts, family: Family, grid: Grid, metric: str, *, swept: bool) -> Result:
-    values = [int(value) for value in grid]
-    found = family.similarities(task.pairs.sentences, *task.pairs.rows, values)
-    axis = family.axis.name
-    sweep = Sweep(
-        metric=f"{task.name}/{metric}", axes={axis: grid}, values=task.sweep(found, metric)
-    )
-    (place,) = sweep.place
-    result = task.metrics_of(found[place])
-    result.readouts[f"{task.name}/{axis}"] = values[place]
-    error = standard_error(found[place], task.scores, metric)
-    result.metrics[f"{task.name}/{metric}_standard_error"] = error
-    if swept:
+        found = similarities(task.pairs.sentences, *task.pairs.rows, values)
+        name = f"{task.name}/{metric}"
+        sweep = Sweep(metric=name, axes={axis: grid}, values=task.sweep(found, metric))
+        (place,) = sweep.place
+        result.update(task.metrics_of(found[place]))
+        result.readouts[f"{task.name}/{axis}"] = values[place]
+        error = standard_error(found[place], task.scores, metric)
+        result.metrics[f"{name}_standard_error"] = error
         result.tables[f"{task.name}/{SWEEP_FILE}"] = sweep.to_table()
     return result
 
 
-def standard_error(
-    similarities: NDArray[np.float64], scores: NDArray[np.float64], metric: str
-) -> float:
+def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
     """Standard error of a correlation over the choice of pairs: 1,000 bootstrap samples.
 
     A method that is fitted in closed form has no seeds to vary; its error bar is that of the data.
     """
 
-    def statistic(x: NDArray[np.float64], y: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    def statistic(x: Floats, y: Floats, axis: int) -> Floats:
         if metric == "spearman":
             x, y = rankdata(x, axis=axis), rankdata(y, axis=axis)
         x = x - x.mean(axis=axis, keepdims=True)
         y = y - y.mean(axis=axis, keepdims=True)
         norms = np.linalg.norm(x, axis=axis) * np.linalg.norm(y, axis=axis)
-        products: NDArray[np.float64] = (x * y).sum(axis=axis)
-        return np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
+        products: Floats = (x * y).sum(axis=axis)
+        found: Floats = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
+        return found
 
     found = bootstrap(
         (similarities, scores),
@@ -107,11 +85,3 @@ def standard_error(
         rng=0,
     )
     return float(found.standard_error)
-
-
-def _known(readouts: Mapping[str, Any], task: str, axis: Readout) -> int:
-    value = readout_of(readouts, task, Sts.kind, axis.name)
-    value = readouts.get(axis.name) if value is None else value
-    if value is None:
-        raise InvalidValue(axis.name, None, "choose it on a development set")
-    return int(value)

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS, Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue, TrialFailed
-from sentune.tasks.base import Model, Result
-from sentune.tasks.rouge import ROUGE, f_measures
+from sentune.tasks.base import Given, Model, Result, free_name, require
 
+ROUGE = ("rouge1", "rouge2", "rougeL")
 EXAMPLES = 8
 """Rows of each operation in ``generation/examples.json``, the first of the corpus."""
 
@@ -96,7 +99,7 @@ class Generation:
         means = [self.name] if _mean_of(self.items) else []
         return tuple(f"{part}/{rouge}" for part in (*parts, *means) for rouge in ROUGE)
 
-    def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
+    def run(self, model: Model, readouts: Given = None) -> Result:
         """Generates and scores; there is no readout. All is skipped for a model that cannot.
 
         Raises:
@@ -146,6 +149,27 @@ class Generation:
         return _named(self.name, prefix, means)
 
 
+def f_measures(targets: Sequence[str], generated: Sequence[str]) -> NDArray[np.float64]:
+    """Return rouge-score's F-measures of each generated text, fractions from 0 to 1, [N, 3].
+
+    The columns are those of ``ROUGE``. Tokens are lower-cased runs of a-z and 0-9, without a
+    stemmer. ROUGE-L's longest common subsequence is of whole texts, as sentences are. A text
+    without tokens, and for ROUGE-2 with a single one, scores 0.
+
+    Raises:
+        InvalidValue: the numbers of texts differ.
+    """
+    if len(targets) != len(generated):
+        fix = f"give one for each of {len(targets)} targets"
+        raise InvalidValue("generated texts", len(generated), fix)
+    from rouge_score.rouge_scorer import RougeScorer  # loads nltk
+
+    scorer = RougeScorer(list(ROUGE), use_stemmer=False)
+    scores = [scorer.score(t, g) for t, g in zip(targets, generated, strict=True)]
+    rows = [[score[name].fmeasure for name in ROUGE] for score in scores]
+    return np.array(rows, dtype=np.float64).reshape(-1, len(ROUGE))
+
+
 def _mean_of(items: Iterable[Items]) -> list[str]:
     return [part.name for part in items if part.operation in INTERPRETED]
 
@@ -156,9 +180,7 @@ def _named(name: str, prefix: str, values: Iterable[float]) -> dict[str, float]:
 
 def _items(corpus: Corpus, taken: set[str], limit: int | None) -> list[Items]:
     """Return a corpus's items by operation, in the order of ``OPERATIONS``."""
-    if corpus.kind is not Kind.OPERATIONS:
-        reason = f"generation needs {Kind.OPERATIONS.value}, not {corpus.kind.value}"
-        raise CorpusError(corpus.spec, reason)
+    require(corpus, Kind.OPERATIONS, "generation")
     rows: dict[str, list[tuple[str, str | None, str]]] = {name: [] for name in OPERATIONS}
     columns = zip(*corpus.table.to_pydict().values(), strict=True)
     for line, (operation, first, second, target) in enumerate(columns, start=1):
@@ -167,7 +189,7 @@ def _items(corpus: Corpus, taken: set[str], limit: int | None) -> list[Items]:
             rows[operation].append((first, second, target))
     return [
         Items(
-            name=_free_name(operation, corpus, taken),
+            name=free_name((operation, f"{operation}-{corpus.spec.partition(':')[0]}"), taken),
             operation=operation,
             firsts=[first for first, _, _ in found],
             seconds=[str(s) for _, s, _ in found] if operation in PAIR_OPERATIONS else None,
@@ -185,9 +207,3 @@ def _check(corpus: Corpus, line: int, operation: str, second: str | None) -> Non
     if (second is not None) != (operation in PAIR_OPERATIONS):
         needed = "two sentences" if second is None else "one sentence"
         raise CorpusError(corpus.spec, f"{operation} takes {needed}", line=line)
-
-
-def _free_name(operation: str, corpus: Corpus, taken: set[str]) -> str:
-    base = f"{operation}-{corpus.spec.partition(':')[0]}"
-    names = (operation, base, *(f"{base}-{count}" for count in range(2, len(taken) + 3)))
-    return next(name for name in names if name not in taken)

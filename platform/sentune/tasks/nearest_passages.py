@@ -88,7 +88,7 @@ class NearestPassages:
         self._left_out += left_out
         waiting = torch.cat([self._waiting, passages])
         whole = len(waiting) // TILE * TILE
-        for tile in waiting[:whole].split(TILE) if whole else ():
+        for tile in torch.split(waiting[:whole], TILE) if whole else ():
             self._search(tile)
         self._waiting = waiting[whole:].clone()  # a slice would hold on to the whole block
 

@@ -51,7 +51,7 @@ class Pairs:
         first, second = (rows.to(embeddings.device) for rows in self._rows)
         parts = [
             compare(embeddings[i], embeddings[j])
-            for i, j in zip(first.split(CHUNK), second.split(CHUNK), strict=True)
+            for i, j in zip(torch.split(first, CHUNK), torch.split(second, CHUNK), strict=True)
         ]
         return torch.cat(parts).double().cpu().numpy()
 

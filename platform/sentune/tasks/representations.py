@@ -6,7 +6,6 @@ Legend: S = sentences, D = width of a representation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from sentune.geometry.points import Points
 from sentune.readouts.grid import Grid
 from sentune.readouts.representation import REPRESENTATION
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
-from sentune.tasks.base import Embed, ModelTask, Result, Task, readout_of
+from sentune.tasks.base import Embed, Given, ModelTask, Result, Task, readout_of
 from sentune.tasks.evaluate import evaluate, finite
 from sentune.tasks.pairs import symmetric_similarity
 from sentune.tasks.sts import METRICS, Sts
@@ -36,7 +35,7 @@ def evaluate_representations(
     represent: Represent,
     *,
     features: Embed | None = None,
-    readouts: Mapping[str, Any] | None = None,
+    readouts: Given = None,
     grid: Grid = REPRESENTATION.grid,
 ) -> Result:
     """Metrics, readouts and tables of all tasks.
@@ -60,88 +59,71 @@ def evaluate_representations(
     """
     sts = [task for task in tasks if isinstance(task, Sts)]
     result = Result()
+    tables = []
     for task in sts:
-        result.update(judge(task, represent(task.sentences()), readouts=readouts, grid=grid))
+        found = _judge(task, represent(task.sentences()), readouts, grid)
+        result.update(found)
+        tables.append(found.tables[f"{task.name}/{TABLE}"])
     if readouts is None and sts:
-        result.readouts[REPRESENTATION.name] = _overall(result, sts, grid)
-    found = result.readouts if readouts is None else readouts
-    embed = partial(_shipped, represent, str(found.get(REPRESENTATION.name, SHIPPED)))
+        means = [np.mean([table[str(name)]["pearson"] for table in tables]) for name in grid]
+        result.readouts[REPRESENTATION.name] = str(grid[int(np.argmax(means))])
+    chosen = result.readouts if readouts is None else readouts
+    name = str(chosen.get(REPRESENTATION.name, SHIPPED))
+
+    def embed(sentences: list[str]) -> Tensor:
+        return _known(name, represent(sentences))
+
     others = [task for task in tasks if not isinstance(task, Sts)]
     result.update(evaluate(others, embed, Points(), readouts, features=features))
     return result
 
 
-def judge(
-    task: Sts,
-    representations: Mapping[str, Tensor],
-    *,
-    readouts: Mapping[str, Any] | None = None,
-    grid: Grid = REPRESENTATION.grid,
-) -> Result:
-    """One STS task by the cosines of every representation.
+def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, grid: Grid) -> Result:
+    """One STS task by the cosines of every representation, name -> [S, D] of its sentences.
 
     The metrics are those of the chosen representation, and ``TASK/words_pearson`` of averaged word
     vectors. ``TASK/representations.json`` holds the metrics over all subsets of each one. The
     readout ``TASK/representation`` is the one of the highest Pearson correlation where it is chosen
     here; else it is read, first the task's own, then that of ``sts``, then the bare one, and the
     ensemble where there is none.
-
-    Args:
-        representations: name -> [S, D] of ``task.sentences()``.
     """
-    _known((*grid, WORDS), representations)
-    found = {name: _metrics(task, vectors) for name, vectors in representations.items()}
-    swept = _sweep(task, found, grid) if readouts is None else None
-    chosen = str(swept.chosen[REPRESENTATION.name] if swept else _read(task, readouts or {}))
-    _known((chosen,), representations)
-    result = found[chosen]
-    table = {name: _over_all(task, result.metrics) for name, result in found.items()}
+    for name in (*grid, WORDS):
+        _known(str(name), representations)
+    similarity, found = symmetric_similarity(Points()), {}
+    for name, vectors in representations.items():
+        cosines = task.pairs.compare(finite(vectors, task.sentences()), similarity)
+        found[name] = task.metrics_of(cosines)
+    if readouts is None:
+        metric = f"{task.name}/pearson"
+        values = np.array([found[str(name)].metrics[metric] for name in grid])
+        sweep = Sweep(metric=metric, axes={REPRESENTATION.name: grid}, values=values)
+        chosen: Any = sweep.chosen[REPRESENTATION.name]
+        swept = {f"{task.name}/{SWEEP_FILE}": sweep.to_table()}
+    else:
+        chosen = readout_of(readouts, task.name, Sts.kind, REPRESENTATION.name)
+        if chosen is None:
+            chosen = readouts.get(REPRESENTATION.name, SHIPPED)
+        swept = {}
+    _known(str(chosen), representations)
+    # over all subsets, and the means over them where there are any
+    wanted = [f"{m}{mean}" for m in METRICS for mean in ("", "_mean", "_weighted_mean")]
+    table = {
+        name: {
+            short: each.metrics[f"{task.name}/{short}"]
+            for short in wanted
+            if f"{task.name}/{short}" in each.metrics
+        }
+        for name, each in found.items()
+    }
+    result = found[str(chosen)]
     result.metrics[f"{task.name}/{WORDS}_pearson"] = table[WORDS]["pearson"]
-    result.readouts[f"{task.name}/{REPRESENTATION.name}"] = chosen
-    result.tables[f"{task.name}/{TABLE}"] = table
-    if swept:
-        result.tables[f"{task.name}/{SWEEP_FILE}"] = swept.to_table()
+    result.readouts[f"{task.name}/{REPRESENTATION.name}"] = str(chosen)
+    result.tables |= {f"{task.name}/{TABLE}": table, **swept}
     return result
 
 
-def _metrics(task: Sts, vectors: Tensor) -> Result:
-    similarity = symmetric_similarity(Points())
-    return task.metrics_of(task.pairs.compare(finite(vectors, task.sentences()), similarity))
-
-
-def _sweep(task: Sts, found: Mapping[str, Result], grid: Grid) -> Sweep:
-    metric = f"{task.name}/pearson"
-    values = np.array([found[str(name)].metrics[metric] for name in grid])
-    return Sweep(metric=metric, axes={REPRESENTATION.name: grid}, values=values)
-
-
-def _read(task: Sts, readouts: Mapping[str, Any]) -> Any:
-    own = readout_of(readouts, task.name, Sts.kind, REPRESENTATION.name)
-    return own if own is not None else readouts.get(REPRESENTATION.name, SHIPPED)
-
-
-def _over_all(task: Sts, metrics: Mapping[str, float]) -> dict[str, float]:
-    """Metrics over all subsets: ``pearson``, and ``pearson_mean`` where there are subsets."""
-    wanted = [f"{m}{mean}" for m in METRICS for mean in ("", "_mean", "_weighted_mean")]
-    names = {name: f"{task.name}/{name}" for name in wanted}
-    return {short: metrics[full] for short, full in names.items() if full in metrics}
-
-
-def _overall(result: Result, tasks: Sequence[Sts], grid: Grid) -> str:
-    """Return the representation of the best mean Pearson correlation over the tasks."""
-    tables = [result.tables[f"{task.name}/{TABLE}"] for task in tasks]
-    means = [np.mean([table[str(name)]["pearson"] for table in tables]) for name in grid]
-    return str(grid[int(np.argmax(means))])
-
-
-def _shipped(represent: Represent, name: str, sentences: list[str]) -> Tensor:
-    found = represent(sentences)
-    _known((name,), found)
-    return found[name]
-
-
-def _known(names: Sequence[Any], representations: Mapping[str, Tensor]) -> None:
-    for name in names:
-        if name not in representations:
-            fix = f"choose among {', '.join(representations)}"
-            raise InvalidValue(f"readout {REPRESENTATION.name}", name, fix)
+def _known(name: str, representations: Mapping[str, Tensor]) -> Tensor:
+    if name not in representations:
+        fix = f"choose among {', '.join(representations)}"
+        raise InvalidValue(f"readout {REPRESENTATION.name}", name, fix)
+    return representations[name]

@@ -16,7 +16,7 @@ from sentune.corpora.formats.beir import corpus_file, passages
 from sentune.corpora.formats.reading import Log
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
-from sentune.tasks.base import Model, Result
+from sentune.tasks.base import Given, Model, Result, require
 from sentune.tasks.evaluate import finite
 from sentune.tasks.nearest_passages import NearestPassages
 
@@ -54,9 +54,7 @@ class Retrieval:
     def __init__(
         self, corpus: Corpus, name: str = kind, block: int = 8192, keep_identical: bool = False
     ) -> None:
-        if corpus.kind is not Kind.QUERIES:
-            reason = f"{name} needs {Kind.QUERIES.value}, not {corpus.kind.value}"
-            raise CorpusError(corpus.spec, reason)
+        require(corpus, Kind.QUERIES, name)
         if block < 1:
             raise InvalidValue("block", block, "encode at least 1 passage at once")
         columns = corpus.table.to_pydict()
@@ -71,7 +69,7 @@ class Retrieval:
         """The names of all metrics."""
         return tuple(f"{self.name}/{metric}" for metric in ("mrr@10", "recall@10", "recall@100"))
 
-    def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
+    def run(self, model: Model, readouts: Given = None) -> Result:
         """Encode queries and passages and rank; there is no readout.
 
         Raises:

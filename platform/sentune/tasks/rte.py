@@ -6,18 +6,16 @@ pair is an entailment where its score exceeds a threshold chosen on the developm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError
 from sentune.geometry.base import Geometry
 from sentune.readouts.threshold import accuracy_at, best_threshold, precision_recall
-from sentune.tasks.base import Result, readout_of
+from sentune.tasks.base import Given, Result, readout_of, require
 from sentune.tasks.pairs import Pairs
 
 
@@ -35,8 +33,7 @@ class Rte:
     kind = "rte"
 
     def __init__(self, corpus: Corpus, name: str = kind) -> None:
-        if corpus.kind is not Kind.LABELLED_PAIRS:
-            raise CorpusError(corpus.spec, f"{name} needs labelled pairs, not {corpus.kind.value}")
+        require(corpus, Kind.LABELLED_PAIRS, name)
         columns = corpus.table.to_pydict()
         self.name = name
         self.pairs = Pairs(tuple(columns["premise"]), tuple(columns["hypothesis"]))
@@ -49,21 +46,26 @@ class Rte:
         """Distinct premises and hypotheses."""
         return list(self.pairs.sentences)
 
-    def evaluate(
-        self,
-        embeddings: Tensor,
-        geometry: Geometry,
-        readouts: Mapping[str, Any] | None = None,
-    ) -> Result:
+    def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """Scores each pair by ``geometry.entails(premise, hypothesis)``."""
         scores = self.pairs.compare(embeddings, geometry.entails)
-        result = self._curve(scores)
+        curve = precision_recall(scores, self.positive)
+        counts = {"pairs": len(self.pairs), "entailment": int(self.positive.sum())}
+        result = Result(
+            metrics={
+                f"{self.name}/auc": curve.area,
+                f"{self.name}/average_precision": curve.average_precision,
+                f"{self.name}/majority": self.majority(),
+            },
+            tables={
+                f"{self.name}/precision_recall.json": curve.thinned(),
+                f"{self.name}/counts.json": counts,
+            },
+        )
         if readouts is None:
-            best = best_threshold(scores, self.positive)
-            result.readouts[f"{self.name}/threshold"] = best.value
-            result.metrics[f"{self.name}/accuracy"] = best.accuracy
-            return result
-        threshold = readout_of(readouts, self.name, self.kind, "threshold")
+            threshold: Any = best_threshold(scores, self.positive).value
+        else:
+            threshold = readout_of(readouts, self.name, self.kind, "threshold")
         if threshold is None:
             reason = "no threshold is given: choose one on a development set"
             result.skipped[f"{self.name}/accuracy"] = reason
@@ -77,19 +79,3 @@ class Rte:
         """Share of the larger class: what always saying the same reaches."""
         share = float(self.positive.mean())
         return max(share, 1 - share)
-
-    def _curve(self, scores: NDArray[np.float64]) -> Result:
-        """What needs no threshold: the precision-recall curve, its areas, the majority class."""
-        curve = precision_recall(scores, self.positive)
-        entailments, pairs = int(self.positive.sum()), len(self.pairs)
-        return Result(
-            metrics={
-                f"{self.name}/auc": curve.area,
-                f"{self.name}/average_precision": curve.average_precision,
-                f"{self.name}/majority": self.majority(),
-            },
-            tables={
-                f"{self.name}/precision_recall.json": curve.thinned(),
-                f"{self.name}/counts.json": {"pairs": pairs, "entailment": entailments},
-            },
-        )

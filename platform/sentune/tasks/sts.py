@@ -5,9 +5,6 @@ Legend: V = variants of a model, N = pairs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
@@ -16,7 +13,7 @@ from torch import Tensor
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.geometry.base import Geometry
-from sentune.tasks.base import Result
+from sentune.tasks.base import Given, Result, require
 from sentune.tasks.pairs import Pairs, symmetric_similarity
 
 Floats = NDArray[np.float64]
@@ -43,15 +40,16 @@ class Sts:
     kind = "sts"
 
     def __init__(self, corpus: Corpus, name: str = kind) -> None:
-        if corpus.kind is not Kind.SCORED_PAIRS:
-            raise CorpusError(corpus.spec, f"{name} needs scored pairs, not {corpus.kind.value}")
+        require(corpus, Kind.SCORED_PAIRS, name)
         columns = corpus.table.to_pydict()
         self.name = name
         self.pairs = Pairs(tuple(columns["sentence1"]), tuple(columns["sentence2"]))
         self.scores = np.asarray(columns["score"], dtype=np.float64)
         if len(set(columns["score"])) < 2:
             raise CorpusError(corpus.spec, f"{name} needs pairs with different scores")
-        self.subsets = _places(columns["subset"])
+        subsets = np.array(columns["subset"], dtype=object)
+        named = dict.fromkeys(subset for subset in columns["subset"] if subset is not None)
+        self.subsets = {subset: np.flatnonzero(subsets == subset) for subset in named}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,27 +62,24 @@ class Sts:
         """Distinct sentences of both sides."""
         return list(self.pairs.sentences)
 
-    def evaluate(
-        self,
-        embeddings: Tensor,
-        geometry: Geometry,
-        readouts: Mapping[str, Any] | None = None,
-    ) -> Result:
+    def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """Correlates; there is no readout."""
         return self.metrics_of(self.pairs.compare(embeddings, symmetric_similarity(geometry)))
 
     def metrics_of(self, similarities: Floats) -> Result:
         """[N] similarities -> all metrics."""
-        found = Result(tables={f"{self.name}/counts.json": self._counts()})
+        # of a subset each metric has its own entry, since it was measured on those pairs alone
+        parts = {f"{s}/{m}": len(places) for s, places in self.subsets.items() for m in METRICS}
+        found = Result(tables={f"{self.name}/counts.json": {"pairs": len(self.pairs), **parts}})
         self._correlate(found, self.name, similarities, self.scores)
         for subset, places in self.subsets.items():
             name = f"{self.name}/{subset}"
             self._correlate(found, name, similarities[places], self.scores[places])
         sizes = [len(places) for places in self.subsets.values()]
         for metric in METRICS if sizes else ():
-            parts = [found.metrics[f"{self.name}/{subset}/{metric}"] for subset in self.subsets]
-            found.metrics[f"{self.name}/{metric}_mean"] = float(np.mean(parts))
-            weighted = float(np.average(parts, weights=sizes))
+            each = [found.metrics[f"{self.name}/{subset}/{metric}"] for subset in self.subsets]
+            found.metrics[f"{self.name}/{metric}_mean"] = float(np.mean(each))
+            weighted = float(np.average(each, weights=sizes))
             found.metrics[f"{self.name}/{metric}_weighted_mean"] = weighted
         return found
 
@@ -109,11 +104,6 @@ class Sts:
             if np.isnan(value):
                 found.skipped[name] = _undefined(similarities, scores)
 
-    def _counts(self) -> dict[str, int]:
-        """Pairs of the whole, and of what every metric of a subset was measured on."""
-        parts = {f"{s}/{m}": len(places) for s, places in self.subsets.items() for m in METRICS}
-        return {"pairs": len(self.pairs), **parts}
-
 
 def correlations(similarities: Floats, scores: Floats, metric: str) -> Floats:
     """[V, N], [N] -> [V] correlations of each row with the scores; NaN where undefined.
@@ -123,7 +113,8 @@ def correlations(similarities: Floats, scores: Floats, metric: str) -> Floats:
     rows = np.asarray(similarities, dtype=np.float64)
     if metric == "spearman":
         rows, scores = rankdata(rows, axis=1), rankdata(scores)
-    return np.clip(_unit(rows) @ _unit(scores[None])[0], -1, 1)
+    found: Floats = np.clip(_unit(rows) @ _unit(scores[None])[0], -1, 1)
+    return found
 
 
 def _unit(rows: Floats) -> Floats:
@@ -144,12 +135,3 @@ def _undefined(similarities: Floats, scores: Floats) -> str:
         return "some similarities are not finite: what is undefined for it counts as 0"
     what = "scores" if np.ptp(scores) == 0 else "similarities"
     return f"all {what} are the same, so nothing is ranked: counted as 0"
-
-
-def _places(subsets: list[str | None]) -> dict[str, NDArray[np.int64]]:
-    """Subset -> its pairs, in order of first appearance."""
-    places: dict[str, list[int]] = {}
-    for place, subset in enumerate(subsets):
-        if subset is not None:
-            places.setdefault(subset, []).append(place)
-    return {subset: np.array(found) for subset, found in places.items()}

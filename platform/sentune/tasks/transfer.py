@@ -1,23 +1,21 @@
-"""Transfer tasks: how well a linear classifier on sentence embeddings does (SentEval).
-
-Legend: N = rows, G = strengths of regularisation.
-"""
+"""Transfer tasks: what a linear model on sentence embeddings predicts (SentEval)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from sklearn.metrics import f1_score
 
 from sentune.corpora.schema import Corpus, Kind
-from sentune.errors import CorpusError
-from sentune.tasks.base import Model, Result
-from sentune.tasks.transfer_fit import Labels
+from sentune.errors import CorpusError, InvalidValue
+from sentune.tasks.base import Given, Model, Result, require
+from sentune.tasks.sts import METRICS, correlations
 from sentune.tasks.transfer_protocols import (
     GRID,
     GRID_OF_FOLDS,
+    RELATEDNESS_GRID,
+    ChosenStrength,
     Part,
     by_dev,
     choose,
@@ -25,9 +23,8 @@ from sentune.tasks.transfer_protocols import (
     judged_split,
     nested,
 )
-from sentune.tasks.transfer_results import nested_result, split_result
-from sentune.tasks.transfer_rows import WHOLE, check, rows_of
-from sentune.tasks.transfer_solver import Values
+from sentune.tasks.transfer_rows import WHOLE, rows_of
+from sentune.tasks.transfer_solver import Labels, Scores, Values
 
 TRANSFER: dict[str, Kind] = {
     "mr": Kind.CLASSIFIED,
@@ -42,6 +39,11 @@ TRANSFER: dict[str, Kind] = {
     "stsb-supervised": Kind.RELATED,
 }
 """SentEval's transfer tasks: name -> what its corpus holds."""
+
+NO_TEST = (
+    "the corpus has no test split: judged on dev, with the regularisation chosen by "
+    "cross-validation on train"
+)
 
 
 class Transfer:
@@ -78,13 +80,13 @@ class Transfer:
     kind = "transfer"
 
     def __init__(self, corpus: Corpus, name: str = kind, *, folds: int = 10) -> None:
-        check(corpus, name, Kind.CLASSIFIED, folds)
+        _check(corpus, Kind.CLASSIFIED, name, folds)
         self.name, self.folds = name, folds
         self.labels, codes = np.unique(corpus.table["label"].to_pylist(), return_inverse=True)
         self.rows = rows_of(corpus, ("text", "second"), codes.astype(np.float64))
         self._check_labels(corpus)
 
-    def run(self, model: Model, readouts: Mapping[str, Any] | None = None) -> Result:
+    def run(self, model: Model, readouts: Given = None) -> Result:
         """Encode each distinct sentence once, then choose C and judge.
 
         Raises:
@@ -105,19 +107,39 @@ class Transfer:
         commonest = np.bincount(train.astype(np.int64)).argmax()
         return float(np.mean(judged == commonest))
 
-    def _nested(self, parts: Mapping[str, Part], readouts: Mapping[str, Any] | None) -> Result:
+    def _nested(self, parts: Mapping[str, Part], readouts: Given) -> Result:
+        """Every outer fold has a C of its own."""
         grid = grid_of(readouts, self.name, GRID)
         found = nested(Labels(), parts[WHOLE], self.folds, grid)
-        result = nested_result(self.name, found, grid)
+        table = {
+            "C": list(grid),
+            "dev_accuracy": found.inner.mean(axis=0).tolist(),
+            "chosen": [grid[place] for place in found.places],
+            "accuracy": found.scores.tolist(),
+            "chosen_on": f"{self.folds} inner folds of each outer fold's training rows",
+            "judged_on": f"{self.folds} outer folds",
+            "unconverged": found.unconverged,
+        }
+        chosen = found.inner[range(self.folds), found.places]
+        result = Result(
+            metrics={
+                f"{self.name}/accuracy": float(found.scores.mean()),
+                f"{self.name}/dev_accuracy": float(chosen.mean()),
+            },
+            tables={
+                f"{self.name}/counts.json": {"pairs": len(found.predictions)},
+                f"{self.name}/regularisation.json": table,
+            },
+        )
         self._add_f1(result, parts[WHOLE].targets, found.predictions)
         return result
 
-    def _split(self, parts: Mapping[str, Part], readouts: Mapping[str, Any] | None) -> Result:
+    def _split(self, parts: Mapping[str, Part], readouts: Given) -> Result:
         grid = grid_of(readouts, self.name, GRID if by_dev(parts) else GRID_OF_FOLDS)
         readout = Labels()
         chosen = choose(readout, parts, self.folds, grid)
         gold = parts[judged_split(parts)].targets
-        result = split_result(self.name, parts, chosen, readout.metric)
+        result = _split_result(self.name, parts, chosen, readout.metric)
         result.metrics[f"{self.name}/accuracy"] = readout.score(chosen.predictions, gold)
         self._add_f1(result, gold, chosen.predictions)
         return result
@@ -142,3 +164,103 @@ class Transfer:
         if not by_dev(places) and smallest < self.folds:
             reason = f"{self.folds} folds need more rows of each label than {', '.join(seen)}"
             raise CorpusError(corpus.spec, reason)
+
+
+class TransferRelatedness:
+    """Scores of pairs, predicted as the expectation of a distribution over integers.
+
+    The distribution is a softmax of [|u - v|, u * v] (Tai, Socher & Manning 2015, section 4.2; see
+    ``Scores``). SentEval stops early where this is penalised: C is chosen by
+    Pearson's r on dev, and test is judged. Without a test split, folds of train choose C and dev
+    is judged; ``NAME/test`` among the skipped says so. Without dev, folds of train choose.
+
+    Metrics: ``pearson``, ``spearman``, ``mse`` (squared units of the score), and ``dev_pearson``,
+    by which C was chosen. An undefined correlation counts as 0, with the reason among the
+    skipped. The readout ``C`` is the strength chosen; given among the readouts, it is applied
+    without choosing. Tables: ``counts.json``, and ``regularisation.json`` with r by C.
+
+    Args:
+        corpus: related pairs.
+        name: of the task.
+        folds: of train, where they choose.
+
+    Raises:
+        CorpusError: the corpus is of another kind, a split is missing, the scores of a split are
+            all the same, or train has fewer than two rows a fold.
+        InvalidValue: fewer than 2 folds.
+    """
+
+    kind = "relatedness"
+
+    def __init__(self, corpus: Corpus, name: str = kind, *, folds: int = 10) -> None:
+        _check(corpus, Kind.RELATED, name, folds)
+        self.name, self.folds = name, folds
+        scores = np.asarray(corpus.table["score"].to_pylist(), dtype=np.float64)
+        self.rows = rows_of(corpus, ("sentence1", "sentence2"), scores)
+        self._check_scores(corpus)
+
+    def run(self, model: Model, readouts: Given = None) -> Result:
+        """Encode each distinct sentence once, then choose C and judge.
+
+        Raises:
+            TrialFailed: an embedding is not finite.
+            InvalidValue: the C among the readouts is no positive number.
+        """
+        parts = self.rows.parts(model)
+        grid = grid_of(readouts, self.name, RELATEDNESS_GRID)
+        chosen = choose(Scores(), parts, self.folds, grid)
+        result = _split_result(self.name, parts, chosen, Scores.metric)
+        gold = parts[judged_split(parts)].targets
+        for metric in METRICS:
+            value = correlations(chosen.predictions[None], gold, metric)[0]
+            result.metrics[f"{self.name}/{metric}"] = float(np.nan_to_num(value))
+            if np.isnan(value):
+                reason = "all predictions are the same, so nothing is ranked: counted as 0"
+                result.skipped[self.name] = reason
+        result.metrics[f"{self.name}/mse"] = float(np.mean((chosen.predictions - gold) ** 2))
+        return result
+
+    def _check_scores(self, corpus: Corpus) -> None:
+        places = self.rows.places
+        if WHOLE in places:
+            raise CorpusError(corpus.spec, f"{self.name} needs rows of train, and of dev or test")
+        for split in places:
+            if np.ptp(self.rows.of(split)) == 0:
+                raise CorpusError(corpus.spec, f"the scores of {split} are all the same")
+        if not by_dev(places) and len(places["train"]) < 2 * self.folds:
+            reason = f"{self.folds} folds need {2 * self.folds} rows of train"
+            raise CorpusError(corpus.spec, f"{reason}, there are {len(places['train'])}")
+        train = self.rows.of("train")
+        values, counts = np.unique(train, return_counts=True)
+        if not by_dev(places) and len(train) - counts.max() <= -(-len(train) // self.folds):
+            reason = f"{counts.max()} of {len(train)} scores of train are {values[counts.argmax()]}"
+            raise CorpusError(corpus.spec, f"{reason}, so that a fold may leave no others")
+
+
+def _check(corpus: Corpus, kind: Kind, name: str, folds: int) -> None:
+    require(corpus, kind, name)
+    if folds < 2:
+        raise InvalidValue("folds", folds, "use at least 2")
+
+
+def _split_result(
+    name: str, parts: Mapping[str, Part], chosen: ChosenStrength, metric: str
+) -> Result:
+    """Readout, dev score and tables of a task with splits; ``metric`` is what chose C."""
+    judged = judged_split(parts)
+    chosen_on = parts["dev" if chosen.on == "dev" else "train"]
+    counts = {"pairs": len(parts[judged].targets), f"dev_{metric}": len(chosen_on.targets)}
+    table = {
+        "C": list(chosen.grid),
+        f"dev_{metric}": chosen.scores.tolist(),
+        "chosen": chosen.strength,
+        "chosen_on": chosen.on,
+        "judged_on": judged,
+        "unconverged": chosen.unconverged,
+    }
+    return Result(
+        metrics={f"{name}/dev_{metric}": float(chosen.scores[chosen.place])},
+        readouts={f"{name}/C": chosen.strength},
+        tables={f"{name}/counts.json": counts, f"{name}/regularisation.json": table},
+        skipped={f"{name}/test": NO_TEST} if judged == "dev" else {},
+    )

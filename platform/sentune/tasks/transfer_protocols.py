@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from sentune.errors import InvalidValue
-from sentune.tasks.transfer_fit import TargetType
-from sentune.tasks.transfer_solver import Places, Values, along
-
-Features = NDArray[np.float32]
+from sentune.tasks.base import Given
+from sentune.tasks.transfer_solver import Places, Singles, TargetType, Values, along
 
 GRID = tuple(2.0**t for t in range(-2, 4))
 """C of the logistic regression where dev or inner folds choose it."""
@@ -25,12 +21,16 @@ GRID = tuple(2.0**t for t in range(-2, 4))
 GRID_OF_FOLDS = tuple(2.0**t for t in range(-1, 6))
 """C where folds of train choose it and another split is judged."""
 
+RELATEDNESS_GRID = tuple(4.0**t for t in range(9))
+"""C of scores, from 1 to 65536: with averaged word vectors the best was 4, with the same at length
+1, whose products of coordinates are small, beyond 1000."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """Rows of a split: [N, D] features and [N] targets."""
 
-    features: Features
+    features: Singles
     targets: Values
 
 
@@ -89,12 +89,11 @@ def choose(
     subsets = [np.arange(len(train.targets)), *(rows for rows, _ in split)]
     held_out = [_at(train, rows) for _, rows in split] or [parts["dev"]]
     scores, predictions, unconverged = [], [], 0
-    for fitted in along(train.features, readout.examples(train.targets), subsets, grid):
-        by = fitted.models[1:] or fitted.models
-        found = [_score(readout, part, m) for part, m in zip(held_out, by, strict=True)]
-        scores.append(np.mean(found))
-        predictions.append(_predict(readout, judged, fitted.models[0]))
-        unconverged += fitted.unconverged
+    for models, stopped in along(train.features, readout.examples(train.targets), subsets, grid):
+        tried = zip(held_out, models[1:] or models, strict=True)
+        scores.append(np.mean([_score(readout, part, model) for part, model in tried]))
+        predictions.append(readout.predict(models[0], judged.features))
+        unconverged += stopped
     place = int(best(np.array(scores)))
     return ChosenStrength(
         grid=grid,
@@ -119,17 +118,22 @@ def nested(readout: TargetType, rows: Part, folds: int, grid: Sequence[float]) -
     pairs = [*outer, *(pair for group in inner for pair in group)]
     scores, predictions, unconverged = [], [], 0
     examples = readout.examples(rows.targets)
-    for fitted in along(rows.features, examples, [seen for seen, _ in pairs], grid):
-        tried = zip(pairs, fitted.models, strict=True)
-        scores.append([_score(readout, _at(rows, unseen), m) for (_, unseen), m in tried])
-        predictions.append(_unseen(readout, rows, outer, fitted.models[:folds]))
-        unconverged += fitted.unconverged
+    for models, stopped in along(rows.features, examples, [seen for seen, _ in pairs], grid):
+        tried = zip(pairs, models, strict=True)
+        scores.append([_score(readout, _at(rows, unseen), model) for (_, unseen), model in tried])
+        predictions.append(
+            [
+                readout.predict(model, rows.features[unseen])
+                for (_, unseen), model in zip(outer, models[:folds], strict=True)
+            ]
+        )
+        unconverged += stopped
     table = np.array(scores).T
     means = table[folds:].reshape(folds, folds, -1).mean(axis=1)
     places = best(means)
     chosen = np.empty_like(rows.targets)
-    for (_, unseen), place in zip(outer, places, strict=True):
-        chosen[unseen] = predictions[place][unseen]
+    for fold, ((_, unseen), place) in enumerate(zip(outer, places, strict=True)):
+        chosen[unseen] = predictions[place][fold]
     return Nested(
         predictions=chosen,
         scores=table[np.arange(folds), places],
@@ -142,7 +146,8 @@ def nested(readout: TargetType, rows: Part, folds: int, grid: Sequence[float]) -
 def best(scores: Values) -> Places:
     """[..., G] -> [...] places of the strengths that score best; of those equal to 0.01 %, as
     SentEval rounds, the first."""
-    return np.argmax(np.round(100 * scores, 2), axis=-1)
+    places: Places = np.argmax(np.round(100 * scores, 2), axis=-1)
+    return places
 
 
 def by_dev(splits: Container[str]) -> bool:
@@ -155,9 +160,7 @@ def judged_split(splits: Container[str]) -> str:
     return "test" if "test" in splits else "dev"
 
 
-def grid_of(
-    readouts: Mapping[str, Any] | None, name: str, default: Sequence[float]
-) -> Sequence[float]:
+def grid_of(readouts: Given, name: str, default: Sequence[float]) -> Sequence[float]:
     """Return the strength among the readouts alone, else the default grid.
 
     Raises:
@@ -175,22 +178,5 @@ def _at(part: Part, rows: Places) -> Part:
     return Part(features=part.features[rows], targets=part.targets[rows])
 
 
-def _predict(readout: TargetType, part: Part, model: LogisticRegression) -> Values:
-    return readout.predict(model, part.features)
-
-
 def _score(readout: TargetType, part: Part, model: LogisticRegression) -> float:
-    return readout.score(_predict(readout, part, model), part.targets)
-
-
-def _unseen(
-    readout: TargetType,
-    rows: Part,
-    folds: Sequence[tuple[Places, Places]],
-    models: Sequence[LogisticRegression],
-) -> Values:
-    """[N] predictions, each row's by the fit of the fold that holds it out."""
-    predictions = np.empty_like(rows.targets)
-    for (_, unseen), model in zip(folds, models, strict=True):
-        predictions[unseen] = _predict(readout, _at(rows, unseen), model)
-    return predictions
+    return readout.score(readout.predict(model, part.features), part.targets)

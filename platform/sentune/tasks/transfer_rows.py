@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sentune.corpora.schema import Corpus, Kind
-from sentune.errors import CorpusError, InvalidValue
+from sentune.corpora.schema import Corpus
+from sentune.errors import CorpusError
 from sentune.tasks.base import Model
 from sentune.tasks.evaluate import finite
-from sentune.tasks.transfer_protocols import Features, Part
-from sentune.tasks.transfer_solver import Values
+from sentune.tasks.transfer_protocols import Part
+from sentune.tasks.transfer_solver import Singles, Values
 
 WHOLE = "whole"
 """Stands for the split of a corpus without splits."""
@@ -44,7 +44,7 @@ class TransferRows:
 
     def parts(self, model: Model) -> dict[str, Part]:
         """Split -> its features and targets; the model encodes each distinct sentence once."""
-        features = features_of(model, self.first, self.second)
+        features = _features(model, self.first, self.second)
         return {
             split: Part(features=features[places], targets=self.targets[places])
             for split, places in self.places.items()
@@ -74,34 +74,17 @@ def rows_of(corpus: Corpus, columns: tuple[str, str], targets: Values) -> Transf
     order = np.lexsort([targets, *map(np.array, reversed(words))])
     splits = np.array([split or WHOLE for split in corpus.table["split"].to_pylist()])
     places = {split: order[splits[order] == split] for split in dict.fromkeys(splits.tolist())}
-    _check_splits(corpus, places)
-    pairs = None if all(single) else second
-    return TransferRows(first=first, second=pairs, targets=targets, places=places)
-
-
-def check(corpus: Corpus, name: str, kind: Kind, folds: int) -> None:
-    """Refuses a corpus of another kind, and fewer than 2 folds.
-
-    Raises:
-        CorpusError: the corpus is of another kind.
-        InvalidValue: fewer than 2 folds.
-    """
-    if corpus.kind is not kind:
-        raise CorpusError(corpus.spec, f"{name} needs {kind.value}, not {corpus.kind.value}")
-    if folds < 2:
-        raise InvalidValue("folds", folds, "use at least 2")
-
-
-def _check_splits(corpus: Corpus, places: dict[str, NDArray[np.int64]]) -> None:
     there = ", ".join(f"{len(rows)} of {split}" for split, rows in places.items())
     if WHOLE in places and len(places) > 1:
         raise CorpusError(corpus.spec, f"some rows name no split: {there}; give all of them one")
     if WHOLE not in places and ("train" not in places or len(places) < 2):
         fix = "there must be rows of train, and of dev or test"
         raise CorpusError(corpus.spec, f"the rows are {there}; {fix}")
+    pairs = None if all(single) else second
+    return TransferRows(first=first, second=pairs, targets=targets, places=places)
 
 
-def features_of(model: Model, first: Sequence[str], second: Sequence[str] | None) -> Features:
+def _features(model: Model, first: Sequence[str], second: Sequence[str] | None) -> Singles:
     """[N, D] features of sentences, or [N, 2D] of pairs: |u - v| beside u * v (SentEval).
 
     The model is asked once, for the S distinct sentences: for its features where it has some of

@@ -1,6 +1,7 @@
-"""Logistic regressions on many subsets of the same rows, along a grid of strengths.
+"""Labels or scores read off embeddings by logistic regressions, along a grid of strengths.
 
-They are scikit-learn's, each started from its neighbour in the grid.
+The regressions are scikit-learn's, on many subsets of the same rows, each started from its
+neighbour in the grid.
 
 Legend: N = rows, E = examples, D = width of the features, K = columns of logits (classes, or 1
 where there are two), M = subsets.
@@ -16,10 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from sentune.tasks.sts import correlations
 
 Singles = NDArray[np.float32]
 Values = NDArray[np.float64]
 Places = NDArray[np.int64]
+Fold = tuple[Places, Places]
+"""Training rows and held-out rows."""
+
+SEED = 1111
+"""SentEval's, of the folds."""
 
 _EXACT = 1000
 """K (D + 1) up to which Newton's steps are taken, in double precision, instead of L-BFGS in single.
@@ -54,17 +63,69 @@ class WeightedRows:
     weights: Values | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fitted:
-    """The regressions of one strength.
+class Labels:
+    """Classes are numbers; judged by accuracy."""
 
-    Attributes:
-        models: M of them; the next strength changes them.
-        unconverged: how many of them stopped before their minimum.
+    metric = "accuracy"
+
+    def examples(self, targets: Values) -> WeightedRows:
+        """Return what the regression is fitted to: the rows themselves."""
+        return WeightedRows(rows=np.arange(len(targets)), classes=targets)
+
+    def predict(self, model: LogisticRegression, features: Singles) -> Values:
+        """[N, D] -> [N] likeliest classes."""
+        return np.asarray(model.predict(features), dtype=np.float64)
+
+    def score(self, predicted: Values, targets: Values) -> float:
+        """Accuracy."""
+        return float(np.mean(predicted == targets))
+
+    def folds(self, targets: Values, count: int) -> Iterator[Fold]:
+        """Folds stratified by class, shuffled with SentEval's seed."""
+        split = StratifiedKFold(count, shuffle=True, random_state=SEED)
+        yield from split.split(targets, targets)
+
+
+class Scores:
+    """Scores as distributions over the integers around them (Tai, Socher & Manning 2015, 4.2).
+
+    A score of 3.7 is 3 with probability 0.3 and 4 with 0.7; the prediction is the expectation. The
+    loss is the cross-entropy with that distribution, which differs from the paper's divergence by
+    a constant (SentEval's code takes the squared error). Judged by Pearson's r, 0 where undefined.
     """
 
-    models: list[LogisticRegression]
-    unconverged: int
+    metric = "pearson"
+
+    def examples(self, targets: Values) -> WeightedRows:
+        """Each row once for each of its integers, weighted by what the integer has of it.
+
+        Integers that no row has are no classes.
+        """
+        below = np.floor(targets)
+        weights = np.concatenate([below + 1 - targets, targets - below])
+        kept = weights > 0
+        return WeightedRows(
+            rows=np.tile(np.arange(len(targets)), 2)[kept],
+            classes=np.concatenate([below, below + 1])[kept],
+            weights=weights[kept],
+        )
+
+    def predict(self, model: LogisticRegression, features: Singles) -> Values:
+        """[N, D] -> [N] expected scores."""
+        expected: Values = model.predict_proba(features).astype(np.float64) @ model.classes_
+        return expected
+
+    def score(self, predicted: Values, targets: Values) -> float:
+        """Pearson's r."""
+        return float(np.nan_to_num(correlations(predicted[None], targets, "pearson")[0]))
+
+    def folds(self, targets: Values, count: int) -> Iterator[Fold]:
+        """Folds shuffled with SentEval's seed; not stratified, since scores are no classes."""
+        yield from KFold(count, shuffle=True, random_state=SEED).split(targets)
+
+
+TargetType = Labels | Scores
+"""What [N] targets mean; they are numbers."""
 
 
 def along(
@@ -73,10 +134,14 @@ def along(
     subsets: Sequence[Places],
     grid: Sequence[float],
     max_steps: int = 1000,
-) -> Iterator[Fitted]:
+) -> Iterator[tuple[list[LogisticRegression], int]]:
     """[N, D] features, examples of them -> the regressions of M subsets of rows, by strength.
 
     Features are not standardised (SentEval does not).
+
+    Returns:
+        For each strength M regressions, which the next one changes, and how many of them stopped
+        before their minimum.
     """
     chosen = [np.flatnonzero(np.isin(examples.rows, subset)) for subset in subsets]
     classes = len(np.unique(examples.classes))
@@ -97,7 +162,7 @@ def along(
             _fit(model.set_params(C=strength), rows, examples, places)
             for model, places in zip(models, chosen, strict=True)
         ]
-        yield Fitted(models=models, unconverged=converged.count(False))
+        yield models, converged.count(False)
 
 
 def _fit(

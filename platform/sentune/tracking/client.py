@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import posixpath
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from sentune.credentials import without_credentials
 from sentune.errors import SentuneError
 from sentune.tracking.environment import quieten_mlflow
 
+log = logging.getLogger(__name__)
+
 MOST_NAME, MOST_PARAM, MOST_TAG = 250, 6000, 8000
 """Characters that MLflow takes in a name, a param and a tag."""
+NEVER = {"INVALID_PARAMETER_VALUE"}
+"""MLflow's error codes for what will be no better next time."""
+DOUBTFUL, TRIES = {"BAD_REQUEST"}, 5
+"""MLflow gives this code to every error of its database but a lock, so also to what two writers
+that met left behind; what gets it alone, five times, will never be accepted."""
 
 
 class Point(NamedTuple):
@@ -27,8 +35,7 @@ class Point(NamedTuple):
     time: int
 
 
-@dataclass(frozen=True)
-class RunKey:
+class RunKey(NamedTuple):
     """Which run of a study: the study itself, a trial, or a trial's repetition from a seed."""
 
     trial: int | None = None
@@ -50,16 +57,57 @@ class RunKey:
 
     def tags(self) -> dict[str, str]:
         """The tags by which the run is found again."""
-        found = {"sentune.run": self.name("study")}
-        if self.trial is not None:
-            found["sentune.trial"] = str(self.trial)
-        if self.seed is not None:
-            found["sentune.seed"] = str(self.seed)
-        return found
+        known = {name: str(value) for name, value in self._asdict().items() if value is not None}
+        return {"sentune.run": self.name("study"), **{f"sentune.{n}": v for n, v in known.items()}}
 
 
 class Refused(SentuneError):
     """Raised for what MLflow can never be sent, however often it is tried."""
+
+
+class Refusals:
+    """Hashes of what the server refuses for good: reported once, not tried again.
+
+    Args:
+        destination: name of the server in messages; credentials are taken out.
+    """
+
+    def __init__(self, destination: str) -> None:
+        self._destination = without_credentials(destination)
+        self._hashes: set[str] = set()
+        self._doubts: Counter[str] = Counter()
+
+    def __contains__(self, content: Any) -> bool:
+        return bool(self._hashes) and digest_of(content) in self._hashes
+
+    def add(self, content: Any, error: Exception) -> None:
+        """Remember a refused content, and log it."""
+        self._hashes.add(digest_of(content))
+        log.warning(
+            "%s refuses part of the study, which is left out: %s (%s)",
+            self._destination,
+            without_credentials(str(error)),
+            without_credentials(str(content))[:200],
+        )
+
+    def is_final(self, content: Any, error: Exception) -> bool:
+        """Return whether an error will be the same next time."""
+        code = getattr(error, "error_code", "")
+        if code in DOUBTFUL:
+            self._doubts[digest_of(content)] += 1
+            return self._doubts[digest_of(content)] >= TRIES
+        return isinstance(error, Refused) or code in NEVER
+
+    def guard(self, content: Any, action: Callable[[], object]) -> None:
+        """Run an action unless its content was refused before; record a refusal of it."""
+        if content in self:
+            return
+        try:
+            action()
+        except Exception as error:
+            if not self.is_final(content, error):
+                raise
+            self.add(content, error)
 
 
 def mlflow_client(tracking_uri: str) -> Any:
@@ -75,28 +123,23 @@ def digest_of(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:32]
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one level: ``{"a": {"b": 1}}`` -> ``{"a.b": 1}``."""
-    out: dict[str, Any] = {}
+def texts(values: Mapping[str, Any], most: int, prefix: str = "") -> dict[str, str]:
+    """Values as MLflow takes them: flat, without credentials, legal names, limited length.
+
+    ``{"a": {"b": 1}}`` becomes ``{"a.b": "1"}``. A value that is cut to ``most`` characters says
+    how long it was.
+    """
+    found: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            out |= flat(value, f"{prefix}{name}.")
-        else:
-            out[f"{prefix}{name}"] = value
-    return out
-
-
-def texts(values: Mapping[str, Any], most: int) -> dict[str, str]:
-    """Values as MLflow takes them: flat, without credentials, legal names, limited length."""
-    return {legal(name): text(value, most) for name, value in flat(values).items()}
-
-
-def text(value: Any, most: int) -> str:
-    """A value in at most ``most`` characters; what is cut says how long it was."""
-    plain = json.dumps(value, default=str) if isinstance(value, list | tuple | dict) else value
-    whole = str(without_credentials(plain))
-    note = f" ... ({len(whole):,} characters)"
-    return whole if len(whole) <= most else whole[: most - len(note)] + note
+            found |= texts(value, most, f"{prefix}{name}.")
+            continue
+        plain = json.dumps(value, default=str) if isinstance(value, list | tuple) else value
+        whole = str(without_credentials(plain))
+        note = f" ... ({len(whole):,} characters)"
+        short = whole if len(whole) <= most else whole[: most - len(note)] + note
+        found[legal(f"{prefix}{name}")] = short
+    return found
 
 
 def legal(name: str) -> str:
@@ -104,8 +147,3 @@ def legal(name: str) -> str:
     clean = re.sub(r"[^\w\-. :/]", "_", without_credentials(str(name)), flags=re.ASCII)
     clean = posixpath.normpath(clean).lstrip("/.")[:MOST_NAME]
     return clean or "_"
-
-
-def model_name(name: str) -> str:
-    """A name as MLflow takes it for a model, without ``/`` and ``:``."""
-    return legal(name).replace("/", "-").replace(":", "-")

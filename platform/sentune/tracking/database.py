@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sentune.io.database_lock import alone_in
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 
 def ensure_database(tracking_uri: str) -> None:
@@ -24,19 +18,27 @@ def ensure_database(tracking_uri: str) -> None:
     none got through). So they are made in a draft, by one process at a time, and renamed.
     """
     with alone_in(tracking_uri) as connection:
-        if connection is not None and not _has_tables(connection):
-            _store(tracking_uri)
+        if connection is not None:
+            from sqlalchemy import inspect
+
+            # it notes the version of its tables at the end
+            if not inspect(connection).has_table("alembic_version"):
+                _make_tables(tracking_uri)
     path = _file_of(tracking_uri)
     if path is None or _filled(path):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone_in(path.parent):
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
         if not _filled(path):
             draft = path.with_name(f".{path.name}.partial")
             draft.unlink(missing_ok=True)
             draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
-            _make_tables(draft)
+            _make_tables(f"sqlite:///{draft}")
             draft.replace(path)
+    finally:
+        os.close(folder)
 
 
 def _file_of(tracking_uri: str) -> Path | None:
@@ -53,18 +55,7 @@ def _filled(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _has_tables(connection: Connection) -> bool:
-    """Whether MLflow has made all of them: it notes the version of its tables at the end."""
-    from sqlalchemy import inspect
-
-    return inspect(connection).has_table("alembic_version")
-
-
-def _make_tables(path: Path) -> None:
-    _store(f"sqlite:///{path}")
-
-
-def _store(tracking_uri: str) -> None:
+def _make_tables(tracking_uri: str) -> None:
     # The whole package first: Ray Tune imports it on the main thread at this moment, and a thread
     # that imports a part of it first holds what the other one needs (_DeadlockError, Python 3.11).
     import_module("mlflow")
@@ -72,13 +63,3 @@ def _store(tracking_uri: str) -> None:
 
     store = SqlAlchemyStore(tracking_uri, "./mlruns")  # MLflow's own default for artifacts
     store.engine.dispose()  # no connection may know a file by its draft's name
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

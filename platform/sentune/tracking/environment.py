@@ -63,13 +63,12 @@ def tracking_uri_in(storage: str) -> str:
 
 def artifact_root_in(storage: str) -> str:
     """Where studies of a storage folder or URI keep artifacts where no server does it."""
-    if is_remote(storage):
+    if _is_remote(storage):
         return f"{storage.rstrip('/')}/{_ARTIFACTS}"
     return (_local(storage) / _ARTIFACTS).as_uri()
 
 
-def is_remote(storage: str) -> bool:
-    """Whether a storage lies on no disk of this machine."""
+def _is_remote(storage: str) -> bool:
     return "://" in storage.removeprefix("file://")
 
 
@@ -79,7 +78,7 @@ def local_folder(storage: str, study: str) -> Path:
     For a storage that is remote it lies in the home folder; studies of one name in two storages
     have one each.
     """
-    if not is_remote(storage):
+    if not _is_remote(storage):
         return _local(storage) / study
     which = hashlib.blake2b(storage.rstrip("/").encode(), digest_size=6).hexdigest()
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -96,19 +95,14 @@ def default_tracking_uri() -> str:
     if named:
         return named
     if not (Path(STORAGE) / _DATABASE).exists():
-        raise InvalidValue(
-            "tracking_uri", None, f"set MLFLOW_TRACKING_URI, or work where {STORAGE}/ lies"
-        )
+        fix = f"set MLFLOW_TRACKING_URI, or work where {STORAGE}/ lies"
+        raise InvalidValue("tracking_uri", None, fix)
     return tracking_uri_in(STORAGE)
 
 
 def _local(storage: str) -> Path:
-    path = storage.removeprefix("file://")
-    if "://" in path:
-        raise InvalidValue(
-            "--tracking",
-            None,
-            f"with the storage {storage.split('://', 1)[0]}://... name an MLflow server, as in "
-            "--tracking http://127.0.0.1:5000",
-        )
-    return Path(path).expanduser().resolve()
+    if _is_remote(storage):
+        scheme, server = storage.split("://", 1)[0], "--tracking http://127.0.0.1:5000"
+        fix = f"with the storage {scheme}://... name an MLflow server, as in {server}"
+        raise InvalidValue("--tracking", None, fix)
+    return Path(storage.removeprefix("file://")).expanduser().resolve()

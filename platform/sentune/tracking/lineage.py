@@ -6,6 +6,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,10 @@ PACKAGES = (
 """Packages whose versions can move a figure."""
 
 
-def lineage(*, code: Path | None = None, command: list[str] | None = None) -> dict[str, Any]:
+def lineage(command: list[str] | None = None) -> dict[str, Any]:
     """Git commit, package versions, Python, platform and command line, free of credentials.
 
     Args:
-        code: a folder of the code; default is where this package lies.
         command: the words of the command line; default is this process's.
 
     Returns:
@@ -42,27 +42,21 @@ def lineage(*, code: Path | None = None, command: list[str] | None = None) -> di
         "platform", "command"}``; ``git`` is absent where the code is no git checkout, and a
         package that is not installed is absent.
     """
+    versions: dict[str, str] = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):  # a GPU machine may have torch alone
+            versions[name] = metadata.version(name)
     found: dict[str, Any] = {
-        "packages": package_versions(),
+        "packages": versions,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "command": shlex.join(sys.argv if command is None else command),
     }
-    git = git_state(code if code is not None else Path(sentune.__file__).parent)
+    git = git_state(Path(sentune.__file__).parent)
     if git is not None:
         found["git"] = git
-    return without_credentials(found)
-
-
-def package_versions() -> dict[str, str]:
-    """Installed versions of ``PACKAGES``; read from metadata, nothing is imported."""
-    versions: dict[str, str] = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # a GPU machine may have torch alone
-    return versions
+    clean: dict[str, Any] = without_credentials(found)
+    return clean
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
@@ -71,10 +65,8 @@ def git_state(folder: Path) -> dict[str, Any] | None:
     Code that git ignores or does not track (an installed package under a checkout's ``.venv``)
     is not that checkout's code, so it has no commit.
     """
-    if not _git(folder, "ls-files", "--", "."):
-        return None
     commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None:
+    if commit is None or not _git(folder, "ls-files", "--", "."):
         return None
     return {
         "commit": commit,

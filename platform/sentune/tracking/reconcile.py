@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,11 +24,18 @@ from sentune.io.atomic import read_document
 from sentune.io.object_store import on_this_machine
 from sentune.records import StudySummary
 from sentune.report.sweep_figures import write_sweeps
-from sentune.tracking.artifacts import has, note, upload
-from sentune.tracking.client import Point, Refused, RunKey, digest_of, mlflow_client
-from sentune.tracking.client import model_name as legal_model_name
+from sentune.tracking.client import (
+    DOUBTFUL,
+    NEVER,
+    Point,
+    Refusals,
+    Refused,
+    RunKey,
+    digest_of,
+    legal,
+    mlflow_client,
+)
 from sentune.tracking.database import ensure_database
-from sentune.tracking.description import winner_of
 from sentune.tracking.environment import (
     artifact_root_in,
     local_folder,
@@ -44,8 +51,9 @@ from sentune.tracking.run_content import (
     model_tags,
     run_content,
     study_content,
+    winner_of,
 )
-from sentune.tracking.runs import EXPERIMENT, Run, StudyRuns
+from sentune.tracking.runs import Run, StudyRuns, upload
 
 if TYPE_CHECKING:
     from sentune.study.store.study_view import StoredRun, StudySnapshot
@@ -60,63 +68,12 @@ DIGEST = "sentune.digest"
 """Tag of a run with the digest of all that it was sent."""
 ONE_CALL = 100
 """Params, tags and metrics that go in one call in any case."""
-NEVER = {"INVALID_PARAMETER_VALUE"}
-"""MLflow's error codes for what will be no better next time."""
-DOUBTFUL, TRIES = {"BAD_REQUEST"}, 5
-"""MLflow gives this code to every error of its database but a lock, so also to what two writers
-that met left behind; what gets it alone, five times, will never be accepted."""
-
 Item = tuple[str, Any]
 """``("param", (name, value))``, ``("tag", (name, value))`` or ``("point", Point)``."""
 
 
-class Refusals:
-    """Hashes of what the server refuses for good: reported once, not tried again.
-
-    Args:
-        destination: name of the server in messages; credentials are taken out.
-    """
-
-    def __init__(self, destination: str) -> None:
-        self._destination = without_credentials(destination)
-        self._hashes: set[str] = set()
-        self._doubts: Counter[str] = Counter()
-
-    def __contains__(self, content: Any) -> bool:
-        return bool(self._hashes) and digest_of(content) in self._hashes
-
-    def add(self, content: Any, error: Exception) -> None:
-        """Remember a refused content, and log it."""
-        self._hashes.add(digest_of(content))
-        log.warning(
-            "%s refuses part of the study, which is left out: %s (%s)",
-            self._destination,
-            without_credentials(str(error)),
-            without_credentials(str(content))[:200],
-        )
-
-    def is_final(self, content: Any, error: Exception) -> bool:
-        """Return whether an error will be the same next time."""
-        code = getattr(error, "error_code", "")
-        if code in DOUBTFUL:
-            self._doubts[digest_of(content)] += 1
-            return self._doubts[digest_of(content)] >= TRIES
-        return isinstance(error, Refused) or code in NEVER
-
-    def guard(self, content: Any, action: Callable[[], object]) -> None:
-        """Run an action unless its content was refused before; record a refusal of it."""
-        if content in self:
-            return
-        try:
-            action()
-        except Exception as error:
-            if not self.is_final(content, error):
-                raise
-            self.add(content, error)
-
-
 class Server:
-    """One connection to MLflow: the study's runs as the server has them.
+    """One connection to MLflow with a study's runs as the server has them; no use after an error.
 
     Args:
         client: an ``MlflowClient``.
@@ -129,27 +86,53 @@ class Server:
         self._sent: dict[RunKey, tuple[StoredRun, bool]] = {}
         self._done: set[str] = set()
 
-    def once(self, content: Any, action: Callable[[], object]) -> None:
+    def reconcile(
+        self, study: StudySnapshot, summary: StudySummary, work: Path | None, registered: str
+    ) -> None:
+        """Bring MLflow's runs of a study to the state of a snapshot.
+
+        Args:
+            study: as it is stored.
+            summary: what its driver says of it.
+            work: local folder with what the job leaves for its readers; None: the study's own.
+            registered: name of the registered model.
+        """
+        from sentune.study.store.study_view import artifacts_in
+
+        of_study, folder = study_content(study, summary, registered), study.place.folder
+        if of_study.status == RUNNING:
+            self._send(of_study, folder)
+        for run in (*study.runs, *study.finals):
+            sent = run, run.name in study.tables
+            if self._sent.get(key := RunKey(run.trial, run.seed)) != sent:
+                self._send(run_content(run, tables=sent[1]), folder)
+                self._sent[key] = sent
+        self._once(("datasets", summary.corpora), lambda: self._datasets(summary.corpora))
+        for file, text in documents(study, summary).items():
+            self._once((file, text), partial(self._document, file, text))
+        if of_study.status == RUNNING:
+            return
+        for path, into in study.artifacts if work is None else artifacts_in(str(work)):
+            send = partial(upload, self._client, self._of_study(), path, into)
+            self._once((str(path), of_study.digest), send)
+        if summary.model is not None and winner_of(summary) is not None:
+            described, tags = of_study.tags["mlflow.note.content"], model_tags(summary)
+            register = partial(self._model, summary.model, registered, described, tags)
+            self._once((summary.model, of_study.digest), register)
+        self._send(of_study, folder)
+
+    def _once(self, content: Any, action: Callable[[], object]) -> None:
         """Run an action for a content that this connection has not sent."""
         if (known := digest_of(content)) not in self._done:
             self._refusals.guard(content, action)
             self._done.add(known)
 
-    def send_run(self, run: StoredRun, folder: str, *, tables: bool) -> None:
-        """Send a run of the search or the finals, unless it has not changed since."""
-        key = RunKey(run.trial, run.seed)
-        known, had_tables = self._sent.get(key, (None, False))
-        if known is not run or had_tables is not tables:
-            self.send(run_content(run, tables=tables), folder)
-            self._sent[key] = (run, tables)
-
-    def send(self, content: RunContent, folder: str) -> None:
-        """Send what the server lacks of a run in one call, then its end."""
-        self._refusals.guard(
-            (str(content.key), content.digest), lambda: self._send(content, folder)
-        )
-
     def _send(self, content: RunContent, folder: str) -> None:
+        """Send what the server lacks of a run in one call, then its end."""
+        known = str(content.key), content.digest
+        self._refusals.guard(known, lambda: self._send_difference(content, folder))
+
+    def _send_difference(self, content: RunContent, folder: str) -> None:
         run = self._runs.get(content.key, content.began or _now())
         if run.tags.get(DIGEST) == content.digest and run.status == content.status:
             return
@@ -215,25 +198,26 @@ class Server:
         from sentune.study.store.study_view import TABLES
 
         text = read_document(f"{folder}/trials/{name}", TABLES)
-        if text is None or has(run, "readouts", digest_of(text)):
+        if text is None or run.holds("readouts", digest_of(text)):
             return
         with tempfile.TemporaryDirectory(prefix="sentune-readouts-") as scratch:
             write_sweeps(json.loads(text), Path(scratch))
             upload(self._client, run, Path(scratch), "readouts", digest_of(text))
 
-    def document(self, file: str, text: str) -> None:
-        """Log a small document of the study's run."""
-        run = self._runs.get(RunKey(), _now())
-        if not has(run, file, digest_of(text)):
-            self._client.log_text(run.id, text, file)
-            note(self._client, run, file, digest_of(text))
+    def _of_study(self) -> Run:
+        return self._runs.get(RunKey(), _now())
 
-    def datasets(self, corpora: Mapping[str, Mapping[str, Any]]) -> None:
-        """Log the corpora by role, with their fingerprints."""
+    def _document(self, file: str, text: str) -> None:
+        run = self._of_study()
+        if not run.holds(file, digest_of(text)):
+            self._client.log_text(run.id, text, file)
+            run.note(self._client, file, digest_of(text))
+
+    def _datasets(self, corpora: Mapping[str, Mapping[str, Any]]) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        run, said = self._runs.get(RunKey(), _now()), without_credentials(dict(corpora))
-        if has(run, "datasets", digest_of(said)):
+        run, said = self._of_study(), without_credentials(dict(corpora))
+        if run.holds("datasets", digest_of(said)):
             return
         inputs = [
             DatasetInput(
@@ -249,51 +233,16 @@ class Server:
             for role, corpus in said.items()
         ]
         self._client.log_inputs(run.id, inputs)
-        note(self._client, run, "datasets", digest_of(said))
+        run.note(self._client, "datasets", digest_of(said))
 
-    def artifact(self, path: Path, folder: str) -> None:
-        """Upload a file or folder to the study's run."""
-        upload(self._client, self._runs.get(RunKey(), _now()), path, folder)
-
-    def model(self, place: str, name: str, description: str, tags: Mapping[str, str]) -> None:
+    def _model(self, place: str, name: str, description: str, tags: Mapping[str, str]) -> None:
         """Register a model folder or URI as the champion of a name."""
         with ExitStack() as copy:
             try:
                 folder = copy.enter_context(on_this_machine(place))
             except FileNotFoundError as error:
                 raise Refused(f"{place} is gone") from error
-            run = self._runs.get(RunKey(), _now())
-            publish(self._client, run, folder, name, description=description, tags=tags)
-
-
-def reconcile(study: StudySnapshot, server: Server, registered: str) -> None:
-    """Bring MLflow's runs of a study to the state of a snapshot.
-
-    Args:
-        study: with what its driver says of it (``summary``).
-        server: a connection; after an error it is no use any more.
-        registered: name of the registered model.
-    """
-    summary, folder = study.summary, study.place.folder
-    of_study = study_content(study, summary, registered) if summary is not None else None
-    if summary is not None and of_study is not None and of_study.status == RUNNING:
-        server.send(of_study, folder)
-    for run in (*study.runs, *study.finals):
-        server.send_run(run, folder, tables=run.name in study.tables)
-    if summary is None or of_study is None:
-        return
-    server.once(("datasets", summary.corpora), lambda: server.datasets(summary.corpora))
-    for file, text in documents(study, summary).items():
-        server.once((file, text), partial(server.document, file, text))
-    if of_study.status == RUNNING:
-        return
-    for path, into in study.artifacts:
-        server.once((str(path), of_study.digest), partial(server.artifact, path, into))
-    if summary.model is not None and winner_of(summary) is not None:
-        described, tags = of_study.tags["mlflow.note.content"], model_tags(summary)
-        action = partial(server.model, summary.model, registered, described, tags)
-        server.once((summary.model, of_study.digest), action)
-    server.send(of_study, folder)
+            publish(self._client, self._of_study(), folder, name, description, tags)
 
 
 class Tracker:
@@ -307,9 +256,7 @@ class Tracker:
         tracking_uri: MLflow's server or database.
         artifact_root: where a new experiment keeps its artifacts; None leaves it to the server.
         work: local folder with what the job leaves for its readers; None: the study's own.
-        experiment: MLflow's experiment.
-        model_name: name of the registered model; default is the study's.
-        first_wait: seconds until a failed pass is tried again; doubles from try to try.
+        first_wait: seconds until a failed pass is tried again; doubles up to ``LONGEST_WAIT``.
     """
 
     def __init__(
@@ -319,16 +266,12 @@ class Tracker:
         *,
         artifact_root: str | None = None,
         work: Path | None = None,
-        experiment: str = EXPERIMENT,
-        model_name: str | None = None,
         first_wait: float = 0.5,
     ) -> None:
         quieten_mlflow()
         shorten_timeouts()
         self.study, self.tracking_uri = study, tracking_uri
-        self.model_name = legal_model_name(model_name or study)
-        self._artifact_root, self._work, self._experiment = artifact_root, work, experiment
-        self._first_wait = first_wait
+        self._artifact_root, self._work, self._first_wait = artifact_root, work, first_wait
         self._refusals = Refusals(tracking_uri)
         self._take_snapshot: Callable[[], StudySnapshot] | None = None
         self._summary: StudySummary | None = None
@@ -337,7 +280,6 @@ class Tracker:
         self._asked = self._done = 0
         self._hurry = self._left = False
         self._trouble = ""
-        self._reported = False
         self._thread = threading.Thread(target=self._run, name="sentune-tracking", daemon=True)
 
     @classmethod
@@ -347,9 +289,7 @@ class Tracker:
         """The tracker of a study in a storage, with the storage's own database by default.
 
         Args:
-            study: name of the study.
             storage: folder of all studies; a URI needs ``tracking_uri``.
-            tracking_uri: MLflow's server or database.
             options: as the class takes them.
 
         Raises:
@@ -389,9 +329,9 @@ class Tracker:
             Whether MLflow holds all of the study.
         """
         with self._changed:
-            self._asked += 1
-            asked, self._hurry = self._asked, True
-            self._changed.notify_all()
+            self._hurry = True
+            self.notify()
+            asked = self._asked
             return self._changed.wait_for(lambda: self._done >= asked, timeout)
 
     def close(self, timeout: float = 60.0) -> bool:
@@ -439,48 +379,36 @@ class Tracker:
             return None if self._left else self._asked
 
     def _pass(self) -> bool:
-        """One pass; False where it failed, which is said once."""
+        """One pass; False where it failed, which is reported once."""
+        name = without_credentials(self.tracking_uri)
         try:
             self._reconcile()
         except Exception as error:  # noqa: BLE001  # MLflow may fail in any way, a study must not
             self._server = None
+            if not self._trouble:
+                log.warning(
+                    "%s cannot be reached (%s); training goes on, and MLflow gets what it lacks "
+                    "when it answers",
+                    name,
+                    _reason(error),
+                )
             self._trouble = _reason(error)
-            self._report_outage()
             return False
         if self._trouble:
-            log.info("%s answers again", without_credentials(self.tracking_uri))
-            self._trouble, self._reported = "", False
+            log.info("%s answers again", name)
+            self._trouble = ""
         return True
 
     def _reconcile(self) -> None:
         assert self._take_snapshot is not None
-        study = replace(self._take_snapshot(), summary=self._summary)
+        assert self._summary is not None
+        study, summary = self._take_snapshot(), self._summary
         if self._server is None:
             ensure_database(self.tracking_uri)
             client = mlflow_client(self.tracking_uri)
-            runs = StudyRuns(
-                client,
-                experiment=self._experiment,
-                artifact_root=self._artifact_root,
-                study=self.study,
-                identity=study.identity,
-            )
+            runs = StudyRuns(client, self._artifact_root, self.study, study.identity)
             self._server = Server(client, runs, self._refusals)
-        if self._work is not None:
-            from sentune.study.store.study_view import artifacts_in
-
-            study = replace(study, artifacts=artifacts_in(str(self._work)))
-        reconcile(study, self._server, self.model_name)
-
-    def _report_outage(self) -> None:
-        if not self._reported:
-            self._reported = True
-            log.warning(
-                "%s cannot be reached (%s); training goes on, and MLflow gets what it lacks when "
-                "it answers",
-                without_credentials(self.tracking_uri),
-                self._trouble,
-            )
+        self._server.reconcile(study, summary, self._work, re.sub("[/:]", "-", legal(self.study)))
 
 
 def _now() -> int:

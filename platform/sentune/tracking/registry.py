@@ -11,10 +11,9 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from sentune.errors import InvalidValue
-from sentune.tracking.artifacts import digest, upload
 from sentune.tracking.client import mlflow_client
 from sentune.tracking.environment import default_tracking_uri
-from sentune.tracking.runs import Run
+from sentune.tracking.runs import Run, digest, upload
 
 ALIAS = "champion"
 _CONTENT = "sentune.content"
@@ -26,7 +25,6 @@ def publish(
     run: Run,
     folder: Path,
     name: str,
-    *,
     description: str = "",
     tags: Mapping[str, str] | None = None,
     alias: str = ALIAS,
@@ -41,7 +39,10 @@ def publish(
     """
     short = digest(folder)[:12]
     content = upload(client, run, folder, f"model/{short}")
-    version = _version_of(client, name, content)
+    if not client.search_registered_models(f"name = '{name}'"):
+        client.create_registered_model(name)
+    versions = client.search_model_versions(f"name = '{name}'")
+    version = next((v.version for v in versions if v.tags.get(_CONTENT) == content), None)
     if version is None:
         version = client.create_model_version(
             name,
@@ -78,7 +79,7 @@ def register_model(
     client = mlflow_client(tracking_uri or default_tracking_uri())
     found = client.get_run(run_id)
     run = Run(run_id, found.info.artifact_uri, found.info.status, tags=dict(found.data.tags))
-    return publish(client, run, folder, name, description=description, tags=tags, alias=alias)
+    return publish(client, run, folder, name, description, tags, alias)
 
 
 def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
@@ -104,8 +105,10 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
     version = _found(client, address, match)
     source = client.get_model_version_download_uri(version.name, version.version)
     content = version.tags.get(_CONTENT, "")
-    folder = _local(source)
-    if folder is None:
+    parts = urlparse(source)
+    if parts.scheme in ("", "file"):
+        folder = Path(unquote(parts.path))
+    else:
         folder = _downloaded(source, uri, version.name, content or f"v{version.version}")
     if content and digest(folder) != content:
         raise InvalidValue("model", address, f"{folder} is not what was registered; tune again")
@@ -123,21 +126,6 @@ def _found(client: Any, address: str, match: re.Match[str]) -> Any:
         known = sorted(model.name for model in client.search_registered_models(max_results=100))
         fix = f"known models: {', '.join(known) or 'none'} ({error.message})"
         raise InvalidValue("model", address, fix) from error
-
-
-def _version_of(client: Any, name: str, content: str) -> str | None:
-    """The version that holds this content; makes the registered model where there is none."""
-    if not client.search_registered_models(f"name = '{name}'"):
-        client.create_registered_model(name)
-    versions = client.search_model_versions(f"name = '{name}'")
-    return next((v.version for v in versions if v.tags.get(_CONTENT) == content), None)
-
-
-def _local(source: str) -> Path | None:
-    parts = urlparse(source)
-    if parts.scheme not in ("", "file"):
-        return None
-    return Path(unquote(parts.path))
 
 
 def _downloaded(source: str, tracking_uri: str, name: str, content: str) -> Path:

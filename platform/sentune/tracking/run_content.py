@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
-from sentune.records import StudySummary, TrialRecord, TrialState
+from sentune.formatting import measured, spread
+from sentune.records import FinalistRecord, StudySummary, TrialRecord, TrialState
+from sentune.report.view import View
 from sentune.tracking.client import MOST_PARAM, MOST_TAG, Point, RunKey, digest_of, legal, texts
-from sentune.tracking.description import describe, winner_of
 
 if TYPE_CHECKING:
     from sentune.study.store.study_view import StoredRun, StudySnapshot
@@ -75,18 +76,24 @@ def run_content(run: StoredRun, *, tables: bool) -> RunContent:
         for name, value in metrics.items()
     ]
     if over:
-        figures = _figures_of(record) if run.seed is None else _selected(record)
         step = record.examples if run.seed is None else 0
+        figures = _figures_of(record, final=run.seed is not None)
         points += [
             Point(legal(name), step, float(value), run.ended or run.began)
             for name, value in figures.items()
         ]
     seed = {} if run.seed is None else {"seed": run.seed}
+    tags: dict[str, Any] = {"readout": record.readouts} if over else {}
+    tags["sentune.state"] = record.state
+    if over:
+        tags |= {"sentune.reason": record.reason} if record.reason else {}
+        tags |= {"sentune.notes": "\n".join(record.notes)} if record.notes else {}
+        tags |= {"sentune.feasible": record.feasible} if record.violations else {}
     return RunContent(
         key=RunKey(run.trial, run.seed),
         status=TRIAL_STATUS[record.state],
         params=texts({**record.settings, **seed}, MOST_PARAM),
-        tags=texts(_tags_of(record) if over else {"sentune.state": record.state}, MOST_TAG),
+        tags=texts(tags, MOST_TAG),
         points=_first_of_each(points),
         began=run.began,
         ended=run.ended or 0,
@@ -94,37 +101,23 @@ def run_content(run: StoredRun, *, tables: bool) -> RunContent:
     )
 
 
-def _selected(record: TrialRecord) -> dict[str, float]:
-    complete = record.metrics if record.state is TrialState.COMPLETE else {}
-    return {f"selected/{name}": value for name, value in complete.items()}
+def _figures_of(trial: TrialRecord, *, final: bool) -> dict[str, float]:
+    """``selected/...``: metrics at the best milestone, of a run of the finals if it is complete.
 
-
-def _figures_of(trial: TrialRecord) -> dict[str, float]:
-    """Metrics at the best milestone, what the trial cost, and by how much constraints are broken.
-
-    ``selected/...`` as ``task/metric``, ``violation/...`` by constraint (0 or less: it holds).
+    In the search also ``violation/...`` by constraint (0 or less: it holds), and the cost.
     """
-    cost = {
-        "examples": float(trial.examples),
+    shown = trial.metrics if not final or trial.state is TrialState.COMPLETE else {}
+    selected = {f"selected/{name}": value for name, value in shown.items()}
+    if final:
+        return selected
+    return {
+        **selected,
+        **{f"violation/{name}": by for name, by in trial.violations.items()},
+        "examples": trial.examples,
         "seconds": trial.seconds,
         "gpu_seconds": trial.gpu_seconds,
-        "restarts": float(trial.restarts),
+        "restarts": trial.restarts,
     }
-    selected = {f"selected/{name}": value for name, value in trial.metrics.items()}
-    broken = {f"violation/{name}": by for name, by in trial.violations.items()}
-    return {**selected, **broken, **cost}
-
-
-def _tags_of(trial: TrialRecord) -> dict[str, Any]:
-    """State, reason and notes in the summary's own words."""
-    tags: dict[str, Any] = {"readout": trial.readouts, "sentune.state": trial.state}
-    if trial.reason:
-        tags["sentune.reason"] = trial.reason
-    if trial.notes:
-        tags["sentune.notes"] = "\n".join(trial.notes)
-    if trial.violations:
-        tags["sentune.feasible"] = trial.feasible
-    return tags
 
 
 def _first_of_each(points: list[Point]) -> list[Point]:
@@ -135,36 +128,14 @@ def _first_of_each(points: list[Point]) -> list[Point]:
 def study_content(study: StudySnapshot, summary: StudySummary, registered: str) -> RunContent:
     """What the run of the study as a whole says.
 
+    Its metrics ``trials/...`` are what each trial reached in each objective; the step is its
+    number.
+
     Args:
         study: with its runs.
         summary: what its driver says of it.
         registered: name of the registered model.
     """
-    over = summary.state != "running"
-    tags = {**_lineage_tags(summary.lineage), "sentune.state": summary.state}
-    if summary.warm_start:
-        tags["sentune.warm_start"] = summary.warm_start
-    if summary.forked_from:
-        tags["sentune.forked_from"] = summary.forked_from
-    points = _reached(study, summary)
-    if over:
-        tags |= _end_tags(summary, describe(summary, f"models:/{registered}@champion"))
-        step = summary.spent.examples
-        spent = {f"spent/{name}": float(value) for name, value in asdict(summary.spent).items()}
-        figures = spent | (_figures(summary) if winner_of(summary) is not None else {})
-        points += [Point(legal(name), step, float(v), 0) for name, v in figures.items()]
-    return RunContent(
-        key=RunKey(),
-        status=STUDY_STATUS.get(summary.state, "KILLED"),
-        params=texts(_params(summary), MOST_PARAM),
-        tags=texts(tags, MOST_TAG),
-        points=_first_of_each(points),
-        began=min((run.began for run in study.runs if run.began), default=0),
-    )
-
-
-def _params(summary: StudySummary) -> dict[str, Any]:
-    """Method, objectives and corpora."""
     params: dict[str, Any] = {
         "method": summary.method,
         "objective": summary.objective,
@@ -176,19 +147,47 @@ def _params(summary: StudySummary) -> dict[str, Any]:
     }
     if len(summary.objectives) > 1:
         params["objectives"] = [f"{o['metric']} {o['mode']}" for o in summary.objectives]
-    return params
-
-
-def _reached(study: StudySnapshot, summary: StudySummary) -> list[Point]:
-    """``trials/...``: what each trial reached in each objective; the step is its number."""
-    names = [o["metric"] for o in summary.objectives] or [summary.objective]
-    return [
+    tags = {**_lineage_tags(summary.lineage), "sentune.state": summary.state}
+    tags |= {"sentune.warm_start": summary.warm_start} if summary.warm_start else {}
+    tags |= {"sentune.forked_from": summary.forked_from} if summary.forked_from else {}
+    points = [
         Point(legal(f"trials/{name}"), run.trial, float(run.record.metrics[name]), run.ended)
         for run in study.runs
         if run.ended is not None
-        for name in names
+        for name in [o["metric"] for o in summary.objectives] or [summary.objective]
         if name in run.record.metrics
     ]
+    if summary.state != "running":
+        tags |= {  # an empty one overwrites an earlier start's
+            "sentune.reason": summary.reason,
+            "sentune.verdict": summary.verdict,
+            "mlflow.note.content": describe(summary, f"models:/{registered}@champion"),
+        }
+        tags |= {"sentune.front": summary.front} if len(summary.objectives) > 1 else {}
+        points += [
+            Point(legal(name), summary.spent.examples, float(value), 0)
+            for name, value in _end_figures(summary).items()
+        ]
+    return RunContent(
+        key=RunKey(),
+        status=STUDY_STATUS.get(summary.state, "KILLED"),
+        params=texts(params, MOST_PARAM),
+        tags=texts(tags, MOST_TAG),
+        points=_first_of_each(points),
+        began=min((run.began for run in study.runs if run.began), default=0),
+    )
+
+
+def _end_figures(summary: StudySummary) -> dict[str, float]:
+    """The cost, the winner over its seeds, the test set, and what rules without a model reach."""
+    figures = {f"spent/{name}": value for name, value in asdict(summary.spent).items()}
+    winner = winner_of(summary)
+    if winner is not None:
+        figures |= {f"test/{name}": value for name, value in summary.test.items()}
+        figures |= {f"baseline/{name}": value for name, value in summary.baselines.items()}
+        for name, over in winner.metrics.items():
+            figures |= {f"winner/{name}": over.mean, f"winner/{name}/sd": over.sd}
+    return figures
 
 
 def documents(study: StudySnapshot, summary: StudySummary) -> dict[str, str]:
@@ -217,30 +216,9 @@ def model_tags(summary: StudySummary) -> dict[str, str]:
         "sentune.study": summary.study,
         "setting": winner.settings,
         "readout": winner.readouts,
-        "metric": {metric: spread.mean for metric, spread in winner.metrics.items()},
+        "metric": {metric: over.mean for metric, over in winner.metrics.items()},
     }
     return texts(tags, MOST_TAG)
-
-
-def _end_tags(summary: StudySummary, description: str) -> dict[str, Any]:
-    """How it ended in the summary's own words. An empty one overwrites an earlier start's."""
-    tags = {
-        "sentune.reason": summary.reason,
-        "sentune.verdict": summary.verdict,
-        "mlflow.note.content": description,
-    }
-    return {**tags, "sentune.front": summary.front} if len(summary.objectives) > 1 else tags
-
-
-def _figures(summary: StudySummary) -> dict[str, float]:
-    """The winner over its seeds, the test set, and what rules without a model reach."""
-    figures = {f"test/{name}": value for name, value in summary.test.items()}
-    figures |= {f"baseline/{name}": value for name, value in summary.baselines.items()}
-    winner = winner_of(summary)
-    if winner is not None:
-        for name, spread in winner.metrics.items():
-            figures |= {f"winner/{name}": spread.mean, f"winner/{name}/sd": spread.sd}
-    return figures
 
 
 def _lineage_tags(lineage: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,3 +231,60 @@ def _lineage_tags(lineage: Mapping[str, Any]) -> dict[str, Any]:
     tags["mlflow.source.name"] = lineage.get("command", "")
     tags["mlflow.source.git.commit"] = git.get("commit", "")
     return {name: value for name, value in tags.items() if value != ""}
+
+
+def describe(summary: StudySummary, address: str) -> str:
+    """A study in a few lines of Markdown: what was searched, what won, and how to load it.
+
+    Args:
+        address: where the registered model is found.
+    """
+    total, reason = summary.spent, f": {summary.reason}" if summary.reason else ""
+    gpu = f", {total.gpu_hours:.2f} GPU hours" if total.gpu_hours else ""
+    hours = f"{total.hours:.2f} hours{gpu}"
+    lines = [
+        f"**{summary.method}** tuned for `{summary.objective}` ({summary.mode}imum)"
+        f" over {len(summary.trials)} trials; the study is {summary.state}{reason}.",
+        "",
+        f"Spent: {total.trials:,} trials, {total.examples:,} examples, {hours}.",
+        "",
+    ]
+    if summary.verdict:
+        lines += [summary.verdict, ""]
+    winner = winner_of(summary)
+    if winner is None:
+        return "\n".join([*lines, "No trial has won yet."])
+    again = f"trained again from {len(winner.seeds)} seeds" if winner.seeds else "one training run"
+    lines += [
+        f"Winner: trial {winner.trial}, {again}.",
+        "",
+        "| metric | dev, mean ± sd | test | baseline |",
+        "|---|---|---|---|",
+    ]
+    for name, over in sorted(winner.metrics.items()):
+        beside = [
+            measured(name, found[name]) if name in found else ""
+            for found in (summary.test, summary.baselines)
+        ]
+        lines.append(f"| {name} | {spread(name, over)} | {' | '.join(beside)} |")
+    lines += ["", "| setting | value |", "|---|---|"]
+    values = {**winner.settings, **{f"{n} (read out)": v for n, v in winner.readouts.items()}}
+    for name, value in sorted(values.items()):
+        lines.append(f"| {name} | {f'{value:.4g}' if isinstance(value, float) else value} |")
+    if summary.model is not None:
+        lines += ["", f'Load it with `Embedder.load("{address}")`.']
+    return "\n".join(lines)
+
+
+def winner_of(summary: StudySummary) -> FinalistRecord | None:
+    """The winning finalist; where no finalists were asked for, the best complete trial."""
+    seen = View(summary=summary)
+    if seen.winner is not None or summary.model is None or seen.best is None:
+        return seen.winner
+    return FinalistRecord(
+        trial=seen.best.id,
+        settings=seen.best.settings,
+        seeds=[],
+        readouts=seen.best.readouts,
+        metrics=seen.measured,
+    )

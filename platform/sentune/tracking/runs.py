@@ -1,17 +1,22 @@
-"""The runs of one study on an MLflow server: found again by tag, made where they are missing."""
+"""The runs of one study on an MLflow server, found by tag or made, with their artifacts."""
 
 from __future__ import annotations
 
 import getpass
+import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from sentune.tracking.client import Point, RunKey, mlflow_client
+from sentune.tracking.client import Point, Refused, RunKey, legal, mlflow_client
 
 EXPERIMENT = "sentune"
-"""MLflow's experiment where none is named; one for all studies lets methods be compared."""
+"""MLflow's experiment of all studies, so that methods can be compared."""
+PICKLES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt"}
+"""Suffixes of files that run code when they are loaded; weights travel as safetensors."""
 _TRAINING = "workflowType=machine_learning"  # a fresh browser opens the pages for chat otherwise
 
 
@@ -36,25 +41,32 @@ class Run:
         """Params and metrics that it holds; 0 just after it was made."""
         return len(self.params) + len(self.metrics) + len(self.points)
 
+    def holds(self, place: str, content: str) -> bool:
+        """Whether the server holds this content at a place among the run's artifacts."""
+        return self.tags.get(_content_tag(place)) == content
+
+    def note(self, client: Any, place: str, content: str) -> None:
+        """Notes on the server which content lies at a place."""
+        client.set_tag(self.id, _content_tag(place), content)
+        self.tags[_content_tag(place)] = content
+
 
 class StudyRuns:
     """Finds and makes the runs of a study.
 
     Args:
         client: an ``MlflowClient``.
-        experiment: name of the experiment; made where it is missing.
         artifact_root: where a new experiment keeps its artifacts; None leaves it to the server.
         study: name of the study.
         identity: tells studies of the same name apart.
     """
 
-    def __init__(
-        self, client: Any, *, experiment: str, artifact_root: str | None, study: str, identity: str
-    ) -> None:
+    def __init__(self, client: Any, artifact_root: str | None, study: str, identity: str) -> None:
         self._client, self._study = client, study
         self._tags = {"sentune.study": study, "sentune.identity": identity}
-        self.experiment = _experiment(client, experiment, artifact_root)
-        self._runs = self._found()
+        self._experiment = _experiment(client, artifact_root)
+        # of several runs with one key the one that holds most, then the oldest
+        self._runs = {key: max(of, key=lambda run: run.size) for key, of in self._stored().items()}
 
     def get(self, key: RunKey, time: int) -> Run:
         """The run of ``key``, made (with its parents) where it is missing."""
@@ -62,23 +74,24 @@ class StudyRuns:
             self._runs[key] = self._make(key, time)
         return self._runs[key]
 
-    def missing(self, run: Run, points: Iterable[Point]) -> list[Point]:
-        """Those of the points at whose name and step the server has no value yet."""
-        return [point for point in points if point.step not in self._steps(run, point.name)]
+    def missing(self, run: Run, points: Sequence[Point]) -> list[Point]:
+        """Those of the points at whose name and step the server has no value yet.
 
-    def _steps(self, run: Run, name: str) -> set[int]:
-        """Steps of a metric on the server; asked once, and only where it had points before."""
-        if name not in run.points:
+        The steps of a metric are asked once, and only where it had points before.
+        """
+        for name in {point.name for point in points} - run.points.keys():
             known = self._client.get_metric_history(run.id, name) if name in run.metrics else []
             run.points[name] = {point.step for point in known}
-        return run.points[name]
+        return [point for point in points if point.step not in run.points[point.name]]
 
     def _make(self, key: RunKey, time: int) -> Run:
         name = key.name(self._study)
-        tags = {**self._tags, **key.tags(), "mlflow.source.type": "JOB", **_user()}
+        tags = {**self._tags, **key.tags(), "mlflow.source.type": "JOB"}
+        with suppress(KeyError, OSError):  # a container may have a user without a name
+            tags["mlflow.user"] = getpass.getuser()
         if key.parent is not None:
             tags["mlflow.parentRunId"] = self.get(key.parent, time).id
-        return _run(self._client.create_run(self.experiment, time, tags, name))
+        return _run(self._client.create_run(self._experiment, time, tags, name))
 
     def drop_doubles(self) -> None:
         """Deletes runs that were made twice: a slow server may make one after it was given up."""
@@ -88,57 +101,47 @@ class StudyRuns:
                 if meant is not None and double.id != meant.id and not double.size:
                     self._client.delete_run(double.id)
 
-    def _found(self) -> dict[RunKey, Run]:
-        """The study's runs; of several with one key the one that was size most, then the oldest."""
-        return {key: max(runs, key=lambda run: run.size) for key, runs in self._stored().items()}
-
     def _stored(self) -> dict[RunKey, list[Run]]:
         """All runs of the study by key, oldest first."""
-        wanted = " and ".join(f"tags.`{k}` = '{_quoted(v)}'" for k, v in self._tags.items())
+        quoted = {k: v.replace("\\", "\\\\").replace("'", "\\'") for k, v in self._tags.items()}
+        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in quoted.items())
         found: dict[RunKey, list[Run]] = defaultdict(list)
         token = None
         while True:
             page = self._client.search_runs(
-                [self.experiment],
+                [self._experiment],
                 wanted,
                 max_results=1000,
                 order_by=["attributes.start_time ASC"],
                 page_token=token,
             )
             for run in page:
-                found[_key(run.data.tags)].append(_run(run))
+                places = (run.data.tags.get(tag) for tag in ("sentune.trial", "sentune.seed"))
+                key = RunKey(*(None if place is None else int(place) for place in places))
+                found[key].append(_run(run))
             token = page.token
             if not token:
                 return found
 
 
-def runs_page(tracking_uri: str, experiment: str = EXPERIMENT) -> str:
+def runs_page(tracking_uri: str) -> str:
     """Path of the table of studies on a server over this store, from the root of its address."""
-    found = mlflow_client(tracking_uri).get_experiment_by_name(experiment)
-    if found is None:
-        return f"/#/experiments?{_TRAINING}"
-    return f"/#/experiments/{found.experiment_id}/runs?{_TRAINING}"
+    found = mlflow_client(tracking_uri).get_experiment_by_name(EXPERIMENT)
+    page = f"/{found.experiment_id}/runs" if found is not None else ""
+    return f"/#/experiments{page}?{_TRAINING}"
 
 
-def _user() -> dict[str, str]:
-    """Who runs the study; a container may have a user without a name."""
-    try:
-        return {"mlflow.user": getpass.getuser()}
-    except (KeyError, OSError):
-        return {}
-
-
-def _experiment(client: Any, name: str, artifact_root: str | None) -> str:
-    known = client.get_experiment_by_name(name)
+def _experiment(client: Any, artifact_root: str | None) -> str:
+    known = client.get_experiment_by_name(EXPERIMENT)
     if known is None:
         kind = {"mlflow.experimentKind": "custom_model_development"}  # pages of training, not chat
-        return client.create_experiment(name, artifact_location=artifact_root, tags=kind)
+        return str(client.create_experiment(EXPERIMENT, artifact_root, kind))
     if known.lifecycle_stage == "deleted":
         raise RuntimeError(
-            f"the experiment {name!r} was deleted in MLflow; bring it back with "
+            f"the experiment {EXPERIMENT!r} was deleted in MLflow; bring it back with "
             f"`mlflow experiments restore --experiment-id {known.experiment_id}`"
         )
-    return known.experiment_id
+    return str(known.experiment_id)
 
 
 def _run(run: Any) -> Run:
@@ -152,10 +155,48 @@ def _run(run: Any) -> Run:
     )
 
 
-def _key(tags: dict[str, str]) -> RunKey:
-    trial, seed = tags.get("sentune.trial"), tags.get("sentune.seed")
-    return RunKey(None if trial is None else int(trial), None if seed is None else int(seed))
+def upload(client: Any, run: Run, path: Path, folder: str, content: str = "") -> str:
+    """Uploads a file into ``folder`` of a run's artifacts, or a folder's content as ``folder``.
+
+    Args:
+        content: what stands for the content; default is its digest.
+
+    Returns:
+        SHA-256 of the content; with the same content on the server nothing is sent.
+
+    Raises:
+        Refused: the path is gone, or holds a pickle.
+    """
+    found = digest(path)
+    place = folder or path.name if path.is_dir() else f"{folder}/{path.name}".lstrip("/")
+    if not run.holds(place, content or found):
+        if path.is_dir():
+            client.log_artifacts(run.id, str(path), place)
+        else:
+            client.log_artifact(run.id, str(path), folder or None)
+        run.note(client, place, content or found)
+    return content or found
 
 
-def _quoted(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("'", "\\'")
+def digest(path: Path) -> str:
+    """SHA-256 of a file's content, or of the names and contents of a folder's files.
+
+    Raises:
+        Refused: the path is gone, or holds a pickle.
+    """
+    if not path.exists():
+        raise Refused(f"{path} is gone")
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    total = hashlib.sha256()
+    for file in files:
+        if file.suffix.lower() in PICKLES:
+            raise Refused(f"{file} may be a pickle; weights are logged as safetensors")
+        with file.open("rb") as opened:
+            one = hashlib.file_digest(opened, "sha256").hexdigest()
+        name = file.relative_to(path).as_posix() if path.is_dir() else file.name
+        total.update(f"{name}\0{one}\n".encode())
+    return total.hexdigest()
+
+
+def _content_tag(place: str) -> str:
+    return legal(f"sentune.content.{place}")

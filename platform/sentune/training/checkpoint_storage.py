@@ -1,7 +1,7 @@
 """Where a trial's checkpoints lie: a folder of this machine's disks, or an object store.
 
-Both hold named folders that appear whole or not at all. Their methods are the same; those of
-``LocalStorage`` say what each does.
+Both hold named folders that appear whole or not at all. Their methods are the same, and are
+described in ``LocalStorage``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import fsspec
 
@@ -34,8 +33,6 @@ PARTIAL, DAMAGED = ".partial-", "damaged-"
 
 BATCH = 1000
 """Objects that S3 drops in one request."""
-
-T = TypeVar("T")
 
 
 def storage_of(directory: str) -> LocalStorage | ObjectStorage:
@@ -151,32 +148,30 @@ class ObjectStorage:
         self._looked = -math.inf
 
     def entries(self, *, seconds: float = 0.0) -> list[str]:
-        """Return the names of all that lies here."""
         now = time.monotonic()
         if not now - self._looked < seconds:
-            self._here = set(self._asked(lambda: names_in(self.files, self.root)))
+            self._here = set(asked(self.uri, lambda: names_in(self.files, self.root)))
             self._looked = now
         return sorted(self._here)
 
     def whole(self) -> list[str]:
-        """Return the names of the folders whose upload has ended; most trials begin with none."""
-        if not self.entries():  # one request; ``find`` of what is not there takes three
+        # most trials begin with none: one request, where ``find`` of what is not there takes three
+        if not self.entries():
             return []
         found = (within.partition("/") for within in self._within(""))
         return [name for name, _, rest in found if rest == PROGRESS_FILE]
 
     def has(self, name: str) -> bool:
-        """Return whether the upload of a folder has ended."""
+        file = f"{self.root}/{name}/{PROGRESS_FILE}"
         try:
-            self._asked(lambda: self.files.info(f"{self.root}/{name}/{PROGRESS_FILE}"))
+            asked(self.uri, lambda: self.files.info(file))
         except FileNotFoundError:
             return False
         return True
 
     def read(self, name: str) -> bytes:
-        """Return the content of a folder's ``progress.json``."""
         file = f"{self.root}/{name}/{PROGRESS_FILE}"
-        return bytes(self._asked(lambda: self.files.cat_file(file)))
+        return bytes(asked(self.uri, lambda: self.files.cat_file(file)))
 
     def fetch(self, name: str) -> Path:
         """Return a local copy of a folder, which is removed with this object."""
@@ -187,8 +182,9 @@ class ObjectStorage:
                     continue
                 target = Path(self._downloads[name].name, within)
                 target.parent.mkdir(parents=True, exist_ok=True)
+                file = f"{self.root}/{name}/{within}"
                 with suppress(FileNotFoundError):  # dropped meanwhile: what is missing is noticed
-                    self._get(f"{self.root}/{name}/{within}", target)
+                    asked(self.uri, partial(self.files.get_file, file, str(target)))
         return Path(self._downloads[name].name)
 
     @contextmanager
@@ -206,43 +202,28 @@ class ObjectStorage:
             self._looked = -math.inf  # what an upload leaves that fails is looked for
             found = sorted(file for file in Path(scratch).rglob("*") if file.is_file())
             for file in sorted(found, key=lambda f: f.name == PROGRESS_FILE):
-                self._put(file, f"{self.root}/{name}/{file.relative_to(scratch).as_posix()}")
+                target = f"{self.root}/{name}/{file.relative_to(scratch).as_posix()}"
+                self._put(file, target)
             self._here.add(name)
             self._looked = looked
 
     def drop(self, name: str, files: Collection[str] | None = None) -> None:
-        """Drop a folder, ``progress.json`` first: what is left of it is then no checkpoint."""
-        first = f"{self.root}/{name}/{PROGRESS_FILE}"
-        if files is None or self._folders:
-            self._remove([first])
-            self._remove([f"{self.root}/{name}"], recursive=True)
-        else:
-            self._remove_after([first], [f"{self.root}/{name}/{file}" for file in files])
-        self._gone(name)
+        rest = None if files is None else [f"{name}/{file}" for file in files]
+        self._drop([name], [f"{name}/{PROGRESS_FILE}"], rest)
 
     def sweep(self, goes: Callable[[str], bool]) -> None:
-        """Drop all folders whose names ``goes`` is true of, in a few requests."""
         going = [within for within in self._within("") if goes(within.partition("/")[0])]
-        said = {within for within in going if within.partition("/")[2] == PROGRESS_FILE}
-        first = [f"{self.root}/{within}" for within in sorted(said)]
-        names = {within.partition("/")[0] for within in going}
-        if self._folders:
-            self._remove(first)
-            self._remove([f"{self.root}/{name}" for name in sorted(names)], recursive=True)
-        else:
-            rest = [f"{self.root}/{within}" for within in going if within not in said]
-            self._remove_after(first, rest)
-        for name in names:
-            self._gone(name)
+        names = sorted({within.partition("/")[0] for within in going})
+        first = [f"{name}/{PROGRESS_FILE}" for name in names if f"{name}/{PROGRESS_FILE}" in going]
+        self._drop(names, first, [within for within in going if within not in first])
 
     def set_aside(self, name: str) -> bool:
-        """Copy a folder to ``damaged-...`` and drop it; False if it is no longer there."""
         if not self.has(name):
             return False
         for within in self._within(f"/{name}"):
             was = f"{self.root}/{name}/{within}"
             now = f"{self.root}/{DAMAGED}{name}/{within}"
-            self._asked(partial(self.files.cp_file, was, now))
+            asked(self.uri, partial(self.files.cp_file, was, now))
         self._here.add(f"{DAMAGED}{name}")
         self.drop(name)
         return True
@@ -250,37 +231,40 @@ class ObjectStorage:
     def leave(self) -> None:
         """Do nothing: an object store has no empty folders."""
 
-    def _gone(self, name: str) -> None:
-        self._here.discard(name)
-        self._downloads.pop(name, None)
+    def _put(self, file: Path, target: str) -> None:
+        asked(self.uri, lambda: self.files.put_file(str(file), target), makes=True)
 
     def _within(self, folder: str) -> list[str]:
         """Objects below a folder of this place, as paths within it."""
         above = f"{self.root}{folder}/"
         try:
-            paths = self._asked(lambda: self.files.find(above.rstrip("/")))
+            paths = asked(self.uri, lambda: self.files.find(above.rstrip("/")))
         except FileNotFoundError:  # not even the bucket, which writing will say
             return []
         return [path.removeprefix(above) for path in paths if path.startswith(above)]
 
-    def _asked(self, action: Callable[[], T]) -> T:
-        return asked(self.uri, action)
+    def _drop(self, names: Collection[str], first: list[str], rest: Collection[str] | None) -> None:
+        """Drop folders, ``progress.json`` first: what is left of them is then no checkpoint.
 
-    def _put(self, file: Path, target: str) -> None:
-        asked(self.uri, lambda: self.files.put_file(str(file), target), makes=True)
-
-    def _get(self, path: str, target: Path) -> None:
-        self._asked(lambda: self.files.get_file(path, str(target)))
-
-    def _remove_after(self, first: list[str], rest: list[str]) -> None:
-        """In this order, where it takes more than one request."""
-        if drops_at_once(self.files) and len(first) + len(rest) <= BATCH:
+        Args:
+            names: of the folders.
+            first: paths of their ``progress.json``.
+            rest: paths of their other files; None: not known.
+        """
+        if rest is None or self._folders:
+            self._remove(first)
+            self._remove(names, recursive=True)
+        elif drops_at_once(self.files) and len(first) + len(rest) <= BATCH:
             self._remove([*first, *rest])
         else:
             self._remove(first)
             self._remove(rest)
+        for name in names:
+            self._here.discard(name)
+            self._downloads.pop(name, None)
 
-    def _remove(self, paths: list[str], *, recursive: bool = False) -> None:
+    def _remove(self, within: Collection[str], *, recursive: bool = False) -> None:
+        paths = [f"{self.root}/{path}" for path in within]
         with suppress(FileNotFoundError):  # gone already: what is silent is asked twice
             if paths:
-                self._asked(lambda: self.files.rm(paths, recursive=recursive))
+                asked(self.uri, lambda: self.files.rm(paths, recursive=recursive))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,6 @@ from sentune.io.checksums import checksums, damage, document_checksum
 from sentune.readouts.sweep import sweeps_among
 from sentune.training.checkpoint_storage import DAMAGED, PARTIAL, PROGRESS_FILE, storage_of
 from sentune.training.trial import Progress
-
-__all__ = ["PROGRESS_FILE", "CheckpointStore", "SavedProgress", "sweeps_in"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +38,7 @@ _SHARED = ("examples", "metrics", "readouts", "tables", "final", "milestone")
 
 @dataclass(frozen=True, kw_only=True)
 class SavedProgress:
-    """``progress.json``: what was said, its score (higher is better) and the state's checksums.
+    """``progress.json``: a progress, its score (higher is better) and the state's checksums.
 
     Without ``milestone`` it lies between two: nothing was measured, and it is never the best.
     ``generation`` is the number of the study's start that asked for it.
@@ -106,7 +104,10 @@ class CheckpointStore:
             StorageError: the disk is full, read-only or at fault; the older ones are untouched.
         """
         name = name_of(progress.examples)
-        entries = self._tidied()
+        entries = self._place.entries(seconds=LOOK_SECONDS)
+        for entry in [entry for entry in entries if entry.startswith(PARTIAL)]:
+            self._place.drop(entry)  # a killed process left it
+            entries.remove(entry)
         lie_here = {name for name in entries if name.startswith(CHECKPOINT)}  # some in part
         # read once, as a store takes its time; and again where another process has written, such
         # as the one on a machine that was cut off and whose trial went on elsewhere
@@ -115,22 +116,25 @@ class CheckpointStore:
         stored = self._written
         milestone = progress.milestone
         if name not in stored or (milestone and not stored[name].milestone):
-            needed = max((said.bytes for said in stored.values()), default=0)
-            anew = name not in entries
-            with self._place.writing(name, needed, anew=anew) as folder:
+            needed = max((saved.bytes for saved in stored.values()), default=0)
+            with self._place.writing(name, needed, anew=name not in entries) as folder:
                 progress.save(folder)
-                said = replace(
-                    _said(progress, score if milestone else None, checksums(folder)),
+                saved = SavedProgress(
+                    **{name: getattr(progress, name) for name in _SHARED},
+                    score=score if milestone else None,
                     generation=self.generation,
+                    files=checksums(folder),
                 )
-                (folder / PROGRESS_FILE).write_text(_to_json(said), encoding="utf-8")
-            stored[name] = said
+                content = json.loads(json.dumps(vars(saved)))
+                content["checksum"] = document_checksum(content)
+                text = json.dumps(content, indent=1)
+                (folder / PROGRESS_FILE).write_text(text, encoding="utf-8")
+            stored[name] = saved
             self._sound.add(name)
         kept = {_newest(stored), _best(stored), _newest_milestone(stored)}
         for dropped in sorted((lie_here | set(stored)) - kept):
-            said_there = stored.pop(dropped, None)
-            known = said_there.files if said_there is not None else {}
-            self._place.drop(dropped, known or None)
+            known = stored.pop(dropped, None)
+            self._place.drop(dropped, (known.files or None) if known is not None else None)
 
     def last(self) -> Path | None:
         """Return the local folder of the newest undamaged checkpoint."""
@@ -154,7 +158,7 @@ class CheckpointStore:
 
     def bytes(self) -> int:
         """Return the bytes of all checkpoints here."""
-        return sum(said.bytes for said in self._readable().values())
+        return sum(saved.bytes for saved in self._readable().values())
 
     def drop_all(self) -> None:
         """Drop every checkpoint, damaged ones too. Other files stay."""
@@ -169,13 +173,10 @@ class CheckpointStore:
         kept = _best(stored) or _newest(stored)
         self._place.sweep(lambda name: name != kept and _is_checkpoint(name))
 
-    def _names(self) -> list[str]:
-        found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
-        return sorted(found, key=examples_of)
-
     def _examined(self) -> Iterator[tuple[str, SavedProgress | str]]:
-        """Name -> what was said, or what is wrong with the document; oldest first."""
-        for name in self._names():
+        """Yield name -> progress, or what is wrong with its document; oldest first."""
+        found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
+        for name in sorted(found, key=examples_of):
             try:
                 yield name, _from_json(self._place.read(name))
             except FileNotFoundError:
@@ -186,7 +187,7 @@ class CheckpointStore:
 
     def _readable(self) -> dict[str, SavedProgress]:
         examined = self._examined()
-        return {name: said for name, said in examined if isinstance(said, SavedProgress)}
+        return {name: saved for name, saved in examined if isinstance(saved, SavedProgress)}
 
     def _pick(self, pick: _Pick) -> SavedProgress | None:
         stored = self._readable()
@@ -196,8 +197,8 @@ class CheckpointStore:
     def _take(self, pick: _Pick, instead: str, nothing: str) -> Path | None:
         """Return the folder that ``pick`` chooses among those that are as they were written."""
         examined = dict(self._examined())
-        wrong = {name: said for name, said in examined.items() if isinstance(said, str)}
-        stored = {name: said for name, said in examined.items() if isinstance(said, SavedProgress)}
+        wrong = {name: found for name, found in examined.items() if isinstance(found, str)}
+        stored = {name: found for name, found in examined.items() if not isinstance(found, str)}
         folder = None
         while (name := pick(stored)) is not None:
             folder = self._place.fetch(name)
@@ -213,25 +214,14 @@ class CheckpointStore:
     def _set_aside(self, wrong: Mapping[str, str], then: str) -> None:
         """Rename damaged checkpoints; the newest of them is kept, for a look at it."""
         for name, what in sorted(wrong.items(), key=lambda item: examples_of(item[0])):
-            self._drop_damaged()
+            for earlier in self._place.entries():
+                if earlier.startswith(DAMAGED + CHECKPOINT):
+                    self._place.drop(earlier)
             self._written = None
             if self._place.set_aside(name):
                 self._sound.discard(name)
                 self.notes.append(f"checkpoint {name} was damaged ({what}); {then}")
                 logger.warning("%s: %s", without_credentials(self.directory), self.notes[-1])
-
-    def _tidied(self) -> list[str]:
-        """Drop what a killed process left; return the names of the rest."""
-        entries = self._place.entries(seconds=LOOK_SECONDS)
-        for name in entries:
-            if name.startswith(PARTIAL):
-                self._place.drop(name)
-        return [name for name in entries if not name.startswith(PARTIAL)]
-
-    def _drop_damaged(self) -> None:
-        for name in self._place.entries():
-            if name.startswith(DAMAGED + CHECKPOINT):
-                self._place.drop(name)
 
 
 def _is_checkpoint(name: str) -> bool:
@@ -245,8 +235,8 @@ _Pick = Callable[[Mapping[str, SavedProgress]], str | None]
 
 def sweeps_in(directory: str) -> dict[str, Any]:
     """Tables of the sweeps at a trial's best checkpoint; none where it has no checkpoint."""
-    said = CheckpointStore(directory).best_progress()
-    return sweeps_among(said.tables) if said is not None else {}
+    saved = CheckpointStore(directory).best_progress()
+    return sweeps_among(saved.tables) if saved is not None else {}
 
 
 def _newest(stored: Mapping[str, SavedProgress]) -> str | None:
@@ -254,24 +244,12 @@ def _newest(stored: Mapping[str, SavedProgress]) -> str | None:
 
 
 def _newest_milestone(stored: Mapping[str, SavedProgress]) -> str | None:
-    return _newest({name: said for name, said in stored.items() if said.milestone})
+    return _newest({name: saved for name, saved in stored.items() if saved.milestone})
 
 
 def _best(stored: Mapping[str, SavedProgress]) -> str | None:
-    scores = {name: said.score for name, said in stored.items() if said.score is not None}
+    scores = {name: saved.score for name, saved in stored.items() if saved.score is not None}
     return max(sorted(scores, key=examples_of), key=scores.__getitem__, default=None)
-
-
-def _said(
-    progress: Progress, score: float | None, files: dict[str, dict[str, Any]]
-) -> SavedProgress:
-    shared = {name: getattr(progress, name) for name in _SHARED}
-    return SavedProgress(**shared, score=score, files=files)
-
-
-def _to_json(said: SavedProgress) -> str:
-    content = json.loads(json.dumps(vars(said)))
-    return json.dumps({**content, "checksum": document_checksum(content)}, indent=1)
 
 
 def _from_json(text: bytes) -> SavedProgress:

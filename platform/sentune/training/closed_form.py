@@ -8,83 +8,63 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from sentune.corpora.reduce import accumulate, accumulate_here
 from sentune.errors import InvalidValue
-from sentune.methods.closed_form import ClosedForm
 from sentune.tasks import tasks_for
 from sentune.tasks.family import evaluate_family
 from sentune.training.checkpoints import CheckpointStore
-from sentune.training.fits import VECTORS, build_closed_form, save_fit
+from sentune.training.closed_form_model import VECTORS, build_closed_form, save_fit
 from sentune.training.group import Group
 from sentune.training.trial import Opens, Progress, TrialSpec
 
 BATCH = 4_096
 
 
-@dataclass(frozen=True)
-class Shards:
-    """Parquet shards of sentences that are too many to share."""
+def fit_and_sweep(
+    spec: TrialSpec, group: Group, *, words: Mapping[str, Opens], workers: int = 1
+) -> Iterator[Progress]:
+    """Run a closed-form trial; with its words and workers it is a ``Program``.
 
-    paths: tuple[str, ...]
-
-    def open(self) -> Shards:
-        """Themselves: they are streamed from where they lie."""
-        return self
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitAndSweep:
-    """The program of a closed-form trial.
-
-    Attributes:
+    Args:
+        spec: its corpus opens to a table of sentences, or to the paths of Parquet shards of
+            sentences that are too many to share.
+        group: of one.
         words: source of word vectors, as the setting names it -> opens to its ``WordTable``.
         workers: processes that read a corpus of shards.
     """
-
-    words: Mapping[str, Opens]
-    workers: int = 1
-
-    def __call__(self, spec: TrialSpec, group: Group) -> Iterator[Progress]:
-        del group
-        said = CheckpointStore(spec.directory).last_progress() if spec.directory else None
-        if said is not None:  # its report may have been lost with a killed driver
-            yield said.again(_nothing_new)
-            return
-        started = time.perf_counter()
-        words = self.words[str(spec.settings[VECTORS])].open()
-        model = build_closed_form(spec.method, words, spec.settings)
-        asked = spec.readouts.get(model.axis.name) or model.grid()
-        grid = model.within(asked)
-        if not grid:
-            fix = f"these word vectors allow {model.title} none of them"
-            raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
-        model.solve(self._statistics(model, spec.corpus.open()), max(int(v) for v in grid))
-        metric = spec.objective.rpartition("/")[2]
-        result = evaluate_family(tasks_for(*spec.dev.open()), model, grid, metric)
-        seconds = time.perf_counter() - started
-        yield Progress(
-            examples=spec.max_examples,
-            metrics={**result.metrics, "train/seconds": seconds},
-            readouts=result.readouts,
-            tables=result.tables,
-            final=True,
-            save=partial(save_fit, model),
-        )
-
-    def _statistics(self, model: ClosedForm, corpus: pa.Table | Shards) -> Any:
-        if isinstance(corpus, Shards):
-            return accumulate(corpus.paths, model.statistics, workers=self.workers)
+    last = CheckpointStore(spec.directory).last_progress() if spec.directory else None
+    if last is not None:  # its report may have been lost with a killed driver
+        yield last.again(lambda folder: None)  # its checkpoint is there already
+        return
+    started = time.perf_counter()
+    model = build_closed_form(spec.method, words[str(spec.settings[VECTORS])].open(), spec.settings)
+    asked = spec.readouts.get(model.axis.name) or model.grid()
+    grid = model.within(asked)
+    if not grid:
+        fix = f"these word vectors allow {model.title} none of them"
+        raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
+    corpus: pa.Table | tuple[str, ...] = spec.corpus.open()
+    if isinstance(corpus, tuple):
+        statistics = accumulate(corpus, model.statistics, workers=workers)
+    else:
         texts = corpus.column("text")
         parts = (texts.slice(at, BATCH).to_pylist() for at in range(0, len(texts), BATCH))
-        return accumulate_here(parts, model.statistics)
-
-
-def _nothing_new(folder: Path) -> None:
-    """A progress that is said again has its checkpoint already."""
+        statistics = accumulate_here(parts, model.statistics)
+    model.solve(statistics, max(int(v) for v in grid))
+    metric = spec.objective.rpartition("/")[2]
+    result = evaluate_family(
+        tasks_for(*spec.dev.open()), model.similarities, model.axis.name, grid, metric
+    )
+    seconds = time.perf_counter() - started
+    yield Progress(
+        examples=spec.max_examples,
+        metrics={**result.metrics, "train/seconds": seconds},
+        readouts=result.readouts,
+        tables=result.tables,
+        final=True,
+        save=partial(save_fit, model),
+    )

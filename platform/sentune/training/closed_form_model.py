@@ -1,4 +1,4 @@
-"""The product folder of a method on word vectors.
+"""Methods on word vectors: built from settings, their fits on disk, and their product folder.
 
 settings.json  readouts.json  README.md     as for every method
 fit.safetensors  fit.json                   what the fit found, and its settings
@@ -13,24 +13,59 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.whole import load_whole, save_whole
 from sentune.errors import InvalidValue
 from sentune.io.folders import whole_folder
-from sentune.methods.closed_form import ClosedForm
-from sentune.training.fits import DETAILS_FILE, FIT_FILE, load_fit
+from sentune.methods import find_closed_form
+from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
 from sentune.training.model import READOUTS_FILE, read_settings, write_description
+from sentune.training.settings import refuse_unknown, validated
 
-WORDS = "words"
+VECTORS = "vectors"
+"""The setting that names a trial's word vectors."""
+FIT_FILE, DETAILS_FILE, WORDS = "fit.safetensors", "fit.json", "words"
 
 
-class LoadedClosedForm(NamedTuple):
-    """A model folder in memory; ``value`` is that of its readout."""
+def closed_form_settings(name: str, settings: Mapping[str, Any]) -> ClosedFormSettings:
+    """Return a trial's settings without its vectors, typed and checked.
 
-    method: ClosedForm
-    value: int
-    settings: dict[str, Any]
-    readouts: dict[str, Any]
+    Raises:
+        InvalidValue: an unknown setting or a value that is not allowed, naming it.
+    """
+    kind = find_closed_form(name)
+    given = {k: v for k, v in settings.items() if k != VECTORS}
+    refuse_unknown(given, kind.settings_type.model_fields, kind.title)
+    return validated(kind.settings_type, given)
+
+
+def build_closed_form(name: str, words: WordTable, settings: Mapping[str, Any]) -> ClosedForm:
+    """Return the method, not fitted yet; errors as of ``closed_form_settings``."""
+    return find_closed_form(name)(words, closed_form_settings(name, settings))
+
+
+def save_fit(model: ClosedForm, folder: Path) -> None:
+    """Write what a fit found, and by which method and settings."""
+    # safetensors writes the buffer as it lies in memory: a transposed view would come back wrong
+    state = {name: np.asarray(array, order="C") for name, array in model.state().items()}
+    save_file(state, folder / FIT_FILE)
+    details = {"method": model.name, "settings": model.settings.model_dump()}
+    (folder / DETAILS_FILE).write_text(json.dumps(details), encoding="utf-8")
+
+
+def load_fit(folder: Path, words: WordTable) -> ClosedForm:
+    """Return the fitted method of a folder.
+
+    Args:
+        words: the word vectors that it was fitted with.
+    """
+    details = json.loads((folder / DETAILS_FILE).read_text(encoding="utf-8"))
+    model = build_closed_form(details["method"], words, details["settings"])
+    model.load_state(load_file(folder / FIT_FILE))
+    return model
 
 
 def export_closed_form(
@@ -57,6 +92,15 @@ def export_closed_form(
         write_description(beside, model, settings, readouts, card)
 
 
+class LoadedClosedForm(NamedTuple):
+    """A model folder in memory; ``value`` is that of its readout."""
+
+    method: ClosedForm
+    value: int
+    settings: dict[str, Any]
+    readouts: dict[str, Any]
+
+
 def load_closed_form(folder: Path) -> LoadedClosedForm:
     """Return the model of a folder.
 
@@ -64,11 +108,8 @@ def load_closed_form(folder: Path) -> LoadedClosedForm:
         InvalidValue: it is no model folder of a method on word vectors.
     """
     settings = read_settings(folder)["settings"]
-    missing = [
-        name
-        for name in (READOUTS_FILE, FIT_FILE, DETAILS_FILE, WORDS)
-        if not (folder / name).exists()
-    ]
+    needed = (READOUTS_FILE, FIT_FILE, DETAILS_FILE, WORDS)
+    missing = [name for name in needed if not (folder / name).exists()]
     if missing:
         raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
     readouts = json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8"))

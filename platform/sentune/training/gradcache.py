@@ -26,7 +26,8 @@ class RandomState:
 
     @classmethod
     def capture(cls) -> RandomState:
-        used = torch.cuda.is_available() and torch.cuda.is_initialized()
+        initialized: Callable[[], bool] = torch.cuda.is_initialized  # without types in torch
+        used = torch.cuda.is_available() and initialized()
         return cls(torch.get_rng_state(), torch.cuda.get_rng_state() if used else None)
 
     def restore(self) -> None:
@@ -85,11 +86,11 @@ def embedded_twice(
             embeddings.append(embed(micro_batch))
     value, gradient = objective(torch.cat(embeddings).requires_grad_())
     after = RandomState.capture()
-    parts = gradient.split([len(part) for part in embeddings])
+    parts = torch.split(gradient, [len(part) for part in embeddings])
     last = len(inputs) - 1
     for index, (micro_batch, state, part) in enumerate(zip(inputs, states, parts, strict=True)):
         state.restore()
         with nullcontext() if index == last else no_sync():
-            embed(micro_batch).backward(part)
+            torch.autograd.backward(embed(micro_batch), part)
     after.restore()
     return value

@@ -5,9 +5,10 @@ A group of one needs no ``torch.distributed``; the loop is the same code for one
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -31,7 +32,7 @@ class Streams:
         self._step: tuple[int, ...] = ()
 
     def start(self, *step: int) -> None:
-        """A step begins, which these numbers tell from any other."""
+        """Begin a step, which these numbers tell from any other."""
         self._step = step
 
     def use(self, stream: int) -> None:
@@ -90,18 +91,19 @@ class Group:
     def sizes(self, rows: int) -> list[int]:
         """Rows of each worker's slice: whole shards, of which the first ones are larger."""
         shards = self._shards(rows)
-        return [sum(shards[own]) for own in _cut(len(shards), self.world_size)]
+        ends = [0, *accumulate(_parts(len(shards), self.world_size))]
+        return [sum(shards[a:b]) for a, b in pairwise(ends)]
 
     def own_shards(self, rows: int) -> list[tuple[int, int]]:
         """Number and rows of each shard of this worker's slice."""
         shards = self._shards(rows)
-        own = _cut(len(shards), self.world_size)[self.rank]
-        return list(enumerate(shards))[own]
+        counts = _parts(len(shards), self.world_size)
+        first = sum(counts[: self.rank])
+        return list(enumerate(shards))[first : first + counts[self.rank]]
 
     def _shards(self, rows: int) -> list[int]:
         """Rows of every shard; none is empty unless workers are."""
-        count = max(self.world_size, min(self.shards, rows))
-        return [part.stop - part.start for part in _cut(rows, count)]
+        return _parts(rows, max(self.world_size, min(self.shards, rows)))
 
     def slice(self, rows: int) -> slice:
         """This worker's part of a global batch of ``rows``."""
@@ -112,7 +114,7 @@ class Group:
         """Index of this worker's first row in a global batch of ``rows``."""
         return sum(self.sizes(rows)[: self.rank])
 
-    def gather(self, local: Tensor, rows: int | None = None) -> Tensor:
+    def gather(self, local: Tensor, rows: int) -> Tensor:
         """[n, ...] of every worker, in the order of ranks -> [B, ...] on each.
 
         The gradient of a gathered row is summed over the workers and goes back to the one it came
@@ -120,27 +122,21 @@ class Group:
         be 1/world_size of the right one.
 
         Args:
-            local: rows of this worker; workers may have unequal numbers of them, or none.
-            rows: the global number of rows, where they were cut by ``slice``; saves asking the
-                other workers for theirs.
+            local: rows of this worker, as ``slice`` cuts them: unequal numbers of them, or none.
+            rows: the global number of rows.
         """
         if self.world_size == 1:
             return local
-        sizes = self._exchange_sizes(len(local)) if rows is None else self.sizes(rows)
+        sizes = self.sizes(rows)
         if sizes[self.rank] != len(local):
             message = (
                 f"{len(local)} local rows, but {sizes[self.rank]} of {rows} belong to this worker"
             )
             raise ValueError(message)
-        from sentune.training.gathering import Gather  # needs torch to be defined
+        from sentune.training.gradients import Gather  # needs torch to be defined
 
-        return Gather.apply(local, sizes, self.rank)
-
-    def _exchange_sizes(self, rows: int) -> list[int]:
-        sizes = torch.zeros(self.world_size, dtype=torch.int64, device=self.device)
-        sizes[self.rank] = rows
-        dist.all_reduce(sizes)
-        return sizes.tolist()
+        apply: Callable[..., Tensor] = Gather.apply  # without types in torch
+        return apply(local, sizes, self.rank)
 
     def all_reduce_sum(self, value: Tensor) -> Tensor:
         """Sum over the workers, without gradient; ``value`` itself stays as it is."""
@@ -152,15 +148,6 @@ class Group:
     def all_reduce_mean(self, value: Tensor) -> Tensor:
         """Mean over the workers, without gradient."""
         return self.all_reduce_sum(value) / self.world_size
-
-    def barrier(self) -> None:
-        """Wait until every worker has called it."""
-        if self.world_size == 1:
-            return
-        if self.device.type == "cuda":
-            dist.barrier(device_ids=[self.device.index or 0])
-        else:
-            dist.barrier()
 
     def agree(self, value: int) -> int:
         """Return the first worker's ``value``, on every worker."""
@@ -179,9 +166,7 @@ class Group:
         return box[0]
 
 
-def _cut(rows: int, parts: int) -> list[slice]:
-    """Consecutive parts as equal as they can be; the first ones take the remainder."""
+def _parts(rows: int, parts: int) -> list[int]:
+    """Sizes of parts as equal as they can be; the first ones take the remainder."""
     share, rest = divmod(rows, parts)
-    sizes = [share + (part < rest) for part in range(parts)]
-    ends = np.cumsum([0, *sizes]).tolist()
-    return [slice(start, stop) for start, stop in pairwise(ends)]
+    return [share + (part < rest) for part in range(parts)]

@@ -1,5 +1,4 @@
-"""What a training run is given, made once on the driver: token shards, and the folder that its
-method is built from."""
+"""What a run of a generative method is given, made once on the driver: tokens, and a folder."""
 
 from __future__ import annotations
 
@@ -8,25 +7,25 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from sentune.corpora.encode_words import WordEncoder, unigram_counts
-from sentune.corpora.prepared import Prepared, prepared
+from sentune.corpora.encode import WordEncoder
+from sentune.corpora.prepare import Prepared, prepared
 from sentune.corpora.schema import Kind
-from sentune.corpora.tokens import TokenFolder, tokenise_batches
+from sentune.corpora.tokens import TokenFolder, tokenise_batches, unigram_counts
 from sentune.credentials import without_credentials
 from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
-from sentune.encoders.words import WordTable, open_words
+from sentune.encoders.words import open_words
 from sentune.encoders.words.learned import learn_words
-from sentune.encoders.words.unigrams import training_folder
+from sentune.encoders.words.whole import training_folder
 from sentune.training.recipes import RECIPES
 
 SAMPLE = 10_000
-"""Sentences on which the share of known words is told."""
+"""Sentences on which the share of known words is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The training's side of a run.
+    """Token shards, and the folder that a method is built from.
 
     Attributes:
         folder: for ``TrialSpec.encoder``.
@@ -88,7 +87,10 @@ def word_inputs(
         frequencies: counts of words, for files of vectors.
     """
     corpus = prepared(spec, Kind.ADJACENT_SENTENCES, cache / "adjacent", limit=limit)
-    words = _words(corpus, vectors, frequencies, cache)
+    if vectors.startswith("builtin:"):
+        words = learn_words(corpus.texts("text"), vectors, cache)
+    else:
+        words = open_words(vectors, frequencies, cache)
     ids = WordEncoder(words, max_length)
     tokens = tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
     counts = unigram_counts(tokens, "following", len(words.words))
@@ -100,9 +102,3 @@ def word_inputs(
         corpora=(corpus,),
         note=f"vectors {shown}: {len(words.words):,} words, {known:.1%} of the corpus's",
     )
-
-
-def _words(corpus: Prepared, vectors: str, frequencies: str | None, cache: Path) -> WordTable:
-    if vectors.startswith("builtin:"):
-        return learn_words(corpus.texts("text"), vectors, cache)
-    return open_words(vectors, frequencies, cache)

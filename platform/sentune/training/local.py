@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from sentune.corpora.weights import apart, weight_names
 from sentune.encoders import prepare
 from sentune.errors import InvalidValue
 from sentune.methods import GradientMethod, find
-from sentune.readouts.grid import Grid, Grids, Readout, grid_of
+from sentune.readouts.grid import Grid, Grids, grid_of
 from sentune.readouts.interpretation import REFERENCES
 from sentune.tasks.references import References
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
@@ -36,18 +36,21 @@ from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.schedules import milestones
 from sentune.training.settings import TrainingSettings, split
-from sentune.training.trial import Progress, TrialSpec
+from sentune.training.trial import TrialSpec
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRun:
-    """What to train; see ``sentune train --help``. Written into the folder of the run."""
+    """What to train; see ``sentune train --help``. Written into the folder of the run.
+
+    Only methods that decode may have several corpora.
+    """
 
     method: str
     settings: dict[str, Any]
-    corpus: str | tuple[str, ...]
+    corpus: tuple[str, ...]
     dev: tuple[str, ...]
     encoder: str
     max_examples: int
@@ -59,11 +62,6 @@ class LocalRun:
     decoder: str = "builtin:tiny"
     vectors: str = "builtin:ppmi"
     frequencies: str | None = None
-
-    @property
-    def corpora(self) -> tuple[str, ...]:
-        """The training corpora; only methods that decode may have several."""
-        return (self.corpus,) if isinstance(self.corpus, str) else self.corpus
 
 
 def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path:
@@ -81,172 +79,18 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
         InvalidValue: ``out`` holds another run, or a value of the run cannot be used.
         TrialFailed: the training cannot go on.
     """
-    _check_devices(workers)
-    corpora = [read_pairs(spec) for spec in run.dev]
-    spec, fingerprint = make_spec(run, corpora, out.resolve())
-    _claim({**asdict(run), "tokens": fingerprint}, out)
-    if workers == 1:
-        follow(spec, Group.single(), say)
-    else:
-        with tempfile.TemporaryDirectory() as meeting:
-            spawn(_worker, (spec, workers, meeting, say), nprocs=workers)
-    return _export(run, spec, out, corpora)
-
-
-def make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, str]:
-    """The run as a trial, and its tokens' fingerprint; what it needs lies in ``out/cache``."""
-    kind = find(run.method)
-    settings, grids = _apart(run.settings, kind.readouts)
-    settings, weights = apart(settings, weight_names(run.corpora))
-    _, training = split(settings, kind)
-    folder, tables, references = _inputs(run, kind, training, grids, out / "cache")
-    steps = run.validate_every
-    every = steps * training.batch_size if steps else -(-run.max_examples // 10)
-    spec = TrialSpec(
-        study=out.name,
-        trial="local",
-        method=run.method,
-        settings=settings,
-        encoder=folder,
-        corpus=_held(tables, weights),
-        dev=Held(dev),
-        max_examples=run.max_examples,
-        milestones=milestones(run.max_examples, every),
-        objective=run.objective or kind.objective,
-        seed=run.seed,
-        directory=str(out / "checkpoints"),
-        readouts=grids,
-        references=references,
-    )
-    return spec, "+".join(table.fingerprint for table in tables)
-
-
-def _inputs(
-    run: LocalRun, kind: type[GradientMethod], training: TrainingSettings, grids: Grids, cache: Path
-) -> tuple[str, list[TokenTable], Held | None]:
-    """What the method is built from, the tokens of each corpus, and reference sentences."""
-    if kind.kind is Kind.OPERATIONS:
-        made = operation_inputs(
-            run.corpora,
-            encoder=run.encoder,
-            decoder=run.decoder,
-            max_length=training.max_length,
-            cache=cache,
-            limit=run.limit,
-        )
-        return made.folder, [tokens.load() for tokens in made.tokens], None
-    if len(run.corpora) != 1:
-        fix = f"{kind.title} trains on one corpus"
-        raise InvalidValue("--corpus", " ".join(run.corpora), fix)
-    (named,) = run.corpora
-    if kind.kind is Kind.ADJACENT_SENTENCES:
-        made = word_inputs(
-            named,
-            vectors=run.vectors,
-            frequencies=run.frequencies,
-            max_length=training.max_length,
-            cache=cache,
-            limit=run.limit,
-        )
-        return made.folder, [tokens.load() for tokens in made.tokens], None
-    corpus = read(named, kind.kind, limit=run.limit)
-    texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
-    folder = prepare(run.encoder, texts, cache)
-    ids = recipe_of(kind).table_encoder(folder, training.max_length)
-    return folder, [tokenise(corpus, ids, cache / "tokens")], _references(run, corpus, grids)
-
-
-def _held(tables: Sequence[TokenTable], weights: Sequence[float]) -> Held:
-    sources = [SharedSource(table) for table in tables]
-    return Held(sources[0] if len(sources) == 1 else Mixture(sources, weights))
-
-
-def _apart(
-    settings: dict[str, Any], readouts: tuple[Readout, ...]
-) -> tuple[dict[str, Any], dict[str, Grid]]:
-    """What training depends on, and the grids of readouts that were given among it."""
-    own = {readout.name: readout for readout in readouts}
-    grids = {name: own[name].parse(str(settings[name])) for name in settings if name in own}
-    return {k: v for k, v in settings.items() if k not in own}, grids
-
-
-def _references(run: LocalRun, corpus: Corpus, grids: Grids) -> Held | None:
-    """A sample of ``references``, or of the corpus; None for a method without interpretations."""
-    if REFERENCES not in find(run.method).readouts:
-        return None
-    source = corpus
-    if run.references is not None:
-        source = read(run.references, kinds_of(run.references)[0])
-    counts = [int(count) for count in grid_of(REFERENCES, grids)]
-    return Held(References.sample(source.table, counts, run.seed))
-
-
-def follow(spec: TrialSpec, group: Group, say: Say) -> None:
-    """Train to the end, writing checkpoints and saying every milestone on rank 0."""
-    store = CheckpointStore(spec.directory)
-    told: set[str] = set()
-    with closing(train(spec, group)) as progresses:  # type: ignore[type-var]
-        for progress in progresses:
-            if not group.is_first:
-                continue
-            if spec.objective not in progress.metrics:
-                found = ", ".join(sorted(progress.metrics))
-                raise InvalidValue("--objective", spec.objective, f"there are {found}")
-            value = progress.metrics[spec.objective]
-            store.save(progress, -value if spec.mode == "min" else value)
-            for note in dict.fromkeys((*progress.notes, *store.notes)):
-                if note not in told:
-                    told.add(note)
-                    say(note)
-            say(_line(progress, spec.objective))
-
-
-def _line(progress: Progress, objective: str) -> str:
-    m = progress.metrics
-    parts = [f"{progress.examples:>10,} examples", f"{objective} {m[objective]:.4f}"]
-    if "train/loss" in m:
-        parts.append(f"loss {m['train/loss']:.4f}")
-        parts.append(f"{m['train/examples_per_second']:,.0f} examples/s")
-    return "  ".join([*parts, f"{m['train/seconds']:,.0f} s"])
-
-
-def _worker(rank: int, spec: TrialSpec, workers: int, meeting: str, say: Say) -> None:
-    """One process of several; they find each other through a file."""
-    cuda = torch.cuda.is_available()
-    if cuda:
-        torch.cuda.set_device(rank)
-    else:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
-    distributed.init_process_group(
-        "nccl" if cuda else "gloo",
-        init_method=f"file://{meeting}/store",
-        rank=rank,
-        world_size=workers,
-    )
-    try:
-        follow(spec, Group.from_torch_distributed(), say)
-    finally:
-        distributed.destroy_process_group()
-
-
-def _check_devices(workers: int) -> None:
     if torch.cuda.is_available() and workers > torch.cuda.device_count():
         fix = f"this machine has {torch.cuda.device_count()} GPUs"
         raise InvalidValue("--workers", workers, fix)
-
-
-def _claim(run: dict[str, Any], out: Path) -> None:
-    """One folder holds one run: going on with another would mix two."""
-    file, written = out / "run.json", json.dumps(run, indent=1) + "\n"
-    if file.is_file() and file.read_text(encoding="utf-8") != written:
-        theirs, ours = json.loads(file.read_text(encoding="utf-8")), json.loads(written)
-        differing = ", ".join(key for key in ours if ours[key] != theirs.get(key))
-        raise InvalidValue("--out", str(out), f"it holds a run with another {differing}")
-    out.mkdir(parents=True, exist_ok=True)
-    file.write_text(written, encoding="utf-8")
-
-
-def _export(run: LocalRun, spec: TrialSpec, out: Path, dev: list[Corpus]) -> Path:
+    dev = [read_pairs(spec) for spec in run.dev]
+    spec, tokens = _make_spec(run, dev, out.resolve())
+    _claim({**asdict(run), "tokens": tokens}, out)
+    if workers == 1:
+        _follow(spec, Group.single(), say)
+    else:
+        with tempfile.TemporaryDirectory() as meeting:
+            start: Callable[..., None] = spawn  # without types in torch
+            start(_worker, (spec, workers, meeting, say), nprocs=workers)
     store = CheckpointStore(spec.directory)
     checkpoint, best = store.best(), store.best_progress()
     if checkpoint is None or best is None:
@@ -263,8 +107,136 @@ def _export(run: LocalRun, spec: TrialSpec, out: Path, dev: list[Corpus]) -> Pat
     return out / "model"
 
 
+def _make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, str]:
+    """The run as a trial, and its tokens' fingerprint; what it needs lies in ``out/cache``."""
+    kind = find(run.method)
+    readouts = {readout.name: readout for readout in kind.readouts}
+    grids: dict[str, Grid] = {
+        name: readouts[name].parse(str(value))
+        for name, value in run.settings.items()
+        if name in readouts
+    }
+    settings = {name: value for name, value in run.settings.items() if name not in readouts}
+    settings, weights = apart(settings, weight_names(run.corpus))
+    _, training = split(settings, kind)
+    folder, tables, references = _inputs(run, kind, training, grids, out / "cache")
+    sources = [SharedSource(table) for table in tables]
+    steps = run.validate_every
+    every = steps * training.batch_size if steps else -(-run.max_examples // 10)
+    spec = TrialSpec(
+        study=out.name,
+        trial="local",
+        method=run.method,
+        settings=settings,
+        encoder=folder,
+        corpus=Held(sources[0] if len(sources) == 1 else Mixture(sources, weights)),
+        dev=Held(dev),
+        max_examples=run.max_examples,
+        milestones=milestones(run.max_examples, every),
+        objective=run.objective or kind.objective,
+        seed=run.seed,
+        directory=str(out / "checkpoints"),
+        readouts=grids,
+        references=references,
+    )
+    return spec, "+".join(table.fingerprint for table in tables)
+
+
+def _inputs(
+    run: LocalRun, kind: type[GradientMethod], training: TrainingSettings, grids: Grids, cache: Path
+) -> tuple[str, list[TokenTable], Held | None]:
+    """What the method is built from, the tokens of each corpus, and reference sentences.
+
+    The latter are a sample of ``references``, or of the corpus; None for a method without
+    interpretations.
+    """
+    if kind.kind is not Kind.OPERATIONS and len(run.corpus) != 1:
+        raise InvalidValue("--corpus", " ".join(run.corpus), f"{kind.title} trains on one corpus")
+    if kind.kind in (Kind.OPERATIONS, Kind.ADJACENT_SENTENCES):
+        shared: dict[str, Any] = {
+            "max_length": training.max_length,
+            "cache": cache,
+            "limit": run.limit,
+        }
+        if kind.kind is Kind.OPERATIONS:
+            made = operation_inputs(run.corpus, encoder=run.encoder, decoder=run.decoder, **shared)
+        else:
+            made = word_inputs(
+                run.corpus[0], vectors=run.vectors, frequencies=run.frequencies, **shared
+            )
+        return made.folder, [tokens.load() for tokens in made.tokens], None
+    corpus = read(run.corpus[0], kind.kind, limit=run.limit)
+    texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
+    folder = prepare(run.encoder, texts, cache)
+    tokens = tokenise(
+        corpus, recipe_of(kind).table_encoder(folder, training.max_length), cache / "tokens"
+    )
+    if REFERENCES not in kind.readouts:
+        return folder, [tokens], None
+    source = corpus
+    if run.references is not None:
+        source = read(run.references, kinds_of(run.references)[0])
+    counts = [int(count) for count in grid_of(REFERENCES, grids)]
+    return folder, [tokens], Held(References.sample(source.table, counts, run.seed))
+
+
+def _claim(run: dict[str, Any], out: Path) -> None:
+    """One folder holds one run: going on with another would mix two."""
+    file, written = out / "run.json", json.dumps(run, indent=1) + "\n"
+    if file.is_file() and file.read_text(encoding="utf-8") != written:
+        theirs, ours = json.loads(file.read_text(encoding="utf-8")), json.loads(written)
+        differing = ", ".join(key for key in ours if ours[key] != theirs.get(key))
+        raise InvalidValue("--out", str(out), f"it holds a run with another {differing}")
+    out.mkdir(parents=True, exist_ok=True)
+    file.write_text(written, encoding="utf-8")
+
+
+def _worker(rank: int, spec: TrialSpec, workers: int, meeting: str, say: Say) -> None:
+    """One process of several; they find each other through a file."""
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(rank)
+    else:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    distributed.init_process_group(
+        "nccl" if cuda else "gloo",
+        init_method=f"file://{meeting}/store",
+        rank=rank,
+        world_size=workers,
+    )
+    try:
+        _follow(spec, Group.from_torch_distributed(), say)
+    finally:
+        distributed.destroy_process_group()
+
+
+def _follow(spec: TrialSpec, group: Group, say: Say) -> None:
+    """Train to the end, writing checkpoints and saying every milestone on rank 0."""
+    store = CheckpointStore(spec.directory)
+    told: set[str] = set()
+    with closing(train(spec, group)) as progresses:  # type: ignore[type-var]
+        for progress in progresses:
+            if not group.is_first:
+                continue
+            metrics = progress.metrics
+            if spec.objective not in metrics:
+                found = ", ".join(sorted(metrics))
+                raise InvalidValue("--objective", spec.objective, f"there are {found}")
+            value = metrics[spec.objective]
+            store.save(progress, -value if spec.mode == "min" else value)
+            for note in dict.fromkeys((*progress.notes, *store.notes)):
+                if note not in told:
+                    told.add(note)
+                    say(note)
+            parts = [f"{progress.examples:>10,} examples", f"{spec.objective} {value:.4f}"]
+            if "train/loss" in metrics:
+                parts.append(f"loss {metrics['train/loss']:.4f}")
+                parts.append(f"{metrics['train/examples_per_second']:,.0f} examples/s")
+            say("  ".join([*parts, f"{metrics['train/seconds']:,.0f} s"]))
+
+
 def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, dict[str, Any]]:
-    trained = {"corpus": ", ".join(run.corpora), "seed": run.seed}
+    trained = {"corpus": ", ".join(run.corpus), "seed": run.seed}
     kind = find(run.method).kind
     if kind is Kind.ADJACENT_SENTENCES:
         trained |= {"vectors": run.vectors}

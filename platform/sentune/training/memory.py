@@ -26,7 +26,7 @@ class OutOfMemory(TrialFailed):
     """A trial that found no memory.
 
     Args:
-        reason: as the user is told it.
+        reason: for the user.
         micro_batch: with which a new start may fit; 0 where no smaller one can help.
     """
 
@@ -94,9 +94,7 @@ def free() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
     if trim is not None:
         trim(0)
-    if "torch" not in sys.modules:
-        return
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
-    if torch.backends.mps.is_available():
-        torch.mps.empty_cache()
+    if "torch" in sys.modules:
+        torch.cuda.empty_cache()  # nothing where CUDA has not been used
+        if torch.backends.mps.is_available():
+            torch.mps.empty_cache()

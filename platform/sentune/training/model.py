@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentune.encoders import Tokenizer, load_tokenizer
 from sentune.errors import InvalidValue
 from sentune.io.folders import whole_folder, write_json
-from sentune.methods import find
-from sentune.training.card import Named, render_card
+from sentune.methods import GradientMethod, find
+from sentune.methods.closed_form import ClosedForm
 from sentune.training.recipes import build_method, recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights
@@ -27,6 +28,21 @@ from sentune.training.state import load_weights
 FORMAT = 1
 SETTINGS_FILE, READOUTS_FILE = "settings.json", "readouts.json"
 CARD_FILE = "README.md"
+
+_USE = """## Use
+
+```python
+from sentune import Embedder
+
+embedder = Embedder.load("PATH TO THIS FOLDER")
+{example}
+```
+"""
+_EXAMPLES = {
+    "intersent": 'embedder.decode(embedder.fuse("A dog ran.", "A dog slept."))',
+    "invertible": 'embedder.similarity("A poodle runs.", "A dog runs.")',
+}
+_EXAMPLE = 'embedder.entails("A poodle runs.", "A dog runs.")'
 
 
 class LoadedModel(NamedTuple):
@@ -64,7 +80,7 @@ def save_model(
 
 def write_description(
     folder: Path,
-    method: Named,
+    method: GradientMethod | ClosedForm,
     settings: Mapping[str, Any],
     readouts: Mapping[str, Any],
     card: Mapping[str, Mapping[str, Any]],
@@ -73,8 +89,31 @@ def write_description(
     described = {"format": FORMAT, "method": method.name, "settings": dict(settings)}
     write_json(folder / SETTINGS_FILE, described)
     write_json(folder / READOUTS_FILE, dict(readouts))
-    text = render_card(method, settings, readouts, card)
-    (folder / CARD_FILE).write_text(text, encoding="utf-8")
+    library = "sentence-transformers" if method.name.startswith("simcse") else "sentune"
+    parts = [
+        f"---\nlibrary_name: {library}\ntags:\n- sentence-embeddings\n- {method.name}\n---\n",
+        f"# {method.title} sentence embeddings\n\nTrained with sentune.\n",
+        _USE.format(example=_EXAMPLES.get(method.name, _EXAMPLE)),
+    ]
+    for title, values in {**card, "Readouts": readouts, "Settings": settings}.items():
+        if values:
+            rows = [f"| {name} | {_cell(value)} |" for name, value in _flatten(values)]
+            parts.append("\n".join([f"## {title}\n", "| | |", "|---|---|", *rows, ""]))
+    (folder / CARD_FILE).write_text("\n".join(parts), encoding="utf-8")
+
+
+def _flatten(rows: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Yield each value with its name; nested values are named ``name.inner``."""
+    for name, value in rows.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def load_method(folder: str | Path) -> LoadedModel:
@@ -87,7 +126,7 @@ def load_method(folder: str | Path) -> LoadedModel:
     described = read_settings(folder)
     kind = find(described["method"])
     method_settings, training = split(described["settings"], kind)
-    method = recipe_of(kind).read(kind, method_settings, training, folder)
+    method = recipe_of(kind).read(partial(kind, settings=method_settings), folder)
     readouts = json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8"))
     settings = {**training.model_dump(), **method_settings.model_dump()}
     return LoadedModel(method.eval(), load_tokenizer(str(folder)), settings, readouts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -53,15 +53,19 @@ def split(
         InvalidValue: an unknown name or a value that is not allowed, naming it.
     """
     own, general = method.settings_type.model_fields, TrainingSettings.model_fields
-    for name, value in settings.items():
-        if name not in own and name not in general:
-            allowed = ", ".join(sorted({*own, *general}))
-            raise InvalidValue(name, value, f"settings of {method.title} are {allowed}")
+    refuse_unknown(settings, {*own, *general}, method.title)
     training = {**method.training_defaults, **settings}
     return (
         validated(method.settings_type, {k: v for k, v in settings.items() if k in own}),
         validated(TrainingSettings, {k: v for k, v in training.items() if k in general}),
     )
+
+
+def refuse_unknown(settings: Mapping[str, Any], known: Collection[str], title: str) -> None:
+    """Raise ``InvalidValue`` for the first setting that the method of this title has not."""
+    for name, value in settings.items():
+        if name not in known:
+            raise InvalidValue(name, value, f"settings of {title} are {', '.join(sorted(known))}")
 
 
 def validated(kind: type[S], values: Mapping[str, Any]) -> S:

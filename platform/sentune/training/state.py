@@ -1,14 +1,22 @@
-"""A trial's resumable state: weights as safetensors, the optimiser in torch's format."""
+"""A trial's resumable state, and how a run takes it up: its own, or another run's."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_model, save_model
 from torch import nn
+
+from sentune.errors import InvalidValue
+from sentune.training.checkpoint_storage import storage_of
+from sentune.training.checkpoints import CheckpointStore, SavedProgress, name_of
+from sentune.training.group import Group
+from sentune.training.memory import first_line
+from sentune.training.schedules import steps_for
+from sentune.training.trial import TrialSpec
 
 WEIGHTS_FILE, OPTIMIZER_FILE = "weights.safetensors", "optimizer.pt"
 
@@ -69,16 +77,52 @@ class Position:
     micro_batch: int = 0
     notes: list[str] = field(default_factory=list)
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Position:
-        """Return the position that ``dataclasses.asdict`` wrote."""
-        return cls(**{**values, "pace": Pace(**values.get("pace", {}))})
+
+class Resumed(NamedTuple):
+    """Where a run goes on: milestones up to ``reached`` are behind it.
+
+    ``last`` is of the run's own last milestone, to be reported again; None before the first one.
+    """
+
+    optimizer: dict[str, Any]
+    position: Position
+    reached: int
+    last: SavedProgress | None = None
+
+
+def resume(spec: TrialSpec, batch_size: int, method: nn.Module, group: Group) -> Resumed | None:
+    """Load the weights to go on with into the first worker's method; None for a new run.
+
+    The first worker reads for all. The others get the weights with the first step. Of another run
+    only weights and optimiser are taken; its seconds, notes and curve are its own.
+
+    Raises:
+        InvalidValue: ``spec.start_from`` has no such checkpoint, or one of another architecture.
+    """
+    found = None
+    if group.is_first:
+        store = CheckpointStore(spec.directory) if spec.directory else None
+        if store is not None and (folder := store.last()) is not None:
+            optimizer, position = load_state(folder, method)
+            last = store.last_milestone()
+            reached = last.examples if last is not None else 0
+            found = Resumed(optimizer, position, reached, last)
+        elif spec.start_from:
+            folder, examples = _source(spec)
+            try:
+                optimizer, _ = load_state(folder, method)
+            except RuntimeError as error:
+                fix = f"its run has another architecture ({first_line(error)})"
+                raise InvalidValue("start_from", spec.start_from, fix) from None
+            position = Position(step=steps_for(examples, batch_size))
+            found = Resumed(optimizer, position, examples)
+    return group.broadcast_object(found)
 
 
 def save_state(
     folder: Path, method: nn.Module, optimizer: torch.optim.Optimizer, position: Position
 ) -> None:
-    """Write weights, optimiser and position into an existing folder."""
+    """Write weights (safetensors), optimiser and position into an existing folder."""
     save_model(method, str(folder / WEIGHTS_FILE))
     state = {"optimizer": optimizer.state_dict(), "position": asdict(position)}
     torch.save(state, folder / OPTIMIZER_FILE)
@@ -97,4 +141,28 @@ def load_state(folder: Path, method: nn.Module) -> tuple[dict[str, Any], Positio
     """Put a checkpoint's weights into the method; return the optimiser's state and position."""
     load_weights(folder, method)
     state = torch.load(folder / OPTIMIZER_FILE, map_location="cpu", weights_only=True)
-    return state["optimizer"], Position.from_dict(state["position"])
+    position = state["position"]
+    return state["optimizer"], Position(**{**position, "pace": Pace(**position.get("pace", {}))})
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load moments and step counts; rates and decays stay those of the run's own settings."""
+    own = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+    optimizer.load_state_dict(state)
+    for group, options in zip(optimizer.param_groups, own, strict=True):
+        group.update(options)
+
+
+def _source(spec: TrialSpec) -> tuple[Path, int]:
+    """Return the other run's checkpoint, and its examples."""
+    if not spec.start_at:
+        store = CheckpointStore(spec.start_from)
+        folder, last = store.last(), store.last_progress()
+        if folder is None or last is None:
+            raise InvalidValue("start_from", spec.start_from, "no checkpoint is there")
+        return folder, last.examples
+    place, name = storage_of(spec.start_from), name_of(spec.start_at)
+    if not place.has(name):
+        fix = f"no checkpoint at {spec.start_at:,} examples is there"
+        raise InvalidValue("start_from", spec.start_from, fix)
+    return place.fetch(name), spec.start_at

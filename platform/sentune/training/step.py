@@ -1,26 +1,25 @@
-"""One step of training: loss, gradient, update. The same for one worker and for many."""
+"""The steps of training: loss, gradient, update. The same for one worker and for many."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from sentune.corpora.batches import Batch
 from sentune.errors import TrialFailed
 from sentune.methods.base import GradientMethod
 from sentune.training.group import Group
-from sentune.training.memory import OutOfMemory, first_line, short_of_memory
+from sentune.training.memory import OutOfMemory, first_line, free, short_of_memory
+from sentune.training.recipes import recipe_of
+from sentune.training.recipes.base import Backward, Rows
+from sentune.training.schedules import learning_rate_factor, steps_for
 from sentune.training.settings import TrainingSettings
-
-Rows = Sequence[np.ndarray]
-Backward = Callable[[Mapping[str, Rows]], Tensor]
-"""Column -> lists of ids of all rows of a global batch -> this worker's part of the loss, detached,
-times the world size that averaging divides by. Leaves in ``.grad`` of every parameter the gradient
-of the global batch's mean loss, the same on every worker."""
+from sentune.training.state import Position
+from sentune.training.trial import TrialSpec
 
 
 def make_optimizer(method: GradientMethod, settings: TrainingSettings) -> torch.optim.AdamW:
@@ -44,7 +43,7 @@ class Step(NamedTuple):
 
 
 class Stepper:
-    """Takes steps on a method.
+    """Takes single steps on a method.
 
     Args:
         backward: computes loss and gradient; see ``sentune.training.recipes``.
@@ -81,14 +80,11 @@ class Stepper:
         streams.use(self._group.own_shards(len(next(iter(columns.values()))))[0][0])
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._backward(columns)
-        norm = self._clip().item()
+        limit = self._settings.clip_norm or math.inf
+        norm = nn.utils.clip_grad_norm_(self.method.parameters(), limit).item()
         mean = self._group.all_reduce_mean(loss).item()
         if not (math.isfinite(mean) and math.isfinite(norm)):
             raise TrialFailed(f"loss {mean:.4g} with a gradient of norm {norm:.4g}")
-        self._update(factor)
-        return Step(mean, norm)
-
-    def _update(self, factor: float) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = group["highest_lr"] * factor
         try:
@@ -101,8 +97,89 @@ class Stepper:
                 f"out of memory on {where} for the optimiser's state, which a smaller micro_batch "
                 f"does not shrink ({first_line(error)})"
             ) from None
+        return Step(mean, norm)
 
-    def _clip(self) -> Tensor:
-        """Norm of the whole gradient before clipping."""
-        limit = self._settings.clip_norm or float("inf")
-        return nn.utils.clip_grad_norm_(self.method.parameters(), limit)
+
+class Steps:
+    """Takes a run's steps, with fewer examples at a time where memory is short.
+
+    Attributes:
+        optimizer: of the method.
+        settings: with the micro-batch that fits, as far as is known.
+        reduced: the micro-batch, where memory has made it smaller than the settings say; else 0.
+    """
+
+    def __init__(
+        self, spec: TrialSpec, method: GradientMethod, settings: TrainingSettings, group: Group
+    ) -> None:
+        self.spec, self.method, self.settings, self.group = spec, method, settings, group
+        self.optimizer = make_optimizer(method, settings)
+        self._steps = steps_for(spec.max_examples, settings.batch_size)
+        self.reduced = 0
+        self._stepper: Stepper | None = None
+        self.fit_into(spec.micro_batch)
+
+    def fit_into(self, micro_batch: int) -> None:
+        """Take at most so many examples at a time from here on; 0: as many as now."""
+        if micro_batch and micro_batch < (self.settings.micro_batch or math.inf):
+            self.settings = self.settings.model_copy(update={"micro_batch": micro_batch})
+            self.reduced, self._stepper = micro_batch, None
+
+    def take(self, batch: Batch, position: Position) -> Step:
+        """Return the step after ``position``, which counts it and notes a lack of memory.
+
+        Raises:
+            TrialFailed: loss or gradient is not finite.
+            OutOfMemory: see ``_halve``.
+        """
+        after = f"after {position.step * self.settings.batch_size:,} examples:"
+        try:
+            taken = self._attempt(batch, position.step)
+            while isinstance(taken, str):
+                position.notes.append(self._halve(taken, position))
+                taken = self._attempt(batch, position.step)
+        except OutOfMemory as failure:
+            raise OutOfMemory(f"{after} {failure}", failure.micro_batch) from None
+        except TrialFailed as failure:
+            raise TrialFailed(f"{after} {failure}") from None
+        position.step += 1
+        return taken
+
+    def _attempt(self, batch: Batch, step: int) -> Step | str:
+        """One step, or what its lack of memory was; the error itself would hold on to tensors."""
+        settings = self.settings
+        factor = learning_rate_factor(
+            settings.schedule, step=step, steps=self._steps, warmup=settings.warmup
+        )
+        try:
+            if self._stepper is None:  # with several workers it sends rank 0's weights to all
+                recipe, encoder = recipe_of(type(self.method)), self.spec.encoder
+                backward = recipe.backward(self.method, settings, self.group, encoder)
+                self._stepper = Stepper(self.method, self.optimizer, settings, self.group, backward)
+            return self._stepper.step(batch.columns, factor=factor, seed=(self.spec.seed, step))
+        except (RuntimeError, MemoryError) as error:
+            if not (where := short_of_memory(error)):
+                raise
+            return f"out of memory on {where} ({first_line(error)})"
+
+    def _halve(self, why: str, position: Position) -> str:
+        """Halve the micro-batch from here on; return a note of it.
+
+        A group cannot do so within a step: the others wait in a collective for the worker that
+        has no memory, and nothing else reaches them there. It has to start again.
+
+        Raises:
+            OutOfMemory: no smaller micro-batch is left, or a group has to start again with one.
+        """
+        share = self.group.sizes(self.settings.batch_size)[0]
+        now = min(self.settings.micro_batch or share, share)
+        smaller = now // 2
+        if not smaller:
+            raise OutOfMemory(f"{why}, even with a micro_batch of 1")
+        if self.group.world_size > 1:
+            raise OutOfMemory(f"{why} with a micro_batch of {now}", smaller)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.fit_into(smaller)
+        free()
+        seen = position.step * self.settings.batch_size
+        return f"micro_batch {now} -> {smaller} after {seen:,} examples: {why}"

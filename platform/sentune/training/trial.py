@@ -83,7 +83,7 @@ class Progress:
             between milestones the examples seen.
         metrics: ``task/metric`` -> fraction, and ``train/...`` figures.
         readouts: ``task/readout`` -> best value on the model as it stands.
-        final: the budget is used up; a trial that ends without having said so was stopped.
+        final: the budget is used up; a trial that ends without it was stopped.
         save: writes the resumable state into an existing empty local folder. Every rank calls
             it; rank 0 writes.
         tables: file name -> content of larger results for the tracker (sweep tables, curves).
@@ -102,11 +102,9 @@ class Progress:
     notes: list[str] = field(default_factory=list)
 
 
-class Program(Protocol):
-    """What a launcher runs: a picklable function that trains and yields its progress.
+Program = Callable[[TrialSpec, "Group"], Iterator[Progress]]
+"""What a launcher runs: a picklable function that trains and yields its progress.
 
-    It resumes by itself from the newest checkpoint in ``spec.directory`` and first says the last
-    progress again, so that a report that was lost with a killed driver arrives after all.
-    """
-
-    def __call__(self, spec: TrialSpec, group: Group) -> Iterator[Progress]: ...
+It resumes by itself from the newest checkpoint in ``spec.directory`` and first yields the
+last progress again, so that a report that was lost with a killed driver arrives after all.
+"""

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus
-from sentune.encoders import Tokenizer
+from sentune.encoders import Tokenizer, length_sorted_chunks
 from sentune.readouts.grid import Grids
 from sentune.tasks import Result, evaluate, tasks_for
 from sentune.tasks.references import References
-from sentune.training.precision import embed_rows
+from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.settings import TrainingSettings
 
 
@@ -55,14 +55,14 @@ class Validator:
 
     @torch.inference_mode()
     def embed(self, method: Any, sentences: Sequence[str]) -> Tensor:
-        """S sentences -> [S, D]."""
-        return embed_rows(
-            method.embed,
-            self._tokenise(sentences),
-            pad_id=self._tokenizer.pad_id,
-            precision=self._settings.precision,
-            device=self._device,
+        """S sentences -> [S, D] in their order; those of like length go together."""
+        rows, device = self._tokenise(sentences), self._device
+        chunks, restore = length_sorted_chunks(
+            rows, sentences_at_a_time(device), self._tokenizer.pad_id
         )
+        with autocast(self._settings.precision, device):
+            parts = [method.embed(*chunk.to(device)) for chunk in chunks]
+        return torch.cat(parts)[restore.to(device)]
 
     def _tokenise(self, sentences: Sequence[str]) -> list[np.ndarray]:
         fresh = [s for s in dict.fromkeys(sentences) if s not in self._tokens]

@@ -2,12 +2,12 @@
 
 ``builtin:nli`` (premise, entailment, neutral, contradiction): ``lexicon`` holds the words,
 ``sentences`` the structured form and its English, ``moves`` and ``derive`` the logic, ``generate``
-the stream. ``builtin:operations`` and ``builtin:scenes``: ``operations*``, ``scenes``.
-``builtin:stories`` and ``builtin:similarity``: ``stories*``, ``similarity``.
+the stream. ``builtin:operations`` and ``builtin:scenes``: ``operations``. ``builtin:stories`` and
+``builtin:similarity``: ``stories``, and ``stories_words``.
 """
 
 from __future__ import annotations
 
-from sentune.corpora.builtin.generate import Derivation, PremiseGroup, derivations, groups, triplets
+from sentune.corpora.builtin.generate import Derivation, derivations, triplets
 
-__all__ = ["Derivation", "PremiseGroup", "derivations", "groups", "triplets"]
+__all__ = ["Derivation", "derivations", "triplets"]

@@ -11,35 +11,29 @@ from __future__ import annotations
 from functools import cache
 from random import Random
 
-from sentune.corpora.builtin import moves
 from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, Term
-from sentune.corpora.builtin.moves import Move, pick
+from sentune.corpora.builtin.moves import broaden, narrow, pick
 from sentune.corpora.builtin.sentences import Determiner, Sentence
 
-_SUBJECT: dict[str, tuple[Move, Move]] = {
-    "noun": (moves.broaden_noun, moves.narrow_noun),
-    "adjective": (moves.broaden_adjective, moves.narrow_adjective),
-}
-_PREDICATE: dict[str, tuple[Move, Move]] = {
-    "verb": (moves.broaden_verb, moves.narrow_verb),
-    "place": (moves.broaden_place, moves.narrow_place),
-    "time": (moves.broaden_time, moves.narrow_time),
-    "manner": (moves.broaden_manner, moves.narrow_manner),
-}
-SLOTS = (*_SUBJECT, *_PREDICATE, "number", "companion")
+SLOTS = (
+    "nouns", "adjectives", "verbs", "place", "time", "manner", "number", "companion",
+)  # fmt: skip
+_STEPS = (2, 2, 3, 4)
+"""Most steps of a chain, drawn for each."""
 _MOST = 5
 """The largest number in a sentence."""
 
 
 def step(s: Sentence, slot: str, rng: Random, *, weaker: bool) -> Sentence | None:
     """The sentence strictly weakened or strengthened in one slot; ``None`` where it cannot be."""
-    if slot in _SUBJECT:
-        return _SUBJECT[slot][weaker != s.subject_upward](s, rng)
-    if slot in _PREDICATE:
-        return _PREDICATE[slot][weaker != s.predicate_upward](s, rng)
     if slot == "number":
         return _weaker_number(s, rng) if weaker else _stronger_number(s, rng)
-    return _without_companion(s) if weaker else _with_companion(s, rng)
+    if slot == "companion" and weaker:
+        return s._replace(companion=None) if s.companion else None
+    if slot == "companion":
+        return _with_companion(s, rng)
+    upward = s.subject_upward if slot in ("nouns", "adjectives") else s.predicate_upward
+    return (broaden if weaker == upward else narrow)(s, slot, rng)
 
 
 def chain(s: Sentence, rng: Random, *, weaker: bool, steps: int) -> Sentence | None:
@@ -52,7 +46,7 @@ def chain(s: Sentence, rng: Random, *, weaker: bool, steps: int) -> Sentence | N
 
 def entailed(premise: Sentence, rng: Random) -> Sentence | None:
     """Return a sentence that the premise entails and that does not entail the premise."""
-    return chain(premise, rng, weaker=True, steps=_steps(rng))
+    return chain(premise, rng, weaker=True, steps=pick(rng, _STEPS))
 
 
 def undecided(premise: Sentence, rng: Random) -> tuple[Sentence, bool] | None:
@@ -63,7 +57,7 @@ def undecided(premise: Sentence, rng: Random) -> tuple[Sentence, bool] | None:
     """
     turn = rng.random()
     if turn < 0.45:
-        stronger = chain(premise, rng, weaker=False, steps=_steps(rng))
+        stronger = chain(premise, rng, weaker=False, steps=pick(rng, _STEPS))
         return None if stronger is None else (stronger, True)
     if turn < 0.6:
         if premise.manner is None:
@@ -87,19 +81,15 @@ def contradicted(premise: Sentence, rng: Random) -> Sentence | None:
     positive = premise.subject_upward and not premise.negated
     if positive and rng.random() < 0.65:
         return _excluded(premise, rng)
-    weaker = chain(premise, rng, weaker=True, steps=_steps(rng) - 1) or premise
+    weaker = chain(premise, rng, weaker=True, steps=pick(rng, _STEPS) - 1) or premise
     return _negation(weaker, rng)
-
-
-def _steps(rng: Random) -> int:
-    return pick(rng, (2, 2, 3, 4))
 
 
 def _weaker_number(s: Sentence, rng: Random) -> Sentence | None:
     if s.determiner in (Determiner.EXACTLY, Determiner.AT_LEAST):
         lowest_stronger = s.number if s.determiner is Determiner.EXACTLY else s.number - 1
         number = rng.randint(1, lowest_stronger)
-        return _some(s) if number == 1 else _count(s, Determiner.AT_LEAST, number)
+        return _count(s, Determiner.AT_LEAST if number > 1 else Determiner.SOME, number)
     if s.determiner is Determiner.NO and len(s.nouns) == 1:
         return _count(s, Determiner.AT_MOST, rng.randint(1, _MOST - 2))
     if s.determiner is Determiner.AT_MOST and s.number < _MOST - 1:
@@ -119,16 +109,8 @@ def _stronger_number(s: Sentence, rng: Random) -> Sentence | None:
     return None
 
 
-def _some(s: Sentence) -> Sentence:
-    return _count(s, Determiner.SOME, 1)
-
-
 def _count(s: Sentence, determiner: Determiner, number: int) -> Sentence:
     return s._replace(determiner=determiner, number=number)
-
-
-def _without_companion(s: Sentence) -> Sentence | None:
-    return s._replace(companion=None) if s.companion else None
 
 
 def _with_companion(s: Sentence, rng: Random) -> Sentence | None:
@@ -143,9 +125,7 @@ def _negation(s: Sentence, rng: Random) -> Sentence | None:
 
     Of a counted sentence: the negation of something that it entails.
     """
-    if s.companion:
-        s = s._replace(companion=None)
-    kind = s.determiner
+    s, kind = s._replace(companion=None), s.determiner
     if kind is Determiner.SOME and s.negated:
         return s._replace(determiner=Determiner.EVERY, negated=False)
     if kind is Determiner.SOME:
@@ -154,24 +134,24 @@ def _negation(s: Sentence, rng: Random) -> Sentence | None:
         number = rng.randint(0, s.number - 1)
         return _count(s, Determiner.AT_MOST, number) if number else _count(s, Determiner.NO, 1)
     if kind is Determiner.NO:
-        return _some(s)
+        return _count(s, Determiner.SOME, 1)
     if kind is Determiner.AT_MOST:
         above = rng.randint(s.number + 1, _MOST)
         return _count(s, pick(rng, (Determiner.AT_LEAST, Determiner.EXACTLY)), above)
     if len(s.verbs) > 1 or len(s.nouns) > 1:
         return None
-    return _some(s)._replace(negated=True)
+    return _count(s, Determiner.SOME, 1)._replace(negated=True)
 
 
 def _excluded(s: Sentence, rng: Random) -> Sentence | None:
     """Another sort in one slot; other slots may change either way, which keeps the exclusion."""
-    slot = pick(rng, ("adjective", "verb", "verb", "place", "time", "number"))
+    slot = pick(rng, ("adjectives", "verbs", "verbs", "place", "time", "number"))
     result: Sentence | None = None
-    if slot == "adjective" and s.adjectives:
+    if slot == "adjectives" and s.adjectives:
         (scale, degree), *rest = s.adjectives
         opposite = (scale, pick(rng, (-1, -2) if degree > 0 else (1, 2)))
         result = s._replace(adjectives=(opposite, *rest))
-    elif slot == "verb" and len(s.verbs) == 1:
+    elif slot == "verbs" and len(s.verbs) == 1:
         result = s._replace(verbs=(pick(rng, _apart(s.verbs[0])),))
     elif slot == "place" and s.place:
         result = s._replace(place=pick(rng, _apart(s.place)))

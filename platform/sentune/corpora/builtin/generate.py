@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from random import Random
+from typing import NamedTuple
 from zlib import crc32
 
 from sentune.corpora.builtin import derive
@@ -34,9 +34,8 @@ _PATIENCE = 2_000
 """Premises drawn in vain, one after the other, after which a split has nothing new to say."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Derivation:
-    """A group in structured form.
+class Derivation(NamedTuple):
+    """A premise with an entailment, a neutral sentence and a contradiction.
 
     Attributes:
         neutral_entails: whether the neutral sentence entails the premise.
@@ -49,32 +48,8 @@ class Derivation:
     neutral_entails: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class PremiseGroup:
-    """A premise and three hypotheses as text; ``neutral_reverse`` is the label of (neutral,
-    premise)."""
-
-    premise: str
-    entailment: str
-    neutral: str
-    contradiction: str
-    neutral_reverse: str
-
-
-def groups(split: str, seed: int) -> Iterator[PremiseGroup]:
-    """Endless groups with distinct premises; the same for the same split and seed."""
-    for made in derivations(split, seed):
-        yield PremiseGroup(
-            premise=made.premise.text(),
-            entailment=made.entailment.text(),
-            neutral=made.neutral.text(),
-            contradiction=made.contradiction.text(),
-            neutral_reverse="entailment" if made.neutral_entails else "neutral",
-        )
-
-
 def triplets(split: str, seed: int) -> Iterator[tuple[str, str, str]]:
-    """The groups without their neutral sentences, at two thirds of the cost."""
+    """The texts of the groups without their neutral sentences, at two thirds of the cost."""
     for premise, entailment, contradiction in _triplets(split, seed):
         yield premise.text(), entailment.text(), contradiction.text()
 
@@ -96,16 +71,8 @@ def derivations(split: str, seed: int) -> Iterator[Derivation]:
     for premise, entailment, contradiction in _triplets(split, seed):
         draws = (balance.draw("neutral", premise, derive.undecided, slack=_PATIENCE)
                  for _ in range(_NEUTRAL_DRAWS))  # fmt: skip
-        neutral = next((drawn for drawn in draws if drawn is not None), None)
-        if neutral is None:
-            continue
-        yield Derivation(
-            premise=premise,
-            entailment=entailment,
-            contradiction=contradiction,
-            neutral=neutral[0],
-            neutral_entails=neutral[1],
-        )
+        if neutral := next((drawn for drawn in draws if drawn is not None), None):
+            yield Derivation(premise, entailment, neutral[0], contradiction, neutral[1])
 
 
 def _triplets(split: str, seed: int) -> Iterator[tuple[Sentence, Sentence, Sentence]]:
@@ -204,8 +171,8 @@ def _joined(s: Sentence, split: str, rng: Random) -> Sentence:
     if turn < 0.12:
         joined = derive.step(s, "companion", rng, weaker=False)
     elif turn < 0.3:
-        slot = "noun" if turn < 0.2 else "verb"
-        upward = s.subject_upward if slot == "noun" else s.predicate_upward
+        slot = "nouns" if turn < 0.2 else "verbs"
+        upward = s.subject_upward if slot == "nouns" else s.predicate_upward
         joined = derive.step(s, slot, rng, weaker=upward)
         if joined and len(joined.nouns) + len(joined.verbs) < 3:
             joined = None

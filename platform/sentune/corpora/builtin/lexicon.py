@@ -6,10 +6,9 @@ sometimes shorter ("golden retriever", "dog"), so that length says nothing about
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from textwrap import dedent
 
 
 @dataclass(eq=False)
@@ -35,6 +34,8 @@ class Term:
         self.root: Term = self.ancestors[-1] if self.ancestors else self
         self.key = len(self.tree)  # number in the tree
         self.tree.append(self)
+        if self.parent is not None:
+            self.parent.children.append(self)
         self.words = len(self.text.split())
 
     def __repr__(self) -> str:
@@ -68,111 +69,90 @@ class Scale:
         return {2: self.very_plus, 1: self.plus, -1: self.minus, -2: self.very_minus}[degree]
 
 
-def _grow(tree: Any) -> list[Term]:
-    """All terms of nested dictionaries and tuples, each before its children."""
+def _grow(text: str) -> list[Term]:
+    """Return the terms of an indented list, each before its children, leaves behind a colon."""
     terms: list[Term] = []
-
-    def visit(branch: Any, parent: Term | None) -> None:
-        items: Iterator[tuple[str, Any]] = (
-            iter(branch.items()) if isinstance(branch, dict) else ((name, ()) for name in branch)
-        )
-        for name, below in items:
-            term = Term(name, parent, terms)
-            if parent is not None:
-                parent.children.append(term)
-            visit(below, term)
-
-    visit(tree, None)
+    branch: list[Term] = []
+    for line in dedent(text).strip().splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        name, _, leaves = line.strip().partition(": ")
+        branch[depth:] = [Term(name, branch[depth - 1] if depth else None, terms)]
+        for leaf in filter(None, leaves.split(", ")):
+            Term(leaf, branch[-1], terms)
     return terms
 
 
 NOUNS = _grow(
-    {
-        "animal": {
-            "four-legged animal": {
-                "dog": ("poodle", "beagle", "golden retriever"),
-                "cat": ("tabby", "siamese cat", "fluffy house cat"),
-                "horse": ("pony", "stallion", "heavy cart horse"),
-            },
-            "winged animal": {
-                "song bird": ("robin", "finch", "wren"),
-                "owl": ("barn owl", "snowy owl"),
-                "duck": ("mallard", "teal", "common wood duck"),
-            },
-        },
-        "person": {
-            "stage performer": {
-                "musician": ("violinist", "drummer", "jazz piano player"),
-                "singer": ("soprano", "tenor", "opera star"),
-            },
-            "medical worker": {
-                "doctor": ("surgeon", "dentist", "heart specialist"),
-                "nurse": ("midwife", "night nurse", "head nurse"),
-            },
-            "young person": {
-                "child": ("toddler", "school boy", "little girl"),
-                "student": ("freshman", "apprentice", "high school pupil"),
-            },
-            "athlete": {
-                "runner": ("sprinter", "marathon runner"),
-                "fighter": ("boxer", "wrestler", "karate black belt"),
-            },
-        },
-    }
+    """
+    animal
+      four-legged animal
+        dog: poodle, beagle, golden retriever
+        cat: tabby, siamese cat, fluffy house cat
+        horse: pony, stallion, heavy cart horse
+      winged animal
+        song bird: robin, finch, wren
+        owl: barn owl, snowy owl
+        duck: mallard, teal, common wood duck
+    person
+      stage performer
+        musician: violinist, drummer, jazz piano player
+        singer: soprano, tenor, opera star
+      medical worker
+        doctor: surgeon, dentist, heart specialist
+        nurse: midwife, night nurse, head nurse
+      young person
+        child: toddler, school boy, little girl
+        student: freshman, apprentice, high school pupil
+      athlete
+        runner: sprinter, marathon runner
+        fighter: boxer, wrestler, karate black belt
+    """
 )
 
 PLURALS = {"person": "people", "child": "children", "midwife": "midwives", "freshman": "freshmen",
            "finch": "finches"}  # fmt: skip
 
 VERBS = _grow(
-    {
-        "in motion": {
-            "running": ("sprinting", "jogging", "racing along at full speed"),
-            "walking": ("strolling", "limping", "marching along"),
-            "jumping": ("leaping", "hopping", "bouncing around"),
-        },
-        "at rest": {
-            "sleeping": ("napping", "dozing", "snoring away"),
-            "sitting down": ("squatting", "kneeling", "crouching on the floor"),
-        },
-        "making a noise": {
-            "singing": ("humming", "chanting", "crooning softly"),
-            "shouting": ("yelling", "screaming", "calling out loud"),
-            "laughing": ("giggling", "chuckling", "cackling with joy"),
-        },
-        "having something": {
-            "eating": ("nibbling", "munching", "gobbling up food"),
-            "drinking": ("sipping", "gulping", "slurping some water"),
-        },
-    }
+    """
+    in motion
+      running: sprinting, jogging, racing along at full speed
+      walking: strolling, limping, marching along
+      jumping: leaping, hopping, bouncing around
+    at rest
+      sleeping: napping, dozing, snoring away
+      sitting down: squatting, kneeling, crouching on the floor
+    making a noise
+      singing: humming, chanting, crooning softly
+      shouting: yelling, screaming, calling out loud
+      laughing: giggling, chuckling, cackling with joy
+    having something
+      eating: nibbling, munching, gobbling up food
+      drinking: sipping, gulping, slurping some water
+    """
 )
 
 PLACES = _grow(
-    {
-        "indoors": {
-            "inside a house": ("in a kitchen", "in an attic", "in a cellar"),
-            "in a clinic": ("in a ward", "in the waiting room", "in a lab"),
-            "inside some public building": ("in a museum", "in a theater", "in a library"),
-        },
-        "out in the open": {
-            "in the countryside": ("in a meadow", "in an orchard", "on a farm"),
-            "by the sea": ("on a beach", "on a pier", "near the harbor wall"),
-            "outside in town": ("on a street", "in a square", "at a bus stop"),
-        },
-    }
+    """
+    indoors
+      inside a house: in a kitchen, in an attic, in a cellar
+      in a clinic: in a ward, in the waiting room, in a lab
+      inside some public building: in a museum, in a theater, in a library
+    out in the open
+      in the countryside: in a meadow, in an orchard, on a farm
+      by the sea: on a beach, on a pier, near the harbor wall
+      outside in town: on a street, in a square, at a bus stop
+    """
 )
 
 TIMES = _grow(
-    {
-        "during the day": {
-            "in the morning": ("at dawn", "at breakfast time"),
-            "after noon": ("at tea time", "at two"),
-        },
-        "when it is dark": {
-            "in the evening": ("at nightfall", "at bed time"),
-            "late at night": ("at midnight", "in the small hours"),
-        },
-    }
+    """
+    during the day
+      in the morning: at dawn, at breakfast time
+      after noon: at tea time, at two
+    when it is dark
+      in the evening: at nightfall, at bed time
+      late at night: at midnight, in the small hours
+    """
 )
 
 MANNERS = ("again", "nearby", "gladly", "today", "for fun", "as usual")

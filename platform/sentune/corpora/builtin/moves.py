@@ -1,4 +1,4 @@
-"""Steps between structured sentences, one slot at a time.
+"""Steps between structured sentences, one slot (field) at a time.
 
 ``broaden`` lets a slot cover more (poodle -> dog, "in a kitchen" -> nothing, "running" ->
 "running or napping"), ``narrow`` lets it cover less. Whether that weakens or strengthens the
@@ -8,24 +8,17 @@ downward monotone, so narrowing weakens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sentune.corpora.builtin.lexicon import (
-    MANNERS,
-    PLACES,
-    SCALES,
-    TIMES,
-    Term,
-)
+from sentune.corpora.builtin.lexicon import MANNERS, PLACES, SCALES, TIMES, Term
 from sentune.corpora.builtin.sentences import Determiner, Sentence
 
 Item = TypeVar("Item")
-Move = Callable[[Sentence, Random], Sentence | None]
-"""Changes a slot, or gives ``None`` where the slot has nothing to change."""
 
 MOST_ADJECTIVES = 2
+_ANY: dict[str, Sequence[Any]] = {"place": PLACES, "time": TIMES, "manner": MANNERS}
 _DISJOINABLE = (Determiner.SOME, Determiner.NO, Determiner.EVERY)
 
 
@@ -34,50 +27,51 @@ def pick(rng: Random, items: Sequence[Item]) -> Item:
     return items[int(rng.random() * len(items))]
 
 
-def broaden_noun(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a more general noun, or one more behind "or"."""
-    single = len(s.nouns) == 1
-    joinable = s.determiner in _DISJOINABLE and not (s.adjectives or s.companion or s.negated)
-    if single and joinable and rng.random() < 0.2:
-        return s._replace(nouns=_joined(s.nouns[0], rng))
-    nouns = _raised(s.nouns, rng)
-    return None if nouns is None else s._replace(nouns=nouns)
+def broaden(s: Sentence, slot: str, rng: Random) -> Sentence | None:
+    """Return the sentence with a slot that covers more; ``None`` where there is nothing more.
 
-
-def narrow_noun(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a more specific noun, or only one of two."""
-    nouns = _lowered(s.nouns, rng)
-    return None if nouns is None else s._replace(nouns=nouns)
-
-
-def broaden_verb(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a more general verb, or one more behind "or"."""
-    if len(s.verbs) == 1 and not s.negated and rng.random() < 0.2:
-        return s._replace(verbs=_joined(s.verbs[0], rng))
-    verbs = _raised(s.verbs, rng)
-    return None if verbs is None else s._replace(verbs=verbs)
-
-
-def narrow_verb(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a more specific verb, or only one of two."""
-    verbs = _lowered(s.verbs, rng)
-    return None if verbs is None else s._replace(verbs=verbs)
-
-
-def broaden_adjective(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a weaker adjective, or none."""
-    if not s.adjectives:
+    A more general noun or verb, or one more behind "or"; a weaker adjective, a larger place, a
+    longer time, or none at all.
+    """
+    value: Any = getattr(s, slot)
+    new: Any
+    if slot in ("nouns", "verbs"):
+        if len(value) == 1 and _joinable(s, slot) and rng.random() < 0.2:
+            new = _joined(value[0], rng)
+        else:
+            new = _raised(value, rng)
+        return new and s._replace(**{slot: new})
+    if not value:
         return None
-    place = int(rng.random() * len(s.adjectives))
-    scale, degree = s.adjectives[place]
-    kept: tuple[tuple[int, int], ...] = ()
-    if abs(degree) == 2 and rng.random() < 0.5:
-        kept = ((scale, degree // 2),)
-    return s._replace(adjectives=s.adjectives[:place] + kept + s.adjectives[place + 1 :])
+    if slot != "adjectives":
+        new = None if slot == "manner" else _raised_or_dropped(value, rng)
+        return s._replace(**{slot: new})
+    place = int(rng.random() * len(value))
+    scale, degree = value[place]
+    kept = ((scale, degree // 2),) if abs(degree) == 2 and rng.random() < 0.5 else ()
+    return s._replace(adjectives=(*value[:place], *kept, *value[place + 1 :]))
 
 
-def narrow_adjective(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a stronger adjective, or one more."""
+def narrow(s: Sentence, slot: str, rng: Random) -> Sentence | None:
+    """Return the sentence with a slot that covers less; ``None`` where there is nothing less.
+
+    A more specific noun or verb, or only one of two; a stronger adjective, or one more; a smaller
+    place, a shorter time, or any place, time or manner where there was none.
+    """
+    if slot == "adjectives":
+        return _narrow_adjectives(s, rng)
+    value: Any = getattr(s, slot)
+    new: Any
+    if slot in ("nouns", "verbs"):
+        new = _lowered(value, rng)
+    elif value is None:
+        new = pick(rng, _ANY[slot])
+    else:
+        new = None if slot == "manner" else _below(value, rng)
+    return new and s._replace(**{slot: new})
+
+
+def _narrow_adjectives(s: Sentence, rng: Random) -> Sentence | None:
     mild = [i for i, (_, degree) in enumerate(s.adjectives) if abs(degree) == 1]
     if mild and rng.random() < 0.4:
         place = pick(rng, mild)
@@ -92,36 +86,11 @@ def narrow_adjective(s: Sentence, rng: Random) -> Sentence | None:
     return s._replace(adjectives=(added, *s.adjectives))
 
 
-def broaden_place(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a larger place, or none."""
-    return None if s.place is None else s._replace(place=_raised_or_dropped(s.place, rng))
-
-
-def narrow_place(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a smaller place, or some place."""
-    place = pick(rng, PLACES) if s.place is None else _below(s.place, rng)
-    return None if place is None else s._replace(place=place)
-
-
-def broaden_time(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a longer time, or none."""
-    return None if s.time is None else s._replace(time=_raised_or_dropped(s.time, rng))
-
-
-def narrow_time(s: Sentence, rng: Random) -> Sentence | None:
-    """Return a shorter time, or some time."""
-    time = pick(rng, TIMES) if s.time is None else _below(s.time, rng)
-    return None if time is None else s._replace(time=time)
-
-
-def broaden_manner(s: Sentence, rng: Random) -> Sentence | None:
-    """No manner."""
-    return None if s.manner is None else s._replace(manner=None)
-
-
-def narrow_manner(s: Sentence, rng: Random) -> Sentence | None:
-    """Some manner."""
-    return s._replace(manner=pick(rng, MANNERS)) if s.manner is None else None
+def _joinable(s: Sentence, slot: str) -> bool:
+    """Whether a term of the slot may get another one behind "or"."""
+    if slot == "verbs":
+        return not s.negated
+    return s.determiner in _DISJOINABLE and not (s.adjectives or s.companion or s.negated)
 
 
 def _joined(term: Term, rng: Random) -> tuple[Term, Term]:

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentune.corpora.formats.annotators import in_order
+from sentune.corpora.formats.nli import in_order
 from sentune.corpora.formats.operations import operation_row
 from sentune.corpora.formats.reading import BadFieldError, Log, Row, check_label, number, sentence
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import SCHEMAS, SPLITS, Kind
 from sentune.errors import CorpusError
+from sentune.io.bounded_read import check_regular
+from sentune.io.checksums import checksum
+from sentune.io.folders import checked_manifest
 
 MANIFEST = "manifest.json"
-"""Tells the kind of a folder that ``prepare`` wrote."""
+"""Tells kind, shards and checksums of a folder that ``prepare`` wrote."""
+
+_AGAIN = "delete the folder and prepare the corpus again"
 
 
 def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
     """Return the kind of a prepared folder; of any other, the kinds whose columns it has."""
-    kind = _prepared(spec.path)
-    if kind is not None:
+    if (manifest := _manifest(spec.path)) is not None:
+        kind = Kind(manifest["kind"])
         return {kind: partial(_read, kind)}
-    names = set(_schema(files(spec.path)[0]).names)
+    with _opened(files(spec.path)[0]) as file:
+        names = set(file.schema_arrow.names)
     return {kind: partial(_read, kind) for kind in kinds_with(names)}
 
 
@@ -40,6 +48,11 @@ def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
     if Kind.CONDITIONED_PAIRS in kinds:
         return tuple(k for k in kinds if k not in (Kind.SCORED_PAIRS, Kind.RELATED))
     return kinds
+
+
+def shard_name(number: int) -> str:
+    """Return the name of a shard of a prepared folder."""
+    return f"part-{number:05d}.parquet"
 
 
 def files(path: str) -> list[str]:
@@ -102,38 +115,85 @@ _CHECKS: dict[tuple[Kind, str], Callable[[object], object]] = {
 }
 
 
-def _prepared(path: str) -> Kind | None:
-    system, root = fsspec.core.url_to_fs(path)
-    manifest = f"{root.rstrip('/')}/{MANIFEST}"
-    return Kind(json.loads(system.cat_file(manifest))["kind"]) if system.exists(manifest) else None
-
-
 def _required(kind: Kind) -> set[str]:
     return {column.name for column in SCHEMAS[kind] if not column.nullable}
 
 
-def _schema(path: str) -> pa.Schema:
+def _manifest(path: str) -> dict[str, Any] | None:
+    """Return what a prepared folder says of itself; None of any other path.
+
+    Raises:
+        CorpusError: it is damaged.
+    """
+    system, root = fsspec.core.url_to_fs(path)
+    name = f"{root.rstrip('/')}/{MANIFEST}"
+    if not system.exists(name):
+        return None
+    try:
+        return parse_manifest(system.cat_file(name))
+    except ValueError as error:
+        raise CorpusError(name, f"the file is damaged ({error}); {_AGAIN}") from None
+
+
+def parse_manifest(content: bytes) -> dict[str, Any]:
+    """Return what a prepared folder's manifest has; one of version 0.2.0 has no ``files``.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    with suppress(ValueError):
+        found = json.loads(content)
+        if isinstance(found, dict) and found.keys().isdisjoint({"checksum", "files"}):
+            return found
+    return checked_manifest(content)
+
+
+@contextmanager
+def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.ParquetFile]:
+    """Yield a Parquet file; what is found damaged in the block is told as such.
+
+    Args:
+        path: of the file.
+        was: bytes and checksum of the whole file, where they are known.
+    """
+    check_regular(path)
     try:
         with fsspec.open(path, "rb") as stream:
-            return pq.read_schema(stream)
-    except pa.ArrowInvalid as error:
-        raise CorpusError(path, f"no Parquet file: {error}") from error
+            if was is not None:
+                content = stream.read()
+                if checksum(content) != was:
+                    raise CorpusError(path, f"the shard is not as it was written; {_AGAIN}")
+                stream = pa.BufferReader(content)
+            yield pq.ParquetFile(stream, page_checksum_verification=True)
+    except FileNotFoundError as error:
+        raise CorpusError(path, f"there is no such file; {_AGAIN}") from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = f"no Parquet file, or a damaged one: {str(error).splitlines()[0]}"
+        raise CorpusError(path, f"{reason}; fetch or write it again") from error
 
 
 def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
     """Rows of all files; the line of a bad row is its number in its file, from 1."""
-    for path in files(spec.path):
-        schema = _schema(path)
-        if missing := _required(kind) - set(schema.names):
-            raise CorpusError(path, f"the columns {', '.join(sorted(missing))} are missing")
-        columns = [name for name in SCHEMAS[kind].names if name in schema.names]
-        with fsspec.open(path, "rb") as stream:
-            place = 0
-            for batch in pq.ParquetFile(stream).iter_batches(batch_size=8_192, columns=columns):
+    manifest = _manifest(spec.path)
+    sizes: list[int] = manifest["shards"] if manifest else []
+    sums: Mapping[str, Any] = manifest.get("files", {}) if manifest else {}
+    folder = spec.path.rstrip("/")
+    shards = [f"{folder}/{shard_name(i)}" for i in range(len(sizes))]
+    for place, path in enumerate(shards if manifest else files(spec.path)):
+        with _opened(path, sums.get(shard_name(place))) as file:
+            names = file.schema_arrow.names
+            if missing := _required(kind) - set(names):
+                raise CorpusError(path, f"the columns {', '.join(sorted(missing))} are missing")
+            if manifest and file.metadata.num_rows != sizes[place]:
+                reason = f"{file.metadata.num_rows} rows where {MANIFEST} has {sizes[place]}"
+                raise CorpusError(path, f"{reason}; {_AGAIN}")
+            columns = [name for name in SCHEMAS[kind].names if name in names]
+            line = 0
+            for batch in file.iter_batches(batch_size=8_192, columns=columns):
                 for fields in batch.to_pylist():
-                    place += 1
+                    line += 1
                     log.counts["read"] += 1
                     try:
                         yield row(kind, fields)
                     except BadFieldError as error:
-                        log.quarantine(path, place, str(error))
+                        log.quarantine(path, line, str(error))

@@ -12,8 +12,15 @@ from pathlib import PurePosixPath
 import fsspec
 
 from sentune.corpora.formats import select
-from sentune.corpora.formats.objects import objects
-from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
+from sentune.corpora.formats.reading import (
+    BadFieldError,
+    Log,
+    Row,
+    lines,
+    number,
+    objects,
+    sentence,
+)
 from sentune.corpora.formats.spec import Spec, parse
 from sentune.corpora.schema import SPLITS
 from sentune.errors import CorpusError
@@ -37,18 +44,15 @@ def queries(spec: Spec, log: Log) -> Iterator[Row]:
     path = _file(spec.path, "queries.jsonl")
     seen: dict[str, int] = {}
     for line, fields in objects(path, log, "_id", "text"):
-        try:
+        with log.checks(path, line):
             name, text = sentence(fields["_id"], "_id"), sentence(fields["text"], "text")
             if name in seen:
                 raise BadFieldError(f"the query {name} stands on line {seen[name]} already")
-        except BadFieldError as error:
-            log.quarantine(path, line, str(error))
-            continue
-        seen[name] = line
-        if name in relevant:
-            yield name, text, relevant[name]
-        else:
-            log.counts["without_relevant"] += 1
+            seen[name] = line
+            if name in relevant:
+                yield name, text, relevant[name]
+            else:
+                log.counts["without_relevant"] += 1
     if unknown := relevant.keys() - seen.keys():
         log.counts["judged_unknown"] = len(unknown)
 
@@ -88,22 +92,15 @@ def corpus_file(text: str) -> str:
 
 def _passages(path: str, log: Log) -> Iterator[tuple[str, str]]:
     for line, fields in objects(path, log, "_id", "text"):
-        try:
-            name = sentence(fields["_id"], "_id")
-            title, body = _text(fields.get("title") or "", "title"), _text(fields["text"], "text")
-            passage = f"{title} {body}".strip()
+        with log.checks(path, line):
+            name, title, body = sentence(fields["_id"], "_id"), fields.get("title"), fields["text"]
+            for part, value in (("title", title or ""), ("text", body)):
+                if not isinstance(value, str):
+                    raise BadFieldError(f"{part} is no text")
+            passage = f"{title or ''} {body}".strip()
             if not passage:
                 raise BadFieldError("title and text are empty")
-        except BadFieldError as error:
-            log.quarantine(path, line, str(error))
-        else:
             yield name, passage
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise BadFieldError(f"{name} is no text")
-    return value
 
 
 def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
@@ -115,28 +112,21 @@ def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
     if next(source, (1, ""))[1].split("\t") != _HEADER:
         raise CorpusError(path, f"the header is not {', '.join(_HEADER)}, tab-separated", line=1)
     for line, text in source:
-        try:
-            query, passage, score = _judgement(text)
+        with log.checks(path, line):
+            fields = text.split("\t")
+            if len(fields) != len(_HEADER):
+                raise BadFieldError(f"{len(fields)} columns where there should be {len(_HEADER)}")
+            query, passage = (sentence(fields[i], _HEADER[i]) for i in (0, 1))
+            score = number(fields[2], "score")
             if (query, passage) in judged:
                 raise BadFieldError(f"the passage {passage} is judged twice for {query}")
-        except BadFieldError as error:
-            log.quarantine(path, line, str(error))
-            continue
-        judged.add((query, passage))
-        if score > 0:
-            relevant.setdefault(query, []).append(passage)
-        else:
-            log.counts["judged_irrelevant"] += 1
+            judged.add((query, passage))
+            if score > 0:
+                relevant.setdefault(query, []).append(passage)
+            else:
+                log.counts["judged_irrelevant"] += 1
     log.counts["read"] = before
     return relevant
-
-
-def _judgement(text: str) -> tuple[str, str, float]:
-    fields = text.split("\t")
-    if len(fields) != len(_HEADER):
-        raise BadFieldError(f"{len(fields)} columns where there should be {len(_HEADER)}")
-    query, passage = (sentence(f, n) for f, n in zip(fields[:2], _HEADER[:2], strict=True))
-    return query, passage, number(fields[2], "score")
 
 
 def _judgements(spec: Spec) -> str:

@@ -1,17 +1,16 @@
-"""Plain text of any length, such as books: its sentences, and each with the one after it."""
+"""Plain text: a sentence a line, or books of any length, cut into sentences in order."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import fsspec
 import sentencex
 
 from sentune.corpora.formats import select
-from sentune.corpora.formats.raw import raw_lines
-from sentune.corpora.formats.reading import Log, Row
+from sentune.corpora.formats.reading import Log, Row, lines, raw_lines
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.errors import CorpusError, InvalidValue
 
@@ -31,12 +30,20 @@ With 4,000 instead, 0.7 % more sentences are found in them: a quotation that a c
 split, and a closed one is not."""
 
 
-@dataclass(frozen=True)
-class _Options:
+class _Options(NamedTuple):
     language: str
     encoding: str
     shortest: int
     longest: float
+
+
+def one_a_line(spec: Spec, log: Log) -> Iterator[Row]:
+    """Sentences of a file that has one on each line; blank lines are counted and left out."""
+    for _, line in lines(spec.path, log):
+        if line.strip():
+            yield (line.strip(),)
+        else:
+            log.counts["blank"] += 1
 
 
 def adjacent(spec: Spec, log: Log) -> Iterator[Row]:

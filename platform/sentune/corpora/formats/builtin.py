@@ -3,71 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
-from sentune.corpora.builtin import groups, triplets
+from sentune.corpora.builtin import derivations, triplets
 from sentune.corpora.builtin.operations import operations as generated_operations
-from sentune.corpora.builtin.scenes import pairs as scene_pairs
-from sentune.corpora.builtin.similarity import pairs as story_pairs
-from sentune.corpora.builtin.stories import adjacent
-from sentune.corpora.formats import operations, seeded, select
+from sentune.corpora.builtin.operations import scene_pairs
+from sentune.corpora.builtin.stories import adjacent, story_pairs
+from sentune.corpora.formats import operations, select
 from sentune.corpora.formats.reading import Log, Row
-from sentune.corpora.formats.seeded import counted, split_and_seed
 from sentune.corpora.formats.spec import FIELD, Spec, check_options
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 
 Readers = Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Builtin:
-    """A built-in corpus.
-
-    Attributes:
-        readers: the kinds that it gives and how to make them.
-        what: a few words for people.
-        options: its own options with their meaning, beside those of ``seeded``.
-    """
-
-    readers: Readers
-    what: str
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
 LARGE = {"train": 100_000, "dev": 1_000, "test": 1_000}
 MEDIUM = {"train": 30_000, "dev": 2_000, "test": 2_000}
 SMALL = {"train": 1_000, "dev": 1_000, "test": 1_000}
 """Rows of each split where ``size`` is not given."""
 
+_OPTIONS = {
+    "split": "train, dev or test; default train",
+    "size": "rows; each built-in corpus has its own default",
+    "seed": "an integer; default 0",
+}
 
-def _triplets(spec: Spec, log: Log) -> Iterator[Row]:
-    """Premise, entailment and contradiction."""
-    return counted(spec, log, triplets(*split_and_seed(spec, MEDIUM)), MEDIUM)
+
+def _counted(
+    generate: Callable[[str, int], Iterator[Row]], sizes: Mapping[str, int], spec: Spec, log: Log
+) -> Iterator[Row]:
+    """As many rows of a split and seed as are asked for, counted as read."""
+    split, seed = spec.choice("split", "train", sizes), spec.integer("seed", 0, minimum=0)
+    size = spec.integer("size", sizes[split], minimum=1)
+    for row in islice(generate(split, seed), size):
+        log.counts["read"] += 1
+        yield row
 
 
-def _labelled_pairs(spec: Spec, log: Log) -> Iterator[Row]:
+def _labelled_pairs(split: str, seed: int) -> Iterator[Row]:
     """Three pairs of each premise, so that labels are balanced."""
-
-    def rows() -> Iterator[Row]:
-        for group in groups(*split_and_seed(spec, MEDIUM)):
-            yield group.premise, group.entailment, "entailment", "neutral"
-            yield group.premise, group.neutral, "neutral", group.neutral_reverse
-            yield group.premise, group.contradiction, "contradiction", "contradiction"
-
-    return counted(spec, log, rows(), MEDIUM)
+    for made in derivations(split, seed):
+        premise, reverse = made.premise.text(), "entailment" if made.neutral_entails else "neutral"
+        yield premise, made.entailment.text(), "entailment", "neutral"
+        yield premise, made.neutral.text(), "neutral", reverse
+        yield premise, made.contradiction.text(), "contradiction", "contradiction"
 
 
 def _operations(spec: Spec, log: Log) -> Iterator[Row]:
     """The operations that are asked for, in turn; ``size`` counts the rows of all together."""
-    chosen = operations.chosen_operations(spec)
-    return counted(spec, log, generated_operations(*split_and_seed(spec, LARGE), chosen), LARGE)
+    made = partial(generated_operations, chosen=operations.chosen_operations(spec))
+    return _counted(made, LARGE, spec, log)
 
 
-def _adjacent(spec: Spec, log: Log) -> Iterator[Row]:
-    """Pairs of a sentence and the one that follows it; ``size`` counts pairs."""
-    return counted(spec, log, adjacent(*split_and_seed(spec, MEDIUM)), MEDIUM)
+_adjacent = partial(_counted, adjacent, MEDIUM)
 
 
 def _sentences(spec: Spec, log: Log) -> Iterator[Row]:
@@ -75,42 +66,50 @@ def _sentences(spec: Spec, log: Log) -> Iterator[Row]:
     return select.sentences(_adjacent(spec, log), (0, 1))
 
 
-def _scored(
-    pairs: Callable[[str, int], Iterator[tuple[str, str, float]]], spec: Spec, log: Log
+def _unsorted(
+    pairs: Callable[[str, int], Iterator[tuple[str, str, float]]], split: str, seed: int
 ) -> Iterator[Row]:
     """Scored pairs of sentences, which belong to no subset."""
-    rows = ((*row, None) for row in pairs(*split_and_seed(spec, SMALL)))
-    return counted(spec, log, rows, SMALL)
+    return ((*row, None) for row in pairs(split, seed))
+
+
+class Builtin(NamedTuple):
+    """A built-in corpus.
+
+    Attributes:
+        readers: the kinds that it gives and how to make them.
+        options: its own options with their meaning, beside those of all.
+    """
+
+    readers: Readers
+    options: Mapping[str, str] = {}
 
 
 NAMES: dict[str, Builtin] = {
     "nli": Builtin(
-        readers={Kind.TRIPLETS: _triplets, Kind.LABELLED_PAIRS: _labelled_pairs},
-        what="inference in English",
+        {
+            Kind.TRIPLETS: partial(_counted, triplets, MEDIUM),
+            Kind.LABELLED_PAIRS: partial(_counted, _labelled_pairs, MEDIUM),
+        },
     ),
     "operations": Builtin(
-        readers={Kind.OPERATIONS: _operations},
-        options=operations.OPTION,
-        what="fusion, difference, compression and reconstruction of short sentences",
+        {Kind.OPERATIONS: _operations},
+        operations.OPTION,
     ),
     "scenes": Builtin(
-        readers={Kind.SCORED_PAIRS: partial(_scored, scene_pairs)},
-        what="pairs of such sentences, scored by what they share",
+        {Kind.SCORED_PAIRS: partial(_counted, partial(_unsorted, scene_pairs), SMALL)},
     ),
     "stories": Builtin(
-        readers={Kind.ADJACENT_SENTENCES: _adjacent, Kind.SENTENCES: _sentences},
-        what="ordered sentences of little stories",
+        {Kind.ADJACENT_SENTENCES: _adjacent, Kind.SENTENCES: _sentences},
     ),
     "similarity": Builtin(
-        readers={Kind.SCORED_PAIRS: partial(_scored, story_pairs)},
-        what="pairs of such sentences, scored by what they share",
+        {Kind.SCORED_PAIRS: partial(_counted, partial(_unsorted, story_pairs), SMALL)},
     ),
 }
 
-OPTIONS = seeded.OPTIONS | {
+OPTIONS = _OPTIONS | {
     option: meaning for made in NAMES.values() for option, meaning in made.options.items()
 }
-WHAT = "seeded generators: " + ", ".join(f"builtin:{n} ({m.what})" for n, m in NAMES.items())
 
 
 def readers(spec: Spec) -> Readers:
@@ -124,5 +123,5 @@ def readers(spec: Spec) -> Readers:
         raise InvalidValue(FIELD, spec.text, f"the built-in corpora are {names}")
     made = NAMES[spec.path]
     options = {option: value for option, value in spec.options.items() if option in OPTIONS}
-    check_options(replace(spec, options=options), {**seeded.OPTIONS, **made.options})
+    check_options(replace(spec, options=options), {**_OPTIONS, **made.options})
     return made.readers

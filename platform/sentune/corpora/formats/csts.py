@@ -12,11 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sentune.corpora.formats.delimited import records
-from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
+from sentune.corpora.formats.reading import (
+    BadFieldError,
+    Log,
+    Row,
+    by_name,
+    check_header,
+    lines,
+    number,
+    records,
+    sentence,
+)
 from sentune.corpora.formats.spec import Spec
 from sentune.errors import CorpusError
 
+OPTIONS = {"labels": "LC-STS's .tsv, whose labels replace those of the same rows"}
 _COLUMNS = ("sentence1", "sentence2", "condition", "label")
 _LC_COLUMNS = ["uid", "reannotated-label"]
 _NO_SCORE = -1.0
@@ -36,37 +46,23 @@ def pairs(spec: Spec, log: Log) -> Iterator[Row]:
     again = _labels(spec.options["labels"]) if "labels" in spec.options else None
     source = records(spec.path, log)
     line, header = next(source, (1, []))
-    if missing := [name for name in _COLUMNS if name not in header]:
-        raise CorpusError(spec.path, f"the header lacks {', '.join(missing)}", line=line)
+    check_header(spec.path, header, _COLUMNS, line)
     rows = 0
     for place, (line, values) in enumerate(source):
         rows += 1
-        try:
-            *texts, score = _pair(header, values, again, place)
-        except BadFieldError as error:
-            log.quarantine(spec.path, line, str(error))
-            continue
-        if score is None:
-            log.counts["not_reannotated"] += 1
-        elif score == _NO_SCORE:
-            log.counts["unscored"] += 1
-        else:
-            yield *texts, score
+        with log.checks(spec.path, line):
+            fields = by_name(header, values)
+            texts = [sentence(fields[name], name) for name in _COLUMNS[:3]]
+            score = _score(fields["label"]) if again is None else again.get(place)
+            if score is None:
+                log.counts["not_reannotated"] += 1
+            elif score == _NO_SCORE:
+                log.counts["unscored"] += 1
+            else:
+                yield *texts, score
     if again and max(again) >= rows:
         reason = f"it labels row {max(again)}, but {spec.path} has {rows} rows, numbered from 0"
         raise CorpusError(spec.options["labels"], reason)
-
-
-def _pair(
-    header: list[str], values: list[str], again: dict[int, float] | None, place: int
-) -> tuple[str, str, str, float | None]:
-    """Texts and score of a row; no score where LC-STS does not have the row."""
-    if len(values) != len(header):
-        raise BadFieldError(f"{len(values)} columns where the header has {len(header)}")
-    fields = dict(zip(header, values, strict=True))
-    first, second, condition = (sentence(fields[name], name) for name in _COLUMNS[:3])
-    score = _score(fields["label"]) if again is None else again.get(place)
-    return first, second, condition, score
 
 
 def _score(value: object) -> float:

@@ -28,23 +28,27 @@ def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
         InvalidValue: for a column or label that is none of ours, or names nothing of theirs.
         CorpusError: when the dataset cannot be loaded.
     """
-    theirs, ours = _columns(spec), {name for schema in SCHEMAS.values() for name in schema.names}
+    theirs, ours = (
+        spec.mapping("columns"),
+        {name for schema in SCHEMAS.values() for name in schema.names},
+    )
     if unknown := set(theirs) - ours:
         fix = f"our columns are {', '.join(sorted(ours))}"
         raise InvalidValue(f"{FIELD} option columns", ", ".join(sorted(unknown)), fix)
     if wrong := set(spec.mapping("labels").values()) - set(LABELS):
         fix = f"our labels are {', '.join(LABELS)}"
         raise InvalidValue(f"{FIELD} option labels", ", ".join(sorted(wrong)), fix)
-    names = _names(spec, theirs)
-    kinds = {kind: partial(_read, kind) for kind in kinds_with(names)}
+    found = _load(spec)
+    names = set(found.column_names or next(iter(found), {}))
+    for our, their in theirs.items():
+        if their not in names:
+            fix = f"the dataset has {', '.join(sorted(names))}"
+            raise InvalidValue(f"{FIELD} option columns", f"{our}:{their}", fix)
+    kinds = {kind: partial(_read, kind) for kind in kinds_with(names | set(theirs))}
     if not kinds:
         fix = "map its columns with columns=ours:theirs,..."
         raise InvalidValue(FIELD, spec.text, fix)
     return kinds
-
-
-def _columns(spec: Spec) -> dict[str, str]:
-    return spec.mapping("columns")
 
 
 def _load(spec: Spec) -> Any:
@@ -59,20 +63,9 @@ def _load(spec: Spec) -> Any:
         raise CorpusError(spec.path, f"datasets cannot load it: {error}") from error
 
 
-def _names(spec: Spec, theirs: Mapping[str, str]) -> set[str]:
-    """Our names of the columns that the dataset has."""
-    found = _load(spec)
-    names = set(found.column_names or next(iter(found), {}))
-    for our, their in theirs.items():
-        if their not in names:
-            fix = f"the dataset has {', '.join(sorted(names))}"
-            raise InvalidValue(f"{FIELD} option columns", f"{our}:{their}", fix)
-    return names | set(theirs)
-
-
 def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
     """Rows of the split; the line of a bad row is its number, from 1."""
-    dataset, theirs = _load(spec), _columns(spec)
+    dataset, theirs = _load(spec), spec.mapping("columns")
     labels = _label_names(spec, dataset, theirs)
     for place, example in enumerate(dataset, start=1):
         log.counts["read"] += 1

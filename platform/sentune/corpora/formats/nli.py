@@ -1,23 +1,38 @@
-"""SNLI, MultiNLI and SICK: pairs of sentences with one label of inference."""
+"""Inference: pairs of SNLI, MultiNLI, SICK, AmbiEnt and ChaosNLI, and SimCSE's triplets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
-from sentune.corpora.formats.annotators import annotated_premises, leaves_annotated_out
-from sentune.corpora.formats.objects import objects
 from sentune.corpora.formats.reading import (
     BadFieldError,
     Log,
     Row,
     check_label,
-    lines,
+    headed,
     number,
+    objects,
+    records,
     sentence,
 )
-from sentune.corpora.formats.spec import Spec
-from sentune.errors import CorpusError
+from sentune.corpora.formats.spec import FIELD, Spec
+from sentune.corpora.schema import LABELS
+from sentune.errors import CorpusError, InvalidValue
 
+OPTIONS = {
+    "votes": "labels that so many annotators gave, of rows that several annotated; 2 in GumbelCSE",
+    "annotators": "any or none: without the premises of rows that several people annotated",
+}
+CHAOS_OPTIONS = {"votes": "labels that so many of 100 annotators gave; default 20"}
+SICK_OPTIONS = {"split": "TRAIN, TRIAL or TEST"}
+
+_TRIPLET = ("sent0", "sent1", "hard_neg")
+_FEW = 2
+"""Labels from which on a row counts as annotated by several people; one is its author's alone."""
+
+_CHAOS = {"e": "entailment", "n": "neutral", "c": "contradiction"}
 _SPLITS = ("TRAIN", "TRIAL", "TEST")
 _RELATIONS = {"entails": "entailment", "neutral": "neutral", "contradicts": "contradiction"}
 
@@ -29,79 +44,167 @@ def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
     ``annotators=none`` so are the rows that share a premise with a row that several people
     annotated: the file is then read twice, and the premises of those rows are held in memory.
     """
-    annotated = annotated_premises(spec, log)
-    needed = ("annotator_labels",) if leaves_annotated_out(spec) else ()
+    annotated: set[str] = set()
+    needed: tuple[str, ...] = ()
+    if spec.choice("annotators", "any", ("any", "none")) == "none":
+        annotated, needed = _annotated_premises(spec, log.limit), ("annotator_labels",)
     for line, fields in objects(spec.path, log, "gold_label", "sentence1", "sentence2", *needed):
         if fields["gold_label"] == "-":
             log.counts["unlabelled"] += 1
             continue
-        try:
+        with log.checks(spec.path, line):
             label = check_label(fields["gold_label"])
-            premise = sentence(fields["sentence1"], "sentence1")
-            hypothesis = sentence(fields["sentence2"], "sentence2")
-        except BadFieldError as error:
-            log.quarantine(spec.path, line, str(error))
-            continue
-        if premise in annotated:
-            log.counts["of_annotated_premises"] += 1
-        else:
-            yield premise, hypothesis, label, None
+            premise, hypothesis = _pair(fields, "sentence1", "sentence2")
+            if premise in annotated:
+                log.counts["of_annotated_premises"] += 1
+            else:
+                yield premise, hypothesis, label, None
+
+
+def several(spec: Spec, log: Log) -> Iterator[Row]:
+    """Pairs of SNLI or MultiNLI with the labels of at least ``votes`` annotators.
+
+    ``annotator_labels`` begins with the author's own; 2 votes of 5 in GumbelCSE section 4.4. Rows
+    with fewer than two annotators, and rows in which no label has as many votes, are dropped and
+    counted. The gold label is not looked at.
+    """
+    votes = spec.integer("votes", 2, minimum=1)
+    if "annotators" in spec.options:
+        fix = "leave it out: votes reads the annotated rows, and annotators=none leaves them out"
+        raise InvalidValue(f"{FIELD} option annotators", spec.options["annotators"], fix)
+    for line, fields in objects(spec.path, log, "annotator_labels", "sentence1", "sentence2"):
+        with log.checks(spec.path, line):
+            given = _given(fields)
+            pair = _pair(fields, "sentence1", "sentence2")
+            if len(given) < _FEW:
+                log.counts["fewer_annotators"] += 1
+            elif labels := _enough(Counter(given), votes, log):
+                yield *pair, labels
+
+
+def chaosnli(spec: Spec, log: Log) -> Iterator[Row]:
+    """Pairs of ChaosNLI's official ``.jsonl`` with the labels of at least ``votes`` of 100 people.
+
+    20 by default (GumbelCSE section 4.4). A row in which no label has as many is dropped and
+    counted.
+    """
+    votes = spec.integer("votes", 20, minimum=1)
+    for line, fields in objects(spec.path, log, "label_counter", "example"):
+        with log.checks(spec.path, line):
+            found = _mapping(fields["label_counter"], "label_counter")
+            counts = {check_label(_CHAOS.get(k, k)): _count(v) for k, v in found.items()}
+            pair = _pair(_mapping(fields["example"], "example"), "premise", "hypothesis")
+            if labels := _enough(counts, votes, log):
+                yield *pair, labels
+
+
+def ambient(spec: Spec, log: Log) -> Iterator[Row]:
+    """Pairs of AmbiEnt's official ``.jsonl``; ``labels`` is text such as "entailment, neutral"."""
+    for line, fields in objects(spec.path, log, "premise", "hypothesis", "labels"):
+        with log.checks(spec.path, line):
+            named = sentence(fields["labels"], "labels").split(",")
+            yield *_pair(fields, "premise", "hypothesis"), in_order([n.strip() for n in named])
 
 
 def sick_pairs(spec: Spec, log: Log) -> Iterator[Row]:
     """Labelled pairs of SICK, with the label of the other direction (``entailment_BA``)."""
     for line, fields in _sick(spec, log, "entailment_label", "entailment_BA"):
-        try:
-            pair = _sick_sentences(fields)
-            label = check_label(fields["entailment_label"].lower())
-            reverse = _relation(fields["entailment_BA"])
-        except BadFieldError as error:
-            log.quarantine(spec.path, line, str(error))
-        else:
-            yield *pair, label, reverse
+        with log.checks(spec.path, line):
+            pair = _pair(fields, "sentence_A", "sentence_B")
+            label, relation = (
+                check_label(fields["entailment_label"].lower()),
+                fields["entailment_BA"],
+            )
+            parts = relation.split("_")  # B_entails_A
+            if len(parts) != 3 or parts[1] not in _RELATIONS:
+                raise BadFieldError(f"unknown relation {relation!r}")
+            yield *pair, label, _RELATIONS[parts[1]]
 
 
 def sick_scores(spec: Spec, log: Log) -> Iterator[Row]:
     """Scored pairs of SICK: relatedness from 1 to 5."""
-    for line, fields in _sick(spec, log, "relatedness_score"):
-        try:
-            pair = _sick_sentences(fields)
-            score = number(fields["relatedness_score"], "relatedness_score")
-        except BadFieldError as error:
-            log.quarantine(spec.path, line, str(error))
-        else:
-            yield *pair, score, None
+    name = "relatedness_score"
+    for line, fields in _sick(spec, log, name):
+        with log.checks(spec.path, line):
+            yield *_pair(fields, "sentence_A", "sentence_B"), number(fields[name], name), None
+
+
+def simcse(spec: Spec, log: Log) -> Iterator[Row]:
+    """Triplets of a CSV file with the header ``sent0,sent1,hard_neg``.
+
+    The line of a bad row is the last one that it covers.
+    """
+    source = records(spec.path, log)
+    _, header = next(source, (1, []))
+    if tuple(header) != _TRIPLET:
+        reason = f"the header is {','.join(header)} where {','.join(_TRIPLET)} is expected"
+        raise CorpusError(spec.path, reason, line=1)
+    for line, fields in source:
+        with log.checks(spec.path, line):
+            if len(fields) != len(_TRIPLET):
+                raise BadFieldError(f"{len(fields)} columns where there should be {len(_TRIPLET)}")
+            yield tuple(sentence(value, name) for value, name in zip(fields, _TRIPLET, strict=True))
+
+
+def in_order(labels: object) -> list[str]:
+    """Return distinct labels in the order of ``LABELS``; refuse no labels and unknown ones."""
+    if not isinstance(labels, Collection) or isinstance(labels, str) or not labels:
+        raise BadFieldError("labels is no list of labels")
+    found = {check_label(label) for label in labels}
+    return [label for label in LABELS if label in found]
+
+
+def _annotated_premises(spec: Spec, limit: int) -> set[str]:
+    """Return the premises of rows with several annotators.
+
+    Rows that cannot be used are not counted: the next reader of the rows puts them aside.
+    """
+    premises: set[str] = set()
+    log = Log(limit)
+    for line, fields in objects(spec.path, log, "annotator_labels", "sentence1"):
+        with log.checks(spec.path, line):
+            if len(_given(fields)) >= _FEW:
+                premises.add(sentence(fields["sentence1"], "sentence1"))
+    return premises
 
 
 def _sick(spec: Spec, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:
     split = spec.choice("split", "", ("", *_SPLITS))
     names = ("sentence_A", "sentence_B", *needed, *(("SemEval_set",) if split else ()))
-    source = lines(spec.path, log)
-    header = next(source, (1, ""))[1].split("\t")
-    log.counts["read"] -= 1  # the header is no row
-    if missing := [name for name in names if name not in header]:
-        raise CorpusError(spec.path, f"the header lacks {', '.join(missing)}", line=1)
-    for line, text in source:
-        values = text.split("\t")
-        if len(values) != len(header):
-            reason = f"{len(values)} columns where the header has {len(header)}"
-            log.quarantine(spec.path, line, reason)
-            continue
-        fields = dict(zip(header, values, strict=True))
+    for line, fields in headed(spec.path, log, *names):
         if split and fields["SemEval_set"] != split:
             log.counts["other_splits"] += 1
         else:
             yield line, fields
 
 
-def _sick_sentences(fields: dict[str, str]) -> tuple[str, str]:
-    first = sentence(fields["sentence_A"], "sentence_A")
-    return first, sentence(fields["sentence_B"], "sentence_B")
+def _enough(counts: Mapping[str, int], votes: int, log: Log) -> list[str]:
+    """Return the labels with enough votes; where there is none, the row is counted and lost."""
+    labels = [label for label, count in counts.items() if count >= votes]
+    if not labels:
+        log.counts["no_label_with_votes"] += 1
+    return in_order(labels) if labels else []
 
 
-def _relation(value: str) -> str:
-    """``B_entails_A`` -> ``entailment``."""
-    parts = value.split("_")
-    if len(parts) != 3 or parts[1] not in _RELATIONS:
-        raise BadFieldError(f"unknown relation {value!r}")
-    return _RELATIONS[parts[1]]
+def _given(fields: Mapping[str, Any]) -> list[str]:
+    """The labels that annotators gave; an empty one stands for an annotator who gave none."""
+    given = fields["annotator_labels"]
+    if not isinstance(given, list):
+        raise BadFieldError("annotator_labels is no list")
+    return [check_label(label) for label in given if label != ""]
+
+
+def _pair(fields: Mapping[str, Any], first: str, second: str) -> tuple[str, str]:
+    return sentence(fields.get(first), first), sentence(fields.get(second), second)
+
+
+def _mapping(value: object, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadFieldError(f"{name} is no JSON object")
+    return value
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int):
+        raise BadFieldError(f"label_counter counts {value!r}")
+    return value

@@ -8,14 +8,14 @@ from itertools import islice
 
 import pyarrow as pa
 
-from sentune.corpora.fingerprint import Fingerprint
+from sentune.corpora.fingerprint import fingerprint
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.registry import COMMON, FORMATS, Readers
 from sentune.corpora.formats.spec import Spec, check_options, parse
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.credentials import without_credentials
-from sentune.errors import CorpusError, InvalidValue
+from sentune.errors import InvalidValue
 
 BATCH_ROWS = 16_384
 PAIRS = (
@@ -26,19 +26,14 @@ PAIRS = (
 
 SENTENCE_COLUMNS = {
     Kind.TRIPLETS: (0, 1, 2),
-    Kind.LABELLED_PAIRS: (0, 1),
-    Kind.SCORED_PAIRS: (0, 1),
-    Kind.SEVERAL_LABELS: (0, 1),
-    Kind.CONDITIONED_PAIRS: (0, 1),  # a condition is what to compare by, not a sentence of its own
     Kind.OPERATIONS: (1, 2, 3),
-    Kind.SENTENCE_PAIRS: (0, 1),
-    Kind.ADJACENT_SENTENCES: (0, 1),
-    Kind.CLASSIFIED: (0, 1),
-    Kind.RELATED: (0, 1),
     Kind.QUERIES: (1,),
     Kind.SENTENCES: (0,),
 }
-"""Where the sentences of a row stand, the first one first. A null among them is none."""
+"""Where the sentences of a row stand, the first one first; at 0 and 1 in all other kinds.
+
+A null among them is none; a condition is what to compare by, not a sentence of its own.
+"""
 
 _MADE_OF = {Kind.TRIPLETS: Kind.LABELLED_PAIRS, Kind.SENTENCE_PAIRS: Kind.OPERATIONS}
 """Kinds that follow from one other kind; sentences follow from any."""
@@ -68,8 +63,7 @@ def open_rows(
     Raises:
         InvalidValue: for an unknown format or option, or a kind that the format does not give.
     """
-    source = parse(spec, FORMATS)
-    check_options(source, {**FORMATS[source.format].options, **COMMON})
+    source = _parsed(spec)
     parts = {o: select.parse_slice(o, source.options[o]) for o in ("rows", "premises")
              if o in source.options}  # fmt: skip
     log = Log(bad_rows)
@@ -87,18 +81,14 @@ def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
         CorpusError: for a file that is missing, damaged or empty, or has too many bad rows.
     """
     rows = open_rows(spec, kind, limit=limit, bad_rows=bad_rows)
-    state, batches = Fingerprint(kind), []
-    for batch in rows.batches:
-        state.update(batch)
-        batches.append(batch)
-    table = pa.Table.from_batches(batches, schema=SCHEMAS[kind])
+    table = pa.Table.from_batches(rows.batches, schema=SCHEMAS[kind])
     if not table.num_rows:
-        raise CorpusError(rows.spec.path, f"no {kind.value} are left: {dict(rows.log.counts)}")
+        raise rows.log.nothing_left(rows.spec.path, kind)
     return Corpus(
         spec=without_credentials(spec),
         kind=kind,
         table=table,
-        fingerprint=state.hexdigest(),
+        fingerprint=fingerprint(kind, table),
         counts={**rows.log.counts, "rows": table.num_rows},
         quarantine=tuple(rows.log.bad),
     )
@@ -127,11 +117,16 @@ def kinds_of(spec: str) -> tuple[Kind, ...]:
     Raises:
         InvalidValue: for an unknown format or option.
     """
-    source = parse(spec, FORMATS)
-    check_options(source, {**FORMATS[source.format].options, **COMMON})
+    source = _parsed(spec)
     readers = FORMATS[source.format].readers(source)
     own = tuple(kind for kind in Kind if kind in readers)
     return own + tuple(kind for kind in derived(readers) if kind not in own)
+
+
+def _parsed(spec: str) -> Spec:
+    source = parse(spec, FORMATS)
+    check_options(source, {**FORMATS[source.format].options, **COMMON})
+    return source
 
 
 def derived(readers: Readers) -> tuple[Kind, ...]:
@@ -152,14 +147,14 @@ def _as_kind(spec: Spec, kind: Kind, premises: slice | None, log: Log) -> Iterat
     native = _native(kind, readers, every=every)
     rows = readers[native](spec, log)
     if premises is not None:
-        rows = select.take_premises(rows, premises, SENTENCE_COLUMNS[native][0])
+        rows = select.take_premises(rows, premises, SENTENCE_COLUMNS.get(native, (0, 1))[0])
     if native is kind:
         return rows
     if kind is Kind.TRIPLETS:
         return select.triplets(rows, log, every=every)
     if kind is Kind.SENTENCE_PAIRS:
         return select.sentence_pairs(rows, log)
-    return select.sentences(rows, SENTENCE_COLUMNS[native])
+    return select.sentences(rows, SENTENCE_COLUMNS.get(native, (0, 1)))
 
 
 def _native(kind: Kind, readers: Readers, *, every: bool) -> Kind:

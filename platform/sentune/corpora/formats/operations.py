@@ -1,16 +1,53 @@
-"""What the readers of sentence operations share, and the project's own plain format of them."""
+"""Operations on sentences: the corpora of InterSent, and the project's own plain format of them."""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
-from sentune.corpora.formats.objects import objects
-from sentune.corpora.formats.reading import BadFieldError, Log, Row, sentence
+import fsspec
+
+from sentune.corpora.formats.reading import (
+    ApartLog,
+    BadFieldError,
+    Log,
+    Row,
+    by_name,
+    check_header,
+    columns,
+    headed,
+    lines,
+    objects,
+    parsed,
+    sentence,
+)
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
-from sentune.errors import InvalidValue
+from sentune.errors import CorpusError, InvalidValue
 
 OPTION = {"operations": f"some of {', '.join(OPERATIONS)} with + between them; default all"}
+WIKISPLIT_OPTIONS = {"operation": "difference, fusion or both; default difference, as InterSent"}
+_SHARED = 4
+GIGAWORD_OPTIONS = {
+    "split": "of a folder: train, dev or test; default train",
+    "shared": f"fewest shared tokens that are no stopwords; default {_SHARED}, as InterSent",
+}
+
+_BETWEEN = "<::::>"
+_PARTS = ("incoherent_first_sentence", "incoherent_second_sentence")
+_WHOLES = ("coherent_first_sentence", "coherent_second_sentence")
+_QUORA = ("question1", "question2", "is_duplicate")
+_GIGAWORD = {
+    "train": (("train.article.txt", "train.title.txt"),),
+    "dev": (
+        ("valid.article.filter.txt", "valid.title.filter.txt"),
+        ("valid.article.txt", "valid.title.txt"),
+    ),
+    "test": (("input.txt", "task1_ref0.txt"), ("test.article.txt", "test.title.txt")),
+}
+"""Names in Rush et al.'s release, the first pair that is there; ``.gz`` may follow."""
 
 
 def chosen_operations(spec: Spec) -> tuple[str, ...]:
@@ -52,12 +89,190 @@ def jsonl(spec: Spec, log: Log) -> Iterator[Row]:
     """
     chosen = chosen_operations(spec)
     for line, fields in objects(spec.path, log, "operation"):
-        try:
+        with log.checks(spec.path, line):
             row = operation_row(fields)
-        except BadFieldError as error:
-            log.quarantine(spec.path, line, str(error))
-            continue
-        if row[0] in chosen:
-            yield row
-        else:
-            log.counts["other_operations"] += 1
+            if row[0] in chosen:
+                yield row
+            else:
+                log.counts["other_operations"] += 1
+
+
+def wikisplit(spec: Spec, log: Log) -> Iterator[Row]:
+    """Rows of WikiSplit (Botha et al. 2018): ``complex TAB simple1 <::::> simple2``.
+
+    Difference: complex, simple1 -> simple2. Fusion: simple1, simple2 -> complex. ``both`` gives
+    the two rows of each line, difference first.
+    """
+    asked = spec.choice("operation", "difference", ("difference", "fusion", "both"))
+    for line, (text, parts) in columns(spec.path, log, fewest=2, most=2):
+        with log.checks(spec.path, line):
+            whole, simple = sentence(text, "the complex sentence"), parts.split(_BETWEEN)
+            if len(simple) != 2:
+                raise BadFieldError(f"{len(simple)} simple sentences where there should be 2")
+            first, second = (sentence(simple[i], f"simple sentence {i + 1}") for i in (0, 1))
+            if asked != "fusion":
+                yield "difference", whole, first, second
+            if asked != "difference":
+                yield "fusion", first, second, whole
+
+
+def discofuse(spec: Spec, log: Log) -> Iterator[Row]:
+    """Fusion of DiscoFuse's official TSV (Geva et al. 2019): incoherent pair -> coherent text.
+
+    The coherent text is one sentence or two; two are joined by a space.
+    """
+    for line, fields in headed(spec.path, log, *_PARTS, *_WHOLES):
+        with log.checks(spec.path, line):
+            first, second = (sentence(fields[name], name) for name in _PARTS)
+            whole = sentence(fields[_WHOLES[0]], _WHOLES[0])
+            yield "fusion", first, second, f"{whole} {fields[_WHOLES[1]].strip()}".strip()
+
+
+def paranmt(spec: Spec, log: Log) -> Iterator[Row]:
+    """Reconstruction of ParaNMT (Wieting and Gimpel 2018): two sentences, tab, perhaps a score."""
+    for line, (text, other, *_) in columns(spec.path, log, fewest=2, most=3):
+        with log.checks(spec.path, line):
+            first, target = sentence(text, "sentence1"), sentence(other, "sentence2")
+            yield "reconstruction", first, None, target
+
+
+def quora(spec: Spec, log: Log) -> Iterator[Row]:
+    """Reconstruction of Quora's official TSV: question1 -> question2 where they are duplicates.
+
+    The others are counted as ``no_duplicates``. Fields may be quoted and then hold line breaks;
+    the line of a bad row is the last one that it covers.
+    """
+    source = _quoted(spec.path, log)
+    line, header = next(source, (1, []))
+    log.counts["read"] -= bool(header)
+    check_header(spec.path, header, _QUORA, line)
+    for line, values in source:
+        with log.checks(spec.path, line):
+            fields = by_name(header, values)
+            first, target = (sentence(fields[name], name) for name in _QUORA[:2])
+            if fields["is_duplicate"] == "1":
+                yield "reconstruction", first, None, target
+            elif fields["is_duplicate"] == "0":
+                log.counts["no_duplicates"] += 1
+            else:
+                reason = f"is_duplicate is {fields['is_duplicate']!r}, neither 0 nor 1"
+                raise BadFieldError(reason)
+
+
+def _quoted(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
+    """Records with the last line that each covers."""
+    position = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal position
+        for line, text in lines(path, ApartLog(log)):
+            position = line
+            yield text + "\n"
+
+    try:
+        for fields in csv.reader(texts(), delimiter="\t"):
+            log.counts["read"] += 1
+            yield position, fields
+    except csv.Error as error:  # a quote that is never closed swallows the rows behind it
+        raise CorpusError(path, f"the quotes are damaged: {error}", line=position) from error
+
+
+def compression(spec: Spec, log: Log) -> Iterator[Row]:
+    """Compression of Filippova and Altun (2013), or of two columns with a tab between.
+
+    ``graph.sentence`` -> ``compression.text``. The official files hold one JSON object after the
+    other, each over many lines and with a blank line behind it. They are read as a stream; the
+    line of a bad record is its first.
+    """
+    texts = (text.strip() for _, text in lines(spec.path, Log(log.limit)) if text.strip())
+    first = next(texts, "")
+    if first.startswith("{") and "\t" not in first:
+        pairs = _records(spec.path, log)
+    else:
+        pairs = ((line, (c[0], c[1])) for line, c in columns(spec.path, log, fewest=2, most=2))
+    for line, (text, shorter) in pairs:
+        with log.checks(spec.path, line):
+            row = sentence(text, "sentence"), None, sentence(shorter, "compression")
+            yield "compression", *row
+
+
+def _records(path: str, log: Log) -> Iterator[tuple[int, tuple[object, object]]]:
+    """First line of each object, with its sentence and compression."""
+    held: list[str] = []
+    start = 0
+    for line, text in chain(lines(path, ApartLog(log)), [(0, "")]):
+        if text.strip():
+            start = start if held else line
+            held.append(text)
+        elif held:
+            log.counts["read"] += 1
+            with log.checks(path, start):
+                fields = parsed("\n".join(held))
+                try:
+                    pair = fields["graph"]["sentence"], fields["compression"]["text"]
+                except (KeyError, TypeError):
+                    reason = "the keys graph.sentence or compression.text are missing"
+                    raise BadFieldError(reason) from None
+                yield start, pair
+            held = []
+
+
+def gigaword(spec: Spec, log: Log) -> Iterator[Row]:
+    """Compression: article -> title, of a folder of parallel files or of a TSV file.
+
+    Dropped and counted as ``few_shared``: pairs with fewer than ``shared`` tokens in common
+    (InterSent appendix A). A token is what stands between white space, lower-cased, each counted
+    once; stopwords are scikit-learn's.
+
+    Raises:
+        InvalidValue: a split is asked for that is none, or of a single file.
+        CorpusError: the files of the split are missing, or differ in their numbers of lines.
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes a second to import
+
+    fewest = spec.integer("shared", _SHARED, minimum=0)
+    path, pairs = _articles(spec, log)
+    for line, (article, title) in pairs:
+        with log.checks(path, line):
+            first, target = sentence(article, "article"), sentence(title, "title")
+            common = set(first.lower().split()) & set(target.lower().split())
+            if len(common - ENGLISH_STOP_WORDS) < fewest:
+                log.counts["few_shared"] += 1
+            else:
+                yield "compression", first, None, target
+
+
+def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+    """Return the file of articles, and each with its title by their line."""
+    system, root = fsspec.core.url_to_fs(spec.path)
+    if not system.isdir(root):
+        if "split" in spec.options:
+            fix = "leave it out: splits are files of a folder, and this is one file"
+            raise InvalidValue(f"{FIELD} option split", spec.options["split"], fix)
+        return spec.path, columns(spec.path, log, fewest=2, most=2)
+    choices = _GIGAWORD[spec.choice("split", "train", _GIGAWORD)]
+    for pair in choices:
+        for end in ("", ".gz"):
+            if all(system.exists(f"{root.rstrip('/')}/{name}{end}") for name in pair):
+                first, second = (f"{spec.path.rstrip('/')}/{name}{end}" for name in pair)
+                return first, _parallel(first, second, log)
+    wanted = " or ".join(" with ".join(pair) for pair in choices)
+    raise CorpusError(spec.path, f"the folder has no {wanted}")
+
+
+def _parallel(first: str, second: str, log: Log) -> Iterator[tuple[int, list[str]]]:
+    """The lines that both files have, by their number; a bad line takes its partner with it."""
+    before, other = log.counts["read"], ApartLog(log)
+    partners = lines(second, other)
+    place, partner = 0.0, ""
+    for line, text in lines(first, log):
+        while place < line:
+            place, partner = next(partners, (math.inf, ""))
+        if place == line:
+            yield line, [text, partner]
+    for _ in partners:
+        pass
+    sizes = log.counts["read"] - before, other.counts["read"]
+    if sizes[0] != sizes[1]:
+        reason = f"{sizes[1]} lines, but {first} has {sizes[0]}: one line a pair is needed"
+        raise CorpusError(second, reason)

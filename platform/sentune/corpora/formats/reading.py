@@ -1,21 +1,26 @@
-"""What every reader shares: numbered lines, checks of fields, and the log of bad rows."""
+"""What readers share: lines, rows of JSON, TSV and CSV, checks of fields, the log of bad rows."""
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 import re
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from gzip import BadGzipFile
+from lzma import LZMAError
 from typing import Any
+from zipfile import BadZipFile
 
-from sentune.corpora.formats.raw import raw_lines
-from sentune.corpora.schema import LABELS, BadRow
+from sentune.corpora.schema import LABELS, BadRow, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError
+from sentune.io.bounded_read import bounded_lines
 
 Row = tuple[Any, ...]
 """One row, in the order of its kind's schema."""
-
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -53,6 +58,83 @@ class Log:
             )
             raise CorpusError(path, message, line=line)
 
+    def nothing_left(self, path: str, kind: Kind) -> CorpusError:
+        """Return the error of a corpus without a usable row, with the first bad row's reason."""
+        reason = f"no {kind.value} are left: {dict(self.counts)}"
+        if self.bad:
+            reason += f"; the first bad row: line {self.bad[0].line}, {self.bad[0].reason}"
+        return CorpusError(path, reason)
+
+    def checks(self, path: str, line: int) -> Checks:
+        """Put the row aside where the block raises a ``BadFieldError``."""
+        return Checks(self, path, line)
+
+
+class Checks:
+    """The block of ``Log.checks``; a class, as a generator would cost a third of reading SNLI."""
+
+    __slots__ = ("_line", "_log", "_path")
+
+    def __init__(self, log: Log, path: str, line: int) -> None:
+        self._log, self._path, self._line = log, path, line
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        if not isinstance(error, BadFieldError):
+            return False
+        self._log.quarantine(self._path, self._line, str(error))
+        return True
+
+
+class ApartLog(Log):
+    """Counts what it reads apart, and puts bad rows aside in another log.
+
+    For a second file of the same rows, and for rows of several lines.
+    """
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log.limit)
+        self._log = log
+
+    def quarantine(self, path: str, line: int, reason: str) -> None:
+        """As the other log does it."""
+        self._log.quarantine(path, line, reason)
+
+
+def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines (from 1), local or fsspec, plain or compressed (``.gz``), undecoded.
+
+    Lines end at a newline only, and keep it.
+
+    Raises:
+        CorpusError: when the file is missing, cannot be read, is cut short, or breaks a limit of
+            ``sentune.io.bounded_read``.
+    """
+    number = 0
+    try:
+        for number, raw in enumerate(bounded_lines(path), start=1):
+            if number == 1 and _is_utf_16(raw):
+                fix = "convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
+                raise CorpusError(path, f"the file is UTF-16; {fix}", line=1)
+            yield number, raw
+    except FileNotFoundError as error:
+        raise CorpusError(path, "there is no such file") from error
+    except (EOFError, BadGzipFile, BadZipFile, LZMAError, zlib.error) as error:
+        reason = f"the compressed file is damaged: {error}; fetch or write it again"
+        raise CorpusError(path, reason, line=number or None) from error
+    except OSError as error:
+        raise CorpusError(path, f"cannot be read: {error}", line=number or None) from error
+
+
+def _is_utf_16(start: bytes) -> bool:
+    """Whether a file's beginning has the mark of UTF-16, or zeros in every other byte."""
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return True
+    even, odd = start[:8:2], start[1:8:2]
+    return len(start) > 3 and any(even) != any(odd)
+
 
 def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
     """Numbered lines (from 1) of a UTF-8 file, local or fsspec, plain or compressed (``.gz``).
@@ -61,7 +143,7 @@ def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
     no UTF-8 goes to quarantine.
 
     Raises:
-        CorpusError: as ``raw.raw_lines``.
+        CorpusError: as ``raw_lines``.
     """
     for line, raw in raw_lines(path):
         log.counts["read"] += 1
@@ -71,6 +153,134 @@ def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
             log.quarantine(path, line, f"no UTF-8 at byte {error.start}")
             continue
         yield line, text.rstrip("\r\n")
+
+
+def objects(path: str, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Numbered objects (from 1) of a ``.jsonl`` file, compressed or not.
+
+    What is no object, or lacks a key of ``needed``, goes to quarantine.
+
+    Raises:
+        CorpusError: as ``raw_lines``.
+    """
+    for line, text in lines(path, log):
+        try:
+            fields = parsed(text)
+            if not isinstance(fields, dict):
+                raise BadFieldError("no JSON object")
+            for key in needed:
+                if key not in fields:
+                    raise BadFieldError(f"the key {key} is missing")
+        except BadFieldError as error:
+            log.quarantine(path, line, str(error))
+        else:
+            yield line, fields
+
+
+def parsed(text: str) -> Any:
+    """Return what a JSON text holds; refuse what is no JSON."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} of the record" if "\n" in text else f"column {error.colno}"
+        raise BadFieldError(f"no JSON: {error.msg} at {place}") from None
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 100,000 brackets
+        raise BadFieldError(f"no usable JSON: {error}") from None
+
+
+def columns(path: str, log: Log, *, fewest: int, most: int) -> Iterator[tuple[int, list[str]]]:
+    """Numbered rows of ``fewest`` to ``most`` columns with tabs between; quotes are literal.
+
+    A row of another width goes to quarantine.
+
+    Raises:
+        CorpusError: as ``raw_lines``.
+    """
+    wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
+    for line, text in lines(path, log):
+        fields = text.split("\t")
+        if fewest <= len(fields) <= most:
+            yield line, fields
+        else:
+            count = f"{len(fields)} column{'s' if len(fields) > 1 else ''}"
+            log.quarantine(path, line, f"{count} where there should be {wanted}")
+
+
+def headed(
+    path: str, log: Log, *needed: str | tuple[str, ...]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Numbered rows below a header, by its names, with tabs between; quotes are literal.
+
+    The header is no row. A row of another width goes to quarantine.
+
+    Args:
+        path: the file.
+        log: counts the rows.
+        needed: names that the header must have; of a tuple, one of its names.
+
+    Raises:
+        CorpusError: the header lacks a name, or as ``raw_lines``.
+    """
+    source = lines(path, log)
+    header = next(source, (1, ""))[1].split("\t")
+    log.counts["read"] -= 1
+    check_header(path, header, needed)
+    for line, text in source:
+        with log.checks(path, line):
+            yield line, by_name(header, text.split("\t"))
+
+
+def check_header(
+    path: str, header: Collection[str], needed: Collection[str | tuple[str, ...]], line: int = 1
+) -> None:
+    """Refuse a header without the names that are needed; of a tuple, one is."""
+    choices = [(name,) if isinstance(name, str) else name for name in needed]
+    if missing := [" or ".join(names) for names in choices if not set(names) & set(header)]:
+        raise CorpusError(path, f"the header lacks {', '.join(missing)}", line=line)
+
+
+def by_name(header: list[str], values: list[str]) -> dict[str, str]:
+    """Return a row by the names of its header; refuse one of another width."""
+    if len(values) != len(header):
+        raise BadFieldError(f"{len(values)} columns where the header has {len(header)}")
+    return dict(zip(header, values, strict=True))
+
+
+def records(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
+    """The records of a CSV file, the header first, each with the last line that it covers.
+
+    ``log`` counts records, not lines, and not the header. Blank lines between records are counted
+    and left out; a record that is no CSV goes to quarantine.
+
+    Raises:
+        CorpusError: as ``raw_lines``.
+    """
+    position = taken = 0
+    source = lines(path, log)
+
+    def rows() -> Iterator[str]:
+        nonlocal position, taken
+        for line, content in source:
+            position, taken = line, taken + 1
+            yield content + "\n"
+
+    reader = csv.reader(rows())
+    log.counts["read"] -= 1
+    while True:
+        taken = 0
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            log.counts["read"] -= taken - 1
+            log.quarantine(path, position, str(error))
+        else:
+            log.counts["read"] -= taken - 1
+            if fields:
+                yield position, fields
+            else:
+                log.counts["blank"] += 1
 
 
 def sentence(value: object, name: str) -> str:
@@ -86,7 +296,7 @@ def sentence(value: object, name: str) -> str:
 
 
 def check_label(value: object) -> str:
-    """One of the three labels of inference; refuses anything else."""
+    """Return one of the three labels of inference; refuse anything else."""
     if value not in LABELS:
         raise BadFieldError(f"unknown label {value!r}")
     return str(value)

@@ -1,15 +1,27 @@
-"""SentEval's transfer tasks (Conneau & Kiela 2018): which files each has and where they lie."""
+"""SentEval's transfer tasks (Conneau & Kiela 2018): where their files lie, and their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
 import fsspec
 
-from sentune.corpora.formats import senteval_pairs, senteval_sentences
-from sentune.corpora.formats.reading import Log, Row
+from sentune.corpora.formats.reading import (
+    BadFieldError,
+    Log,
+    Row,
+    check_label,
+    headed,
+    lines,
+    number,
+    raw_lines,
+    sentence,
+)
 from sentune.corpora.formats.spec import Spec
+from sentune.corpora.formats.sts import stsb
 from sentune.corpora.schema import SPLITS, Kind
 from sentune.errors import CorpusError
 
@@ -19,23 +31,121 @@ Files = Mapping[str, str]
 _WHOLE = "whole"
 """The one file of a layout that keeps all splits together."""
 
+_SENTIMENTS = {"0": "negative", "1": "positive"}
+_QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+_PARAPHRASE = {"0": "different", "1": "paraphrase"}
+_SETS = {"TRAIN": "train", "TRIAL": "dev", "TEST": "test"}
 
-@dataclass(frozen=True, kw_only=True)
-class _Task:
+
+def _labelled(files: Files, log: Log) -> Iterator[Row]:
+    """A file for each label, one sentence a line in Latin-1; there are no splits.
+
+    Blank lines are counted and left out (CR has 4 of 3,775; SentEval encodes them as a full stop
+    or an empty sentence, as the model's code sees fit).
+    """
+    for label, path in files.items():
+        for _, text in _latin(path, log):
+            if text.strip():
+                yield text.strip(), None, label, None
+            else:
+                log.counts["blank"] += 1
+
+
+def _sentiment(files: Files, log: Log) -> Iterator[Row]:
+    """SST2: ``sentence TAB label`` in SentEval's ``sentiment-SPLIT``, ``label sentence`` in
+    ``stsa.binary.SPLIT``; labels are 0 and 1."""
+    for split, path in files.items():
+        for line, text in lines(path, log):
+            first, tab, last = text.rpartition("\t")
+            mark, _, words = (last, tab, first) if tab else text.partition(" ")
+            with log.checks(path, line):
+                if mark.strip() not in _SENTIMENTS:
+                    raise BadFieldError(f"the label is {mark!r}, not 0 or 1")
+                yield sentence(words, "text"), None, _SENTIMENTS[mark.strip()], split
+
+
+def _questions(files: Files, log: Log) -> Iterator[Row]:
+    """TREC: ``COARSE:fine question`` in Latin-1; the coarse one is the label."""
+    for split, path in files.items():
+        for line, text in _latin(path, log):
+            coarse, _, rest = text.strip().partition(":")
+            with log.checks(path, line):
+                if coarse not in _QUESTIONS:
+                    raise BadFieldError(f"the label is {coarse!r}, not of {', '.join(_QUESTIONS)}")
+                yield sentence(rest.partition(" ")[2], "text"), None, coarse, split
+
+
+def _latin(path: str, log: Log) -> Iterator[tuple[int, str]]:
+    """Numbered lines (from 1) of a Latin-1 file, as ``reading.lines`` gives those of UTF-8.
+
+    SentEval reads these files so. ``latin_1`` counts the lines with a byte beyond ASCII, and
+    ``latin_1_like_utf_8`` those of them that would be UTF-8 too: a file that was converted is
+    misread, and shows here. Lines end at a newline only: in Latin-1, the byte 85 (an ellipsis in
+    MR and SUBJ) is a line end to Python.
+
+    Raises:
+        CorpusError: as ``reading.raw_lines``.
+    """
+    for line, raw in raw_lines(path):
+        log.counts["read"] += 1
+        if not raw.isascii():
+            log.counts["latin_1"] += 1
+            log.counts["latin_1_like_utf_8"] += 0
+            with suppress(UnicodeDecodeError):
+                raw.decode()
+                log.counts["latin_1_like_utf_8"] += 1
+        yield line, raw.decode("latin-1").rstrip("\r\n")
+
+
+def _paraphrases(files: Files, log: Log) -> Iterator[Row]:
+    """MRPC: quality (0 or 1), two ids and two sentences below a header."""
+    for split, path in files.items():
+        for line, fields in headed(path, log, "Quality", "#1 String", "#2 String"):
+            with log.checks(path, line):
+                if fields["Quality"] not in _PARAPHRASE:
+                    raise BadFieldError(f"Quality is {fields['Quality']!r}, not 0 or 1")
+                first, second = (sentence(fields[n], n) for n in ("#1 String", "#2 String"))
+                yield first, second, _PARAPHRASE[fields["Quality"]], split
+
+
+def _sick(
+    names: tuple[str, ...], value: Callable[[str], object], files: Files, log: Log
+) -> Iterator[Row]:
+    """SICK: pairs with the column of ``names`` that is there; ``SICK.txt`` names rows' splits."""
+    for part, path in files.items():
+        own = ("SemEval_set",) if part == _WHOLE else ()
+        for line, fields in headed(path, log, "sentence_A", "sentence_B", names, *own):
+            with log.checks(path, line):
+                first, second = (sentence(fields[n], n) for n in ("sentence_A", "sentence_B"))
+                gold = value(next(fields[name] for name in names if name in fields))
+                if own and fields["SemEval_set"] not in _SETS:
+                    name = fields["SemEval_set"]
+                    raise BadFieldError(f"SemEval_set is {name!r}, not {', '.join(_SETS)}")
+                yield first, second, gold, _SETS[fields["SemEval_set"]] if own else part
+
+
+def _benchmark(files: Files, log: Log) -> Iterator[Row]:
+    """The STS Benchmark: pairs with their similarity from 0 to 5."""
+    for split, path in files.items():
+        source = Spec(text=path, format="stsb", path=path, options={})
+        yield from ((first, second, score, split) for first, second, score, _ in stsb(source, log))
+
+
+class _Task(NamedTuple):
     """A task.
 
     Attributes:
-        kind: what it is read as.
         folder: where SentEval's own layout has it, below ``downstream``.
+        read: reads the files of a layout.
         layouts: its files, as SentEval names them and as others do; the first that is there is
             read.
-        read: reads the files of a layout.
+        kind: what it is read as.
     """
 
-    kind: Kind = Kind.CLASSIFIED
     folder: str
-    layouts: tuple[Files, ...]
     read: Callable[[Files, Log], Iterator[Row]]
+    layouts: tuple[Files, ...]
+    kind: Kind = Kind.CLASSIFIED
 
 
 def _splits(train: str, dev: str, test: str) -> Files:
@@ -46,58 +156,46 @@ _SICK = (
     {_WHOLE: "SICK.txt"},
     _splits("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"),
 )
+_SICK_LABELS = partial(  # what SICK.txt and what the files of SemEval call the column
+    _sick, ("entailment_label", "entailment_judgment"), lambda value: check_label(value.lower())
+)
+_SICK_SCORES = partial(_sick, ("relatedness_score",), partial(number, name="relatedness_score"))
 
 TASKS: dict[str, _Task] = {
-    "mr": _Task(
-        folder="MR",
-        layouts=({"positive": "rt-polarity.pos", "negative": "rt-polarity.neg"},),
-        read=senteval_sentences.labelled,
-    ),
-    "cr": _Task(
-        folder="CR",
-        layouts=({"positive": "custrev.pos", "negative": "custrev.neg"},),
-        read=senteval_sentences.labelled,
-    ),
+    "mr": _Task("MR", _labelled, ({"positive": "rt-polarity.pos", "negative": "rt-polarity.neg"},)),
+    "cr": _Task("CR", _labelled, ({"positive": "custrev.pos", "negative": "custrev.neg"},)),
     "subj": _Task(
-        folder="SUBJ",
-        layouts=({"objective": "subj.objective", "subjective": "subj.subjective"},),
-        read=senteval_sentences.labelled,
+        "SUBJ", _labelled, ({"objective": "subj.objective", "subjective": "subj.subjective"},)
     ),
-    "mpqa": _Task(
-        folder="MPQA",
-        layouts=({"positive": "mpqa.pos", "negative": "mpqa.neg"},),
-        read=senteval_sentences.labelled,
-    ),
+    "mpqa": _Task("MPQA", _labelled, ({"positive": "mpqa.pos", "negative": "mpqa.neg"},)),
     "sst2": _Task(
-        folder="SST/binary",
-        layouts=(
+        "SST/binary",
+        _sentiment,
+        (
             _splits("sentiment-train", "sentiment-dev", "sentiment-test"),
             _splits("stsa.binary.train", "stsa.binary.dev", "stsa.binary.test"),
         ),
-        read=senteval_sentences.sentiment,
     ),
     "trec": _Task(
-        folder="TREC",
-        layouts=(
+        "TREC",
+        _questions,
+        (
             {"train": "train_5500.label", "test": "TREC_10.label"},
             {"train": "TREC.train", "test": "TREC.test"},
         ),
-        read=senteval_sentences.questions,
     ),
     "mrpc": _Task(
-        folder="MRPC",
-        layouts=({"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},),
-        read=senteval_pairs.paraphrases,
+        "MRPC",
+        _paraphrases,
+        ({"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},),
     ),
-    "sick-e": _Task(folder="SICK", layouts=_SICK, read=senteval_pairs.sick_labels),
-    "sick-r": _Task(
-        kind=Kind.RELATED, folder="SICK", layouts=_SICK, read=senteval_pairs.sick_scores
-    ),
+    "sick-e": _Task("SICK", _SICK_LABELS, _SICK),
+    "sick-r": _Task("SICK", _SICK_SCORES, _SICK, Kind.RELATED),
     "stsb-supervised": _Task(
-        kind=Kind.RELATED,
-        folder="STS/STSBenchmark",
-        layouts=(_splits("sts-train.csv", "sts-dev.csv", "sts-test.csv"),),
-        read=senteval_pairs.benchmark,
+        "STS/STSBenchmark",
+        _benchmark,
+        (_splits("sts-train.csv", "sts-dev.csv", "sts-test.csv"),),
+        Kind.RELATED,
     ),
 }
 
@@ -139,7 +237,10 @@ def _files(path: str, task: _Task) -> Files:
     system, root = fsspec.core.url_to_fs(path)
     root, path = root.rstrip("/"), path.rstrip("/")
     if system.isfile(root):
-        return _file(path, task)
+        if any(_WHOLE in layout for layout in task.layouts):
+            return {_WHOLE: path}
+        names = ", ".join(task.layouts[0].values())
+        raise CorpusError(path, f"is a file; give the folder with {names}")
     below = ("", f"/{task.folder}", f"/downstream/{task.folder}")
     for folder in below:
         for layout in task.layouts:
@@ -152,16 +253,8 @@ def _files(path: str, task: _Task) -> Files:
     raise CorpusError(path, f"there is no {wanted}; looked in the folder, {places}")
 
 
-def _file(path: str, task: _Task) -> Files:
-    if any(_WHOLE in layout for layout in task.layouts):
-        return {_WHOLE: path}
-    raise CorpusError(
-        path, f"is a file; give the folder with {', '.join(task.layouts[0].values())}"
-    )
-
-
 def _check(folder: str, layout: Files, there: Files) -> None:
-    """Refuses a layout without what the task cannot do without."""
+    """Refuse a layout without what the task cannot do without."""
     missing = [part for part in layout if part not in there]
     if missing and (len(layout) < len(SPLITS) or len(missing) > 1 or "train" in missing):
         names = ", ".join(layout[part] for part in missing)

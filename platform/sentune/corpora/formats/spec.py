@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -56,7 +57,7 @@ class Spec:
 def parse(text: str, formats: Iterable[str]) -> Spec:
     """Take a specification apart.
 
-    The path ends at the last ``?``; in options ``%3F`` stands for a ``?`` and so on.
+    The path ends at the last ``?``; ``%3F`` stands for a ``?`` in it. Options are percent-decoded.
 
     Raises:
         InvalidValue: for an unknown format, a missing path or an option without a value.
@@ -69,7 +70,17 @@ def parse(text: str, formats: Iterable[str]) -> Spec:
     path, mark, query = rest.rpartition("?") if "?" in rest else (rest, "", "")
     if not path:
         raise InvalidValue(FIELD, text, f"give the path after {name}:")
-    return Spec(text=text, format=name, path=path, options=_options(text, query) if mark else {})
+    options: dict[str, str] = {}
+    for item in query.split("&") if mark else ():
+        key, equals, value = item.partition("=")
+        if not (key and equals):
+            raise InvalidValue(FIELD, text, f"write the option {item!r} as key=value")
+        if key in options:
+            raise InvalidValue(FIELD, text, f"give the option {key} once")
+        options[key] = unquote(value)
+    # %3F is a ? of the path, and %253F stands for %3F; all else in a path is as it is written
+    path = re.sub("%(25)?3[Ff]", lambda found: "%3F" if found[1] else "?", path)
+    return Spec(text=text, format=name, path=path, options=options)
 
 
 def check_options(spec: Spec, allowed: Mapping[str, str]) -> None:
@@ -78,18 +89,6 @@ def check_options(spec: Spec, allowed: Mapping[str, str]) -> None:
         if option not in allowed:
             listing = "; ".join(f"{name} ({meaning})" for name, meaning in allowed.items())
             raise InvalidValue(f"{FIELD} option", option, f"{spec.format} allows {listing}")
-
-
-def _options(text: str, query: str) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for item in query.split("&"):
-        key, equals, value = item.partition("=")
-        if not (key and equals):
-            raise InvalidValue(FIELD, text, f"write the option {item!r} as key=value")
-        if key in options:
-            raise InvalidValue(FIELD, text, f"give the option {key} once")
-        options[key] = unquote(value)
-    return options
 
 
 def _either(names: tuple[str, ...]) -> str:

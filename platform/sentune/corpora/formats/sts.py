@@ -1,18 +1,26 @@
-"""The yearly STS tasks of SemEval, 2012 to 2016: a folder of pairs and scores by subset."""
+"""The STS Benchmark, and the yearly STS tasks of SemEval, 2012 to 2016: pairs with scores."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 import fsspec
 
-from sentune.corpora.formats.reading import BadFieldError, Log, Row, lines, number, sentence
+from sentune.corpora.formats.reading import (
+    ApartLog,
+    BadFieldError,
+    Log,
+    Row,
+    lines,
+    number,
+    sentence,
+)
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.errors import CorpusError, InvalidValue
 
+OPTIONS = {"subsets": "A+B or all; default: all but SMT of 2013"}
 _INPUT, _GOLD, _END = "STS.input.", "STS.gs.", ".txt"
 _TOGETHER = "ALL"
 """Not a subset: all gold scores of a year in one file."""
@@ -20,6 +28,21 @@ _TOGETHER = "ALL"
 _LEFT_OUT = "SMT"
 """The subset of 2013 that SentEval could not pass on for its licence, and that the averages of
 papers for 2013 therefore leave out."""
+
+
+def stsb(spec: Spec, log: Log) -> Iterator[Row]:
+    """Scored pairs of an STS Benchmark file: genre, file, year, id, score, and two sentences.
+
+    Tab-separated without header; quotes are literal; columns after the seventh are sources. The
+    genre (main-captions, main-news, ...) is the subset.
+    """
+    for line, text in lines(spec.path, log):
+        fields = text.split("\t")
+        with log.checks(spec.path, line):
+            if len(fields) < 7:
+                raise BadFieldError(f"{len(fields)} columns where there should be at least 7")
+            first, second = sentence(fields[5], "sentence1"), sentence(fields[6], "sentence2")
+            yield first, second, number(fields[4], "score"), fields[0].strip() or None
 
 
 def folder(spec: Spec, log: Log) -> Iterator[Row]:
@@ -40,61 +63,45 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
     chosen = _chosen(spec, names)
     for name in names:
         first, gold = (f"{spec.path.rstrip('/')}/{kind}{name}{_END}" for kind in (_INPUT, _GOLD))
-        rows, scores = _numbered(first, log), _numbered(gold, log, count=False)
-        if rows.size != scores.size:
-            reason = f"{scores.size} lines, but {first} has {rows.size}: one score a pair is needed"
+        rows, size = _numbered(first, log)
+        scores, scored = _numbered(gold, ApartLog(log))
+        if size != scored:
+            reason = f"{scored} lines, but {first} has {size}: one score a pair is needed"
             raise CorpusError(gold, reason)
-        if name in chosen:
-            yield from _pairs(name, rows, scores, log)
-        else:
-            log.counts[f"left_out_{name}"] += rows.size
+        if name not in chosen:
+            log.counts[f"left_out_{name}"] += size
+            continue
+        for line in sorted(rows.keys() & scores.keys()):
+            if not scores[line].strip():
+                log.counts["unscored"] += 1
+                continue
+            with log.checks(first, line):
+                yield _pair(rows[line], scores[line], name)
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """The readable lines of a file by their numbers, from 1, and how many it has in all."""
-
-    path: str
-    texts: dict[int, str]
-    size: int
-
-
-def _numbered(path: str, log: Log, *, count: bool = True) -> _Lines:
+def _numbered(path: str, log: Log) -> tuple[dict[int, str], int]:
+    """Return the readable lines of a file by their numbers, from 1, and how many it has in all."""
     before = log.counts["read"]
     texts = dict(lines(path, log))
-    size = log.counts["read"] - before
-    if not count:
-        log.counts["read"] = before
-    return _Lines(path, texts, size)
+    return texts, log.counts["read"] - before
 
 
-def _pairs(name: str, rows: _Lines, scores: _Lines, log: Log) -> Iterator[Row]:
-    for line in sorted(rows.texts.keys() & scores.texts.keys()):
-        if not scores.texts[line].strip():
-            log.counts["unscored"] += 1
-            continue
-        try:
-            fields = rows.texts[line].split("\t")
-            if len(fields) < 2:
-                raise BadFieldError("1 column where there should be 2 sentences")
-            first, second = sentence(fields[0], "sentence1"), sentence(fields[1], "sentence2")
-            row = first, second, number(scores.texts[line], "score"), name
-        except BadFieldError as error:
-            log.quarantine(rows.path, line, str(error))
-        else:
-            yield row
+def _pair(text: str, gold: str, name: str) -> Row:
+    fields = text.split("\t")
+    if len(fields) < 2:
+        raise BadFieldError("1 column where there should be 2 sentences")
+    first, second = sentence(fields[0], "sentence1"), sentence(fields[1], "sentence2")
+    return first, second, number(gold, "score"), name
 
 
 def _subsets(system: Any, root: str, path: str) -> list[str]:
-    """Names of the subsets that have pairs or scores; a file that lacks its partner is told when
-    it is opened."""
+    """Return the subsets that have pairs or scores; a missing partner is told when it is opened."""
     if not system.isdir(root):
         raise CorpusError(path, "there is no such folder")
     files = {PurePosixPath(name).name for name in system.ls(root, detail=False)}
-    starts = (_INPUT, _GOLD)
     names = {
         file.removeprefix(start).removesuffix(_END)
-        for start in starts
+        for start in (_INPUT, _GOLD)
         for file in files
         if file.startswith(start) and file.endswith(_END)
     }

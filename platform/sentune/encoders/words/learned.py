@@ -19,8 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
-from sentune.encoders.words.table import META, WordTable
-from sentune.encoders.words.tokenizing import tokenise
+from sentune.encoders.words.table import META, WordTable, tokenise
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
 from sentune.io.folders import new_folder
@@ -78,7 +77,7 @@ class _Tokens:
 
 
 def learn_words(texts: Iterable[str], spec: str, cache: Path) -> WordTable:
-    """Vectors by positive pointwise mutual information and a truncated SVD.
+    """Return vectors by positive pointwise mutual information and a truncated SVD.
 
     With n_wc = how often c stands within the window of w, the matrix M_wc = max(0, log(n_wc N /
     (n_w n_c))) is decomposed as U S V^T; the vectors are U S^0.5 (Levy, Goldberg and Dagan 2015,
@@ -129,11 +128,10 @@ def _write(tokens: _Tokens, options: PpmiSpec, spec: str, fingerprint: str, draf
     rows = np.full(len(order), -1, dtype=np.int32)
     rows[kept] = np.arange(len(kept))
     shares = np.array([counts[number] for number in order]) / len(tokens.numbers)
+    pairs = _pairs(rows[tokens.numbers], tokens, options, len(kept))
     table = WordTable(
         words=tuple(tokens.words[number] for number in kept),
-        vectors=_decompose(
-            _ppmi(_pairs(rows[tokens.numbers], tokens, options, len(kept))), options
-        ),
+        vectors=_decompose(_ppmi(pairs), options),
         probabilities=shares[: len(kept)],
         spec=spec,
         fingerprint=fingerprint,
@@ -146,7 +144,7 @@ def _write(tokens: _Tokens, options: PpmiSpec, spec: str, fingerprint: str, draf
 def _pairs(
     rows: NDArray[np.int32], tokens: _Tokens, options: PpmiSpec, size: int
 ) -> sparse.csr_matrix:
-    """[W, W] how often two words stand within the window of each other, in one sentence.
+    """Return [W, W] how often two words stand within the window of each other, in one sentence.
 
     A rare word (-1) keeps its place, so that others do not move closer.
     """
@@ -162,7 +160,7 @@ def _pairs(
 
 
 def _ppmi(pairs: sparse.csr_matrix) -> sparse.csr_matrix:
-    """[W, W] positive pointwise mutual information of counts of pairs, which is symmetric."""
+    """Return [W, W] positive pointwise mutual information of symmetric counts of pairs."""
     sums = np.asarray(pairs.sum(axis=1)).ravel()
     matrix = pairs.tocoo()
     information = np.log(matrix.data * sums.sum() / (sums[matrix.row] * sums[matrix.col]))
@@ -172,7 +170,7 @@ def _ppmi(pairs: sparse.csr_matrix) -> sparse.csr_matrix:
 
 
 def _decompose(matrix: sparse.csr_matrix, options: PpmiSpec) -> NDArray[np.float32]:
-    """[W, n] U S^0.5, strongest dimension first, the largest entry of each one positive."""
+    """Return [W, n] U S^0.5, strongest dimension first, the largest entry of each one positive."""
     start = np.random.default_rng(options.seed).standard_normal(matrix.shape[0])
     left, strengths, _ = svds(matrix, k=options.width, v0=start)
     order = np.argsort(-strengths)

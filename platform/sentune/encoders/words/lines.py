@@ -48,7 +48,7 @@ class Quarantine:
 
 
 def blocks(quarantine: Quarantine) -> Iterator[tuple[int, list[bytes]]]:
-    """(number of the first line, lines) of each block; lines end at a newline only.
+    """Yield (number of the first line, lines) of each block; lines end at a newline only.
 
     Raises:
         CorpusError: the file is missing, cannot be read, is cut short, or breaks a limit of
@@ -69,7 +69,7 @@ def blocks(quarantine: Quarantine) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _grouped(source: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The lines in lists of about ``BLOCK`` bytes."""
+    """Yield the lines in lists of about ``BLOCK`` bytes."""
     held, size = list[bytes](), 0
     for line in source:
         held.append(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,7 +13,7 @@ import fsspec
 import numpy as np
 
 from sentune.credentials import without_credentials
-from sentune.encoders.words.frequencies import PACKAGE, package_version, probabilities
+from sentune.encoders.words.frequencies import PACKAGE, probabilities, wordfreq_package
 from sentune.encoders.words.lines import Quarantine
 from sentune.encoders.words.table import META, VERSION, WordTable
 from sentune.encoders.words.vectors import VectorFile
@@ -45,25 +46,24 @@ def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
     root = cache.expanduser().resolve() / "words"
     read = root / _key(vectors, _identity(source.path))
     new_folder(read, partial(_write_vectors, source), META)
-    known_by = "" if frequencies is None else _frequencies_identity(frequencies)
+    known_by = "" if frequencies is None else _identity(frequencies)
     table = root / f"{read.name}-{_key(frequencies or '', known_by)}"
     new_folder(table, partial(_write_table, source, frequencies, read), META)
     return WordTable.load(str(table))
 
 
-def _identity(path: str) -> str:
-    """Path, size and time of a file, as far as its file system knows them."""
-    system, name = fsspec.core.url_to_fs(path)
+def _identity(source: str) -> str:
+    """Return a package's version, or path, size and time of a file where its system knows them."""
+    if source.startswith(PACKAGE):
+        wordfreq_package(source)
+        return version("wordfreq")
+    system, name = fsspec.core.url_to_fs(source)
     try:
         info = system.info(name)
     except FileNotFoundError as error:
-        raise CorpusError(path, "there is no such file") from error
+        raise CorpusError(source, "there is no such file") from error
     times = [str(info.get(key)) for key in ("mtime", "LastModified", "updated", "ETag")]
     return "\n".join((info["name"], str(info["size"]), *times))
-
-
-def _frequencies_identity(spec: str) -> str:
-    return package_version(spec) if spec.startswith(PACKAGE) else _identity(spec)
 
 
 def _key(spec: str, identity: str) -> str:
@@ -71,7 +71,7 @@ def _key(spec: str, identity: str) -> str:
 
 
 def _write_vectors(source: VectorFile, draft: Path) -> None:
-    """vectors.npy and words.txt, block by block; only the words themselves stay in memory."""
+    """Write vectors.npy and words.txt block by block; only the words themselves stay in memory."""
     quarantine = Quarantine(source.path, BAD_LINES)
     words: dict[str, None] = {}
     content = sha256()
@@ -81,7 +81,11 @@ def _write_vectors(source: VectorFile, draft: Path) -> None:
             if not width:
                 width = values.shape[1]
                 _write_header(stream, 0, width)
-            new = [row for row, word in enumerate(block) if _is_new(word, words)]
+            new = []
+            for row, word in enumerate(block):
+                if word not in words:
+                    words[word] = None
+                    new.append(row)
             quarantine.counts["duplicates"] += len(block) - len(new)
             kept = np.ascontiguousarray(values[new], dtype="<f4").tobytes()
             stream.write(kept)
@@ -100,20 +104,13 @@ def _write_vectors(source: VectorFile, draft: Path) -> None:
 
 
 def _write_header(stream: BinaryIO, count: int, width: int) -> None:
-    """Header of a .npy file; numpy keeps room in it for any count, so it can be written again."""
+    """Write the header of a .npy file; numpy keeps room in it for any count, to be put in later."""
     shape = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
     np.lib.format.write_array_header_1_0(stream, shape)
 
 
-def _is_new(word: str, words: dict[str, None]) -> bool:
-    """Return whether the word is there for the first time; it is noted."""
-    before = len(words)
-    words.setdefault(word)
-    return len(words) > before
-
-
 def _write_table(source: VectorFile, frequencies: str | None, read: Path, draft: Path) -> None:
-    """Probabilities of the words, in a folder that names the folder of the vectors."""
+    """Write the words' probabilities into a folder that names the folder of the vectors."""
     words = (read / "words.txt").read_bytes().decode().split("\n")
     known = json.loads((read / META).read_text())
     quarantine = Quarantine(frequencies or "", BAD_LINES)
@@ -123,14 +120,13 @@ def _write_table(source: VectorFile, frequencies: str | None, read: Path, draft:
     np.save(draft / "probabilities.npy", found)
     np.save(draft / "listed.npy", every)
     _write_quarantine(draft, quarantine)
+    content = known["fingerprint"].encode() + found.tobytes() + every.tobytes()
     meta = {
         "version": VERSION,
         "spec": without_credentials(source.spec),
         "frequencies": without_credentials(frequencies),
         "vectors": f"../{read.name}",
-        "fingerprint": sha256(
-            known["fingerprint"].encode() + found.tobytes() + every.tobytes()
-        ).hexdigest()[:32],
+        "fingerprint": sha256(content).hexdigest()[:32],
         "counts": {
             **known["counts"],
             "listed_bad": quarantine.counts["bad"],

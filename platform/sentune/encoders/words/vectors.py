@@ -50,7 +50,7 @@ class VectorFile:
         return cls(spec, name, path)
 
     def read(self, quarantine: Quarantine) -> Iterator[Block]:
-        """Blocks of words, [B] and [B, n]; duplicates are still there.
+        """Yield blocks of words, [B] and [B, n]; duplicates are still there.
 
         Raises:
             CorpusError: the file cannot be read, its first line is no beginning, it has fewer
@@ -60,7 +60,9 @@ class VectorFile:
         for number, lines in blocks(quarantine):
             if number == 1:
                 width, expected = self._first_line(lines[0])
-                self._check(width)
+                if width > WIDEST:
+                    reason = f"vectors of {width:,} numbers; at most {WIDEST:,} are read"
+                    raise CorpusError(self.path, reason, line=1)
                 skipped = int(expected is not None)
                 lines, number = lines[skipped:], number + skipped
                 quarantine.counts["read"] -= skipped
@@ -72,13 +74,8 @@ class VectorFile:
             reason = f"the first line promises {expected} words, the file has {found}"
             raise CorpusError(self.path, reason)
 
-    def _check(self, width: int) -> None:
-        if width > WIDEST:
-            reason = f"vectors of {width:,} numbers; at most {WIDEST:,} are read"
-            raise CorpusError(self.path, reason, line=1)
-
     def _first_line(self, line: bytes) -> tuple[int, int | None]:
-        """Width of the vectors, and how many there are where the file says so."""
+        """Return the width of the vectors, and how many there are where the file says so."""
         fields = line.split()
         header = len(fields) == 2 and all(part.isdigit() for part in fields)
         if self.format == "fasttext":
@@ -94,24 +91,31 @@ class VectorFile:
 
 
 def _parsed(lines: Sequence[bytes], number: int, width: int, quarantine: Quarantine) -> Block:
-    """The lines that hold a word and ``width`` finite numbers; the others go to quarantine."""
-    words, numbers, places = [], [], []
+    """Return the lines with a word and ``width`` finite numbers; others go to quarantine."""
+    found = []
     for place, line in enumerate(lines, start=number):
-        found = _split(line.rstrip(b" \r\n"), width)
-        if isinstance(found, str):
-            quarantine.add(place, found)
-            continue
-        words.append(found[0])
-        numbers.append(found[1])
-        places.append(place)
-    values = _floats(numbers, width)
-    if values is None or not np.isfinite(values).all():
-        return _one_by_one(words, numbers, places, width, quarantine)
-    return words, values
+        parts = _split(line.rstrip(b" \r\n"), width)
+        if isinstance(parts, str):
+            quarantine.add(place, parts)
+        else:
+            found.append((place, *parts))
+    words = [word for _, word, _ in found]
+    values = _floats([numbers for _, _, numbers in found], width)
+    if values is not None and np.isfinite(values).all():
+        return words, values
+    words, rows = [], [np.zeros((0, width), dtype=np.float32)]
+    for place, word, numbers in found:  # one by one, to say which is bad
+        row = _floats([numbers], width)
+        if row is None or not np.isfinite(row).all():
+            quarantine.add(place, f"the vector of {word!r} has a field that is no finite number")
+        else:
+            words.append(word)
+            rows.append(row)
+    return words, np.concatenate(rows)
 
 
 def _split(line: bytes, width: int) -> tuple[str, bytes] | str:
-    """Word and numbers of a line, or why there are none."""
+    """Return word and numbers of a line, or why there are none."""
     if line.count(b" ") == width:
         word, _, numbers = line.partition(b" ")
     else:
@@ -126,7 +130,7 @@ def _split(line: bytes, width: int) -> tuple[str, bytes] | str:
 
 
 def _floats(numbers: Sequence[bytes], width: int) -> NDArray[np.float32] | None:
-    """[B, n] numbers of B lines; None where a field is no number.
+    """Return the [B, n] numbers of B lines; None where a field is no number.
 
     Arrow's reader takes 1.9 s for the 10 million numbers of 33,860 lines on one core (numpy:
     loadtxt 2.1 s, fromstring 2.8 s), uses all cores, and refuses what is no number.
@@ -148,19 +152,3 @@ def _floats(numbers: Sequence[bytes], width: int) -> NDArray[np.float32] | None:
     except pa.ArrowInvalid:
         return None
     return np.stack([column.to_numpy() for column in table.columns], axis=1)
-
-
-def _one_by_one(
-    words: list[str], numbers: list[bytes], places: list[int], width: int, quarantine: Quarantine
-) -> Block:
-    """Return the same for a block with bad numbers: line by line, to say which."""
-    kept: list[str] = []
-    rows: list[NDArray[np.float32]] = []
-    for word, text, place in zip(words, numbers, places, strict=True):
-        row = _floats([text], width)
-        if row is None or not np.isfinite(row).all():
-            quarantine.add(place, f"the vector of {word!r} has a field that is no finite number")
-            continue
-        kept.append(word)
-        rows.append(row)
-    return kept, np.concatenate(rows or [np.zeros((0, width), dtype=np.float32)])

@@ -1,15 +1,25 @@
-"""A word table as one folder that needs no other: in a model, or on its way to another machine."""
+"""A word table as one folder that needs no other: in a model, or on its way to another machine.
+
+Legend: W = words.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sentune.encoders.words.table import META, VERSION, WordTable
 from sentune.errors import InvalidValue
+from sentune.io.folders import new_folder
+
+COUNTS = "counts.npy"
+_VERSION = 1
 
 
 def save_whole(table: WordTable, folder: Path) -> None:
@@ -18,9 +28,10 @@ def save_whole(table: WordTable, folder: Path) -> None:
     Where the table comes from the cache, its file of vectors is copied and not read.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    cached = _cached_vectors(table)
-    if cached is not None:
-        shutil.copyfile(cached, folder / "vectors.npy")
+    if table.folder:
+        cached = Path(table.folder)
+        described = json.loads((cached / META).read_text(encoding="utf-8"))
+        shutil.copyfile(cached / described["vectors"] / "vectors.npy", folder / "vectors.npy")
     else:
         np.save(folder / "vectors.npy", table.vectors)
     (folder / "words.txt").write_bytes("\n".join(table.words).encode())
@@ -52,8 +63,47 @@ def load_whole(folder: Path) -> WordTable:
     return WordTable.load(str(folder))
 
 
-def _cached_vectors(table: WordTable) -> Path | None:
-    if not table.folder:
-        return None
-    described = json.loads((Path(table.folder) / META).read_text(encoding="utf-8"))
-    return Path(table.folder) / described["vectors"] / "vectors.npy"
+def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) -> str:
+    """Path of a folder with the whole table and ``counts.npy``, named by their content.
+
+    It is written beside its place and renamed; where it is there already, it is not written again.
+
+    Args:
+        words: W words with vectors.
+        counts: [W] how often each word occurs in the training corpus.
+        cache: folder of the cache; several processes may use it at once.
+
+    Raises:
+        InvalidValue: there is not one count, of at least 0, for each word.
+    """
+    counts = np.ascontiguousarray(counts, dtype=np.int64)
+    if counts.shape != (len(words.words),) or (counts < 0).any():
+        fix = f"give one count of at least 0 for each of the {len(words.words)} words"
+        raise InvalidValue("counts", counts.shape, fix)
+    if not words.fingerprint:  # it was made in memory
+        arrays = (np.ascontiguousarray(words.vectors), words.probabilities, words.listed)
+        content = "\n".join(words.words).encode() + b"".join(a.tobytes() for a in arrays)
+        words = replace(words, fingerprint=sha256(content).hexdigest()[:32])
+    key = sha256(f"{_VERSION} {words.fingerprint} ".encode() + counts.tobytes()).hexdigest()[:16]
+    folder = cache.expanduser().resolve() / "training-words" / key
+
+    def write(draft: Path) -> None:
+        save_whole(words, draft)
+        np.save(draft / COUNTS, counts)
+
+    new_folder(folder, write, COUNTS)
+    return str(folder)
+
+
+def read_counts(folder: str | Path) -> NDArray[np.int64]:
+    """[W] the counts in a folder that ``training_folder`` wrote.
+
+    Raises:
+        InvalidValue: there are none.
+    """
+    path = Path(folder) / COUNTS
+    if not path.is_file():
+        fix = f"it has no {COUNTS}; name a folder of words with the counts of a corpus"
+        raise InvalidValue("folder of words", str(folder), fix)
+    counts: NDArray[np.int64] = np.load(path)
+    return counts

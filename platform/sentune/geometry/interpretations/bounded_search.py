@@ -51,7 +51,7 @@ class Side:
 
     def runs(self) -> list[tuple[int, slice]]:
         """Each group with its place."""
-        found, counts = self.groups.unique_consecutive(return_counts=True)
+        found, counts = torch.unique_consecutive(self.groups, return_counts=True)
         stops = counts.cumsum(0).tolist()
         spans = zip(found.tolist(), [0, *stops], stops, strict=False)
         return [(group, slice(start, stop)) for group, start, stop in spans]
@@ -173,7 +173,7 @@ class _Search:
     def _compute_promising(self, first: Side, block: _Block) -> None:
         """Of each pair of groups the entry with the smallest bound."""
         best = torch.stack([block.bounds[s].argmin(0) + s.start for _, s in first.runs()])
-        rows, places = best.unique(return_inverse=True)
+        rows, places = torch.unique(best, return_inverse=True)
         product = block.slopes[rows] @ block.distances
         columns = [product[:, run].argmin(1) + run.start for _, run in block.runs]
         chosen = torch.stack(columns, dim=1).gather(0, places)
@@ -189,7 +189,7 @@ class _Search:
         places, rows, columns, margins = [], [], [], []
         for place in active.any(0).nonzero()[:, 0].tolist():
             run = block.runs[place][1]
-            for some in active[:, place].nonzero()[:, 0].split(CHUNK // COLUMNS):
+            for some in torch.split(active[:, place].nonzero()[:, 0], CHUNK // COLUMNS):
                 margin = block.of(some, run) - limits[some, place, None]
                 row, column = (margin < 0).nonzero(as_tuple=True)
                 if margin.numel() >= TABLE and len(row) * DENSE > margin.numel():
@@ -230,7 +230,8 @@ class _Search:
 
     def compute(self, first: Side, second: Side, rows: Tensor, columns: Tensor) -> None:
         """Lowers ``found`` by single entries."""
-        for row, column in zip(rows.split(2**16), columns.split(2**16), strict=True):
+        both = (torch.split(places, 2**16) for places in (rows, columns))
+        for row, column in zip(*both, strict=True):
             x, y = first.take(row), second.take(column)
             values = overlaps(self.boxes, x, y) * self.sign
             lower(self.found, x.groups * self.groups.count + y.groups, values)

@@ -81,18 +81,15 @@ def _of_block(
     boxes: Boxes, some: Corners, others: Corners, above: float, dtype: torch.dtype
 ) -> list[Kept]:
     """What each sentence of a block keeps, the references looked at in blocks."""
+    largest = 1.0 if boxes.intersection == "hard" else 1 - torch.finfo(dtype).eps / 2
     volumes, step = boxes.log_volume(some)[:, None], rows_at_once(TABLE, len(some.lower), 1)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, max(1, len(others.lower)), step):
         overlaps = boxes.log_overlap_table(some, _part(others, start, step))
-        table = (overlaps - volumes).exp_().to(dtype).clamp_(max=_largest(boxes, dtype))
+        table = (overlaps - volumes).exp_().to(dtype).clamp_(max=largest)
         sentence, row = (table > above).nonzero(as_tuple=True)
         parts.append((sentence, row + start, table[sentence, row]))
     return _by_sentence(parts, len(volumes))
-
-
-def _largest(boxes: Boxes, dtype: torch.dtype) -> float:
-    return 1.0 if boxes.intersection == "hard" else 1 - torch.finfo(dtype).eps / 2
 
 
 def _part(box: Corners, start: int, step: int) -> Corners:
@@ -104,5 +101,5 @@ def _by_sentence(parts: list[tuple[Tensor, Tensor, Tensor]], count: int) -> list
     sentence, row, coverage = (torch.cat(column) for column in zip(*parts, strict=True))
     order = sentence.argsort(stable=True)
     counts = sentence.bincount(minlength=count).tolist()
-    both = zip(row[order].split(counts), coverage[order].split(counts), strict=True)
+    both = zip(*(torch.split(column[order], counts) for column in (row, coverage)), strict=True)
     return [Kept(rows, values) for rows, values in both]

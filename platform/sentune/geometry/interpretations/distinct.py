@@ -20,7 +20,7 @@ from sentune.errors import InvalidValue
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.interpretations.coverage import covered
-from sentune.geometry.interpretations.similarity import log_similarity_table
+from sentune.geometry.interpretations.nearest import log_similarity_table
 
 # Of more references between the alphas, the ones that cover most are compared with each other.
 CANDIDATES = 4096

@@ -43,7 +43,7 @@ class Groups:
     def sizes(self, members: Tensor) -> Tensor:
         """[..., G] members by group -> [..., F, C, C]: members of cells a to b, both included, in
         the prefixes up to f."""
-        split = members[..., :-1].unflatten(-1, self._shape)
+        split = torch.unflatten(members[..., :-1], -1, self._shape)
         upto = split.cumsum(-1).transpose(-1, -2).cumsum(-1)
         before = torch.nn.functional.pad(upto[..., :-1], (1, 0))
         return (upto[..., None, :] - before[..., :, None]).triu()
@@ -62,13 +62,14 @@ class Groups:
 
     def _both(self, table: Tensor) -> Tensor:
         """[..., G, G] -> [..., F, C, C]: where neither set is empty."""
-        both = table[..., :-1, :-1].unflatten(-2, self._shape).unflatten(-1, self._shape)
+        both = torch.unflatten(table[..., :-1, :-1], -2, self._shape)
+        both = torch.unflatten(both, -1, self._shape)
         both = both.cummin(-1).values.cummin(-3).values
         return _intervals(both.diagonal(dim1=-3, dim2=-1).movedim(-1, -3))
 
     def _own(self, side: Tensor) -> Tensor:
         """[..., C F] -> [..., F, C, C]: against the other sentence's own box."""
-        values = side.unflatten(-1, self._shape).cummin(-1).values
+        values = torch.unflatten(side, -1, self._shape).cummin(-1).values
         shape = (*values.shape[:-2], self.prefixes, self.cells, self.cells)
         table = values.new_full(shape, torch.inf)
         table.diagonal(dim1=-2, dim2=-1).copy_(values.transpose(-1, -2))
@@ -85,7 +86,7 @@ class Groups:
         found = torch.empty_like(table)
         found[:-1, :-1] = self._both(table)[latest, low, high]
         for side, kept in ((table[:-1, -1], found[:-1, -1]), (table[-1, :-1], found[-1, :-1])):
-            kept.copy_(side.unflatten(0, self._shape).cummin(-1).values.flatten())
+            kept.copy_(torch.unflatten(side, 0, self._shape).cummin(-1).values.flatten())
         found[-1, -1] = table[-1, -1]
         return found
 

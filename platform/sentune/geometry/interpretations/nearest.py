@@ -1,6 +1,8 @@
-"""The interpretation of a sentence that is most similar to a condition (GumbelCSE Eq. 15).
+"""The interpretation of a sentence that is most similar to a condition (GumbelCSE Eq. 15, 16).
 
-Legend: K = conditions, R = references, m = references of the sentence, G = groups, d = dimensions.
+An interpretation is an intersection and has no packed embedding: boxes are given by their corners.
+Legend: N, M = boxes, K = conditions, R = references, m = references of the sentence, G = groups,
+d = dimensions.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from torch import Tensor
 
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
-from sentune.geometry.interpretations.similarity import log_similarity_table
 
 # Similarities whose logarithms agree to this many decimals are a tie. Equal boxes at different
 # places of a table differ by 1e-13; hard intersections make many equal ones.
@@ -78,3 +79,20 @@ def nearest(
     first = torch.full_like(best, nowhere, dtype=torch.int64)
     first.scatter_reduce_(1, of, tied, "amin")
     return Nearest(best, first.masked_fill(first == nowhere, -1))
+
+
+def log_similarity(boxes: Boxes, first: Corners, second: Corners) -> Tensor:
+    """[N, d], [N, d] -> [N]: log of (P(x | y) + P(y | x)) / 2, at most 0; volumes underflow."""
+    overlap = boxes.log_overlap(first, second)
+    return _log_mean(overlap, boxes.log_volume(first), boxes.log_volume(second))
+
+
+def log_similarity_table(boxes: Boxes, first: Corners, second: Corners) -> Tensor:
+    """[N, d], [M, d] -> [N, M]: the same for each of N boxes with each of M."""
+    overlap = boxes.log_overlap_table(first, second)
+    return _log_mean(overlap, boxes.log_volume(first)[:, None], boxes.log_volume(second))
+
+
+def _log_mean(overlap: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    one, other = ((overlap - volume).clamp(max=0) for volume in (first, second))
+    return torch.logaddexp(one, other) - math.log(2)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from sentune.corpora.batches import Held
-from sentune.corpora.prepared import prepared
+from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
 from sentune.credentials import without_credentials
@@ -33,9 +34,8 @@ from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.study import StudyOutcome
 from sentune.terminal import print_line
-from sentune.training.closed_form import FitAndSweep, Shards
-from sentune.training.closed_form_model import export_closed_form
-from sentune.training.fits import VECTORS, closed_form_settings
+from sentune.training.closed_form import fit_and_sweep
+from sentune.training.closed_form_model import VECTORS, closed_form_settings, export_closed_form
 from sentune.training.trial import Opens, Program
 
 PROBED_ROWS = 4_000
@@ -119,7 +119,7 @@ class ClosedFormFamily(JobFamily):
         """One fit and its sweep, with the word tables."""
         cache = cache_folder(self.config) / "whole-words"
         words = {source: shipped_words(table, cache) for source, table in self.words.items()}
-        return FitAndSweep(words=words, workers=self.options.workers)
+        return partial(fit_and_sweep, words=words, workers=self.options.workers)
 
     def fingerprints(self) -> dict[str, Any]:
         """With the word tables."""
@@ -129,7 +129,7 @@ class ClosedFormFamily(JobFamily):
     def handles(self) -> Sequence[Opens]:
         """The sentences, shared where they fit, else as shards that a trial streams."""
         if self._streams:
-            return [Shards(self.sentences.paths)]
+            return [Held(self.sentences.paths)]
         return [share(self.sentences.load())]
 
     def probe(self, seconds: float) -> Probe:
@@ -141,7 +141,8 @@ class ClosedFormFamily(JobFamily):
             make_spec = self.spec_maker(hold=Held, handles=[Held(table.slice(0, rows))])
             spec = make_spec(settings, "probe", self.config.seed, (rows,))
             specs[rows] = replace(spec, max_examples=rows)
-        program = FitAndSweep(words={source: Held(words) for source, words in self.words.items()})
+        words = {source: Held(table) for source, table in self.words.items()}
+        program = partial(fit_and_sweep, words=words)
         return probe_fit(program, specs, seconds=seconds, threads=1)
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:

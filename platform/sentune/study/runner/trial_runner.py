@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from sentune.launchers.opaque_value import OpaqueValue
+from sentune.launchers.launch import OpaqueValue
 from sentune.launchers.trial_report import Report, reason
 from sentune.study.runner.limits import Halt, Limits, Why
 from sentune.study.runner.trial_source import Candidate, Source

@@ -171,7 +171,7 @@ class SearchSource:
             # A copy takes up a number, so that the next draw is another one; that of a run at
             # work is a draw that is forgotten.
             ended = twin.state.is_finished()
-            self.store.create_answered(
+            self.store.add(
                 optuna.create_trial(
                     state=twin.state if ended else Stored.FAIL,
                     values=twin.values,

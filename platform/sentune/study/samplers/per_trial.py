@@ -8,8 +8,7 @@ seed draws its old points again. Here each trial has a fresh one of Optuna's sam
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +16,6 @@ import numpy as np
 import optuna
 from optuna.distributions import IntDistribution
 from optuna.samplers import BaseSampler
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
@@ -25,14 +23,12 @@ from sentune.lazy_import import LazyModule
 from sentune.study.samplers.study_adapter import ShownTrial, distribution, lines_of, shown
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.trial_codec import TWIN, key
+from sentune.study.store.trial_codec import DIRECTIONS, TWIN, key
 
 if TYPE_CHECKING:
     from scipy.stats import qmc
 else:
     qmc = LazyModule("scipy.stats.qmc")
-
-DIRECTIONS = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
 
 COUNTABLE = 10_000
 """Configurations up to which those that are left are listed, where draws only repeat themselves."""
@@ -67,14 +63,6 @@ class Sampler(Protocol):
 def derived_seed(seed: int, *places: int) -> int:
     """Return a 31-bit seed of one draw; close seeds and places give unrelated ones."""
     return int(np.random.SeedSequence([abs(seed), *places]).generate_state(1)[0] >> 1)
-
-
-@contextmanager
-def _stable() -> Iterator[None]:
-    """Optuna marks TPE's groups and GP as experimental; its version is pinned by the lock."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        yield
 
 
 class PerTrial:
@@ -120,13 +108,14 @@ class PerTrial:
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
         """Return a point that is not known, if one is found."""
-        with _stable():
+        with warnings.catch_warnings():  # of TPE's groups and of GP; the lock pins Optuna's version
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             study = self._study(trials)
             for attempt in range(self._attempts):
                 seed = derived_seed(self._seed, number, attempt)
                 study.sampler = self._make(seed, attempt)
                 asked = study.ask(self._axes)
-                point = self._active(asked.params)
+                point = self._point(asked.params)
                 if key(point) not in known:
                     break
                 study.tell(asked, state=Stored.FAIL)
@@ -136,25 +125,24 @@ class PerTrial:
         return Draw(point=point, notes=dict(notes))
 
     def _study(self, trials: Sequence[FrozenTrial]) -> optuna.Study:
+        """Return an in-memory study of the trials that the sampler sees."""
+        seen = []
+        for trial in trials:
+            if TWIN in trial.user_attrs:
+                continue
+            found = self._ended.get(trial.number) or shown(trial, self._lines)
+            if trial.state.is_finished():  # then it does not change
+                self._ended[trial.number] = found
+            seen.append(found)
         storage = optuna.storages.InMemoryStorage()
         place = storage.create_new_study(self._directions, "draw")
-        seen = [self._shown(trial) for trial in trials if TWIN not in trial.user_attrs]
-        for trial in self._view(seen):  # as add_trials, which checks each of them again
-            storage.create_new_trial(place, trial)
+        for found in self._view(seen):  # as add_trials, which checks each of them again
+            storage.create_new_trial(place, found)
         return optuna.load_study(
             study_name="draw", storage=storage, pruner=optuna.pruners.NopPruner()
         )
 
-    def _shown(self, trial: FrozenTrial) -> ShownTrial:
-        """A trial that has ended does not change."""
-        found = self._ended.get(trial.number)
-        if found is None:
-            found = shown(trial, self._lines)
-            if trial.state.is_finished():
-                self._ended[trial.number] = found
-        return found
-
-    def _active(self, params: Mapping[str, Any]) -> dict[str, Value]:
+    def _point(self, params: Mapping[str, Any]) -> dict[str, Value]:
         def value(name: str, _: object) -> Value:
             found: Value = params[name]
             return self._lines[name][params[name]] if name in self._lines else found
@@ -179,7 +167,6 @@ class Sobol:
         self._space, self._seed = space, seed
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
-        """Return the point at the trial's place."""
         del trials, known
         if not self._space.settings:
             return Draw(point={})
@@ -198,10 +185,9 @@ class GridOrder:
     """
 
     def __init__(self, space: SearchSpace) -> None:
-        self._points = list(space.points())
+        self._points = space.points()
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
-        """Return the first point that no trial has."""
         del number, known
         tried = {key(trial.params) for trial in trials}
         left = (point for point in self._points if key(point) not in tried)

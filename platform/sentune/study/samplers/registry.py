@@ -6,8 +6,7 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from optuna import samplers as optunas
-from optuna.samplers import BaseSampler
+import optuna.samplers as optunas
 
 from sentune.errors import InvalidValue
 from sentune.study import SAMPLERS
@@ -59,6 +58,7 @@ def make_sampler(
     _check(kind, space, trials, modes, constraints)
     startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
     per_trial = partial(PerTrial, seed=seed, space=space, modes=modes)
+    complete = partial(as_finished, modes=modes, constrained=kind != "cmaes")
     if kind == "grid":
         return GridOrder(space)
     if kind == "qmc":
@@ -66,12 +66,41 @@ def make_sampler(
     if kind == "random":
         return per_trial(lambda own, _: optunas.RandomSampler(seed=own), view=lambda trials: [])
     if kind == "tpe":
-        return per_trial(partial(_tpe, startup), view=partial(newest_and_best, modes=modes))
-    complete = partial(as_finished, modes=modes, constrained=kind != "cmaes")
+        return per_trial(
+            lambda own, repeats: optunas.TPESampler(
+                seed=own,
+                n_startup_trials=startup,
+                # its best candidate may be the best point known, again and again: of fewer it is
+                # another
+                n_ei_candidates=max(1, CANDIDATES >> repeats),
+                multivariate=True,
+                group=True,
+                constant_liar=True,
+            ),
+            view=partial(newest_and_best, modes=modes),
+        )
     if kind == "gp":  # drawn again it finds the same point: its model is what it is
-        return per_trial(partial(_gp, startup), view=complete, attempts=1)
-    make = partial(_cmaes, startup) if kind == "cmaes" else partial(_nsga2, trials)
-    return per_trial(make, view=complete, notes=True)
+        return per_trial(
+            lambda own, _: optunas.GPSampler(
+                seed=own, n_startup_trials=startup, deterministic_objective=False
+            ),
+            view=complete,
+            attempts=1,
+        )
+    if kind == "cmaes":
+        return per_trial(
+            lambda own, _: optunas.CmaEsSampler(
+                seed=own, n_startup_trials=startup, warn_independent_sampling=False
+            ),
+            view=complete,
+            notes=True,
+        )
+    size = min(max(trials // 5, 4), 50)
+    return per_trial(
+        lambda own, _: optunas.NSGAIISampler(seed=own, population_size=size),
+        view=complete,
+        notes=True,
+    )
 
 
 def _check(
@@ -81,58 +110,26 @@ def _check(
     modes: Sequence[str],
     constraints: Sequence[Constraint],
 ) -> None:
-    if kind == "gp" and space.conditions:
-        fix = f"it draws conditional settings ({_listed(space.conditions)}) at random; give tpe"
-        raise InvalidValue("--sampler", kind, fix)
-    if kind == "gp" and trials > GP_TRIALS:
+    fix, conditional = "", _listed(space.conditions)
+    if kind == "gp" and conditional:
+        fix = f"it draws conditional settings ({conditional}) at random; give tpe"
+    elif kind == "gp" and trials > GP_TRIALS:
         fix = f"its cost grows with the cube of the trials; give tpe, or --trials {GP_TRIALS}"
+    elif kind == "nsga2" and conditional:
+        fix = f"it mutates settings that every trial has ({conditional}); give tpe"
+    elif kind == "cmaes":
+        lines = lines_of(space.settings)
+        choices = [n for n, d in space.settings.items() if isinstance(d, Choice) and n not in lines]
+        if importlib.util.find_spec("cmaes") is None:
+            fix = "it needs the package cmaes: pip install cmaes"
+        elif len(modes) > 1:
+            fix = "it knows one objective; give tpe, nsga2 or gp"
+        elif constraints:
+            fix = f"it knows no constraints ({_listed(constraints)}); give tpe, gp or nsga2"
+        elif choices:
+            fix = f"it searches numbers alone; fix {_listed(choices)} with --set, or give tpe"
+    if fix:
         raise InvalidValue("--sampler", kind, fix)
-    if kind == "nsga2" and space.conditions:
-        fix = f"it mutates settings that every trial has ({_listed(space.conditions)}); give tpe"
-        raise InvalidValue("--sampler", kind, fix)
-    if kind != "cmaes":
-        return
-    if importlib.util.find_spec("cmaes") is None:
-        raise InvalidValue("--sampler", kind, "it needs the package cmaes: pip install cmaes")
-    if len(modes) > 1:
-        raise InvalidValue("--sampler", kind, "it knows one objective; give tpe, nsga2 or gp")
-    if constraints:
-        fix = f"it knows no constraints ({_listed(constraints)}); give tpe, gp or nsga2"
-        raise InvalidValue("--sampler", kind, fix)
-    lines = lines_of(space.settings)
-    choices = [n for n, d in space.settings.items() if isinstance(d, Choice) and n not in lines]
-    if choices:
-        fix = f"it searches numbers alone; fix {_listed(choices)} with --set, or give tpe"
-        raise InvalidValue("--sampler", kind, fix)
-
-
-def _tpe(startup: int, seed: int, repeats: int) -> BaseSampler:
-    """Its best candidate may be the best point known, again and again: of fewer it is another."""
-    return optunas.TPESampler(
-        seed=seed,
-        n_startup_trials=startup,
-        n_ei_candidates=max(1, CANDIDATES >> repeats),
-        multivariate=True,
-        group=True,
-        constant_liar=True,
-    )
-
-
-def _gp(startup: int, seed: int, repeats: int) -> BaseSampler:
-    del repeats
-    return optunas.GPSampler(seed=seed, n_startup_trials=startup, deterministic_objective=False)
-
-
-def _cmaes(startup: int, seed: int, repeats: int) -> BaseSampler:
-    del repeats
-    return optunas.CmaEsSampler(
-        seed=seed, n_startup_trials=startup, warn_independent_sampling=False
-    )
-
-
-def _nsga2(trials: int, seed: int, repeats: int) -> BaseSampler:
-    del repeats
-    return optunas.NSGAIISampler(seed=seed, population_size=min(max(trials // 5, 4), 50))
 
 
 def _listed(names: Iterable[object]) -> str:

@@ -53,17 +53,15 @@ def distribution(dimension: Dimension) -> BaseDistribution:
 
 
 def lines_of(settings: Mapping[str, Dimension]) -> Lines:
-    """Return the choices among numbers that are given in their order, upwards or downwards."""
-    return {name: d.values for name, d in settings.items() if isinstance(d, Choice) and _ordered(d)}
-
-
-def _ordered(choice: Choice) -> bool:
-    values = choice.values
-    if len(values) < 3 or any(
-        isinstance(v, bool) or not isinstance(v, int | float) for v in values
-    ):
-        return False
-    return list(values) in (sorted(values), sorted(values, reverse=True))  # type: ignore[type-var]
+    """Return the choices among three or more numbers that are given in order, up or down."""
+    found: dict[str, tuple[Value, ...]] = {}
+    for name, dimension in settings.items():
+        values = dimension.values if isinstance(dimension, Choice) else ()
+        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        up = sorted(numbers)
+        if len(numbers) == len(values) >= 3 and list(values) in (up, up[::-1]):
+            found[name] = values
+    return found
 
 
 class ShownTrial(FrozenTrial):
@@ -154,29 +152,20 @@ def as_finished(
     complete = [trial for trial in trials if trial.state == Stored.COMPLETE]
     estimated = {t.number: _estimate(t, complete) for t in trials if t.state == Stored.PRUNED}
     known = [t.values for t in complete] + [v for v in estimated.values() if v is not None]
-    other = _without_memory(known, modes, constrained=constrained)
+    worst = {"max": min, "min": max}
+    usual = [median if constrained else worst[mode] for mode in modes]
+    other = [0.0] * len(modes)
+    if known:
+        other = [of(values) for of, values in zip(usual, zip(*known, strict=True), strict=True)]
     found = []
     for trial in trials:
-        if trial.constraints.get(MEMORY, 0.0) > 0:
-            found.append(_as_complete(trial, other))
-        elif (values := estimated.get(trial.number)) is not None:
-            found.append(_as_complete(trial, values))
-        else:
-            found.append(trial)
+        without_memory = trial.constraints.get(MEMORY, 0.0) > 0
+        values = other if without_memory else estimated.get(trial.number)
+        if values is not None:
+            trial = copy.copy(trial)
+            trial.state, trial.values = Stored.COMPLETE, list(values)
+        found.append(trial)
     return _alike(found) if constrained else found
-
-
-def _without_memory(
-    known: Sequence[Sequence[float]], modes: Sequence[str], *, constrained: bool
-) -> list[float]:
-    if not known:
-        return [0.0] * len(modes)
-    if constrained:
-        return [median(values) for values in zip(*known, strict=True)]
-    worst = {"max": min, "min": max}
-    return [
-        worst[mode](values) for mode, values in zip(modes, zip(*known, strict=True), strict=True)
-    ]
 
 
 def _estimate(trial: FrozenTrial, complete: Sequence[FrozenTrial]) -> list[float] | None:
@@ -190,13 +179,6 @@ def _estimate(trial: FrozenTrial, complete: Sequence[FrozenTrial]) -> list[float
     return [last + median(gains)] if gains else None
 
 
-def _as_complete(trial: ShownTrial, values: Sequence[float]) -> ShownTrial:
-    found = copy.copy(trial)
-    found.state = Stored.COMPLETE
-    found.values = list(values)
-    return found
-
-
 def _alike(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
     """Return complete trials with the same constraints in the same order, if any has some.
 
@@ -204,21 +186,16 @@ def _alike(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
     is assumed.
     """
     complete = [trial for trial in trials if trial.state == Stored.COMPLETE]
-    names = sorted({name for trial in complete for name in trial.constraints})
-    if not names:
-        return list(trials)
-    usual = {
-        name: -1.0
-        if name == MEMORY
-        else median(t.constraints[name] for t in complete if name in t.constraints)
-        for name in names
-    }
-    return [_with(t, usual) if t.state == Stored.COMPLETE else t for t in trials]
-
-
-def _with(trial: ShownTrial, usual: Mapping[str, float]) -> ShownTrial:
-    found, own = copy.copy(trial), trial.constraints
-    bounds = {name: own.get(name, value) for name, value in usual.items()}
-    marks = optuna.create_trial(value=0.0, constraints=bounds).system_attrs
-    found.system_attrs = {**marks, **trial.system_attrs}  # marks first: all in one order
+    usual: dict[str, float] = {}
+    for name in sorted({name for trial in complete for name in trial.constraints}):
+        measured = [t.constraints[name] for t in complete if name in t.constraints]
+        usual[name] = -1.0 if name == MEMORY else median(measured)
+    found = []
+    for trial in trials:
+        if usual and trial.state == Stored.COMPLETE:
+            bounds = {name: trial.constraints.get(name, value) for name, value in usual.items()}
+            marks = optuna.create_trial(value=0.0, constraints=bounds).system_attrs
+            trial = copy.copy(trial)
+            trial.system_attrs = {**marks, **trial.system_attrs}  # marks first: all in one order
+        found.append(trial)
     return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
+
+from sentune.errors import InvalidValue
 
 Value: TypeAlias = str | int | float | bool | None
 
@@ -26,7 +28,7 @@ class Choice:
 
     @property
     def size(self) -> int | None:
-        """Number of values."""
+        """Number of values; None where they cannot be counted."""
         return len(self.values)
 
     def contains(self, value: Value) -> bool:
@@ -34,25 +36,26 @@ class Choice:
         return value in self.values
 
     def parse(self, text: str) -> Value:
-        """The value that the text stands for (``5e-05`` is 5e-5); ValueError if there is none."""
+        """Return the value that the text stands for (``5e-05``: 5e-5); ValueError if none."""
         for value in self.values:
             if text == str(value) or _same_number(text, value):
                 return value
         raise ValueError(f"give one of {self}")
 
     def between(self, low: str, high: str) -> Dimension:
-        """Return the numbers from ``low`` to ``high``."""
+        """Return what lies from ``low`` to ``high``; ValueError if nothing does."""
         numbers = [value for value in self.values if _is_number(value)]
-        inside = [n for n in numbers if _number(low) <= float(n) <= _number(high)]  # type: ignore[arg-type]
+        inside = [n for n in numbers if _number(low) <= float(n) <= _number(high)]
         if not inside:
             raise ValueError(f"none of {self} lies there")
         return Choice(*inside)
 
     def nearest(self, value: Value) -> Value:
-        """Return the number nearest to ``value``; ValueError between things that are no numbers."""
-        if not (_is_number(value) and all(_is_number(own) for own in self.values)):
+        """Return the allowed number nearest to ``value``; ValueError where one is no number."""
+        numbers = [own for own in self.values if _is_number(own)]
+        if not _is_number(value) or len(numbers) < len(self.values):
             raise ValueError(f"nothing among {self} is near {value!r}")
-        return min(self.values, key=lambda own: abs(float(own) - float(value)))  # type: ignore[arg-type]
+        return min(numbers, key=lambda own: abs(float(own) - float(value)))
 
     def at(self, share: float) -> Value:
         """Return the value at a share of the way through them, from 0 to below 1."""
@@ -79,31 +82,26 @@ class Uniform:
 
     @property
     def size(self) -> int | None:
-        """None: not countable."""
         return None
 
     def contains(self, value: Value) -> bool:
-        """Return whether the value may be taken."""
-        return _is_number(value) and self.low <= float(value) <= self.high  # type: ignore[arg-type]
+        return _is_number(value) and self.low <= float(value) <= self.high
 
-    def parse(self, text: str) -> Value:
-        """Return the text as a float inside the range."""
+    def parse(self, text: str) -> float:
         value = _number(text)
         if not self.contains(value):
             raise ValueError(f"give numbers in {self}")
         return value
 
     def between(self, low: str, high: str) -> Dimension:
-        """Return the part of the range from ``low`` to ``high``."""
-        return Uniform(float(self.parse(low)), float(self.parse(high)), self.log)  # type: ignore[arg-type]
+        return Uniform(self.parse(low), self.parse(high), self.log)
 
     def nearest(self, value: Value) -> Value:
-        """Return the end of the range nearest to a number outside it."""
         if not _is_number(value):
             raise ValueError(f"nothing in {self} is near {value!r}")
-        return min(max(float(value), self.low), self.high)  # type: ignore[arg-type]
+        return min(max(float(value), self.low), self.high)
 
-    def at(self, share: float) -> Value:
+    def at(self, share: float) -> float:
         """Return the value at a share of the range, of its logarithm where ``log`` is set."""
         if not self.log:
             return self.low + share * (self.high - self.low)
@@ -111,7 +109,6 @@ class Uniform:
         return min(max(math.exp(low + share * (high - low)), self.low), self.high)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON types."""
         return {"uniform": [self.low, self.high], "log": self.log}
 
 
@@ -134,47 +131,43 @@ class Integer:
         return f"{self.low}..{self.high}{by}"
 
     @property
+    def allowed(self) -> range:
+        """The numbers, in order."""
+        return range(self.low, self.high + 1, self.step)
+
+    @property
     def size(self) -> int | None:
-        """Number of values."""
-        return (self.high - self.low) // self.step + 1
+        return len(self.allowed)
 
     def contains(self, value: Value) -> bool:
-        """Return whether the value may be taken."""
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return whole and value in range(self.low, self.high + 1, self.step)
+        return isinstance(value, int) and not isinstance(value, bool) and value in self.allowed
 
-    def parse(self, text: str) -> Value:
-        """Return the text as a whole number inside the range."""
-        number = _number(text)
-        value = int(number) if number == int(number) else number
-        if not self.contains(value):
+    def parse(self, text: str) -> int:
+        value = _number(text)
+        if value != int(value) or int(value) not in self.allowed:
             raise ValueError(f"give whole numbers in {self}")
-        return value
+        return int(value)
 
     def between(self, low: str, high: str) -> Dimension:
-        """Return the part of the range from ``low`` to ``high``."""
-        return Integer(int(self.parse(low)), int(self.parse(high)), self.log, self.step)  # type: ignore[arg-type]
+        return Integer(self.parse(low), self.parse(high), self.log, self.step)
 
     def nearest(self, value: Value) -> Value:
-        """Return the allowed whole number nearest to ``value``."""
         if not _is_number(value):
             raise ValueError(f"nothing in {self} is near {value!r}")
-        allowed = range(self.low, self.high + 1, self.step)
-        place = round((float(value) - self.low) / self.step)  # type: ignore[arg-type]
-        return allowed[min(max(place, 0), len(allowed) - 1)]
+        place = round((float(value) - self.low) / self.step)
+        return self.allowed[min(max(place, 0), len(self.allowed) - 1)]
 
     def at(self, share: float) -> Value:
-        """Return the whole number at a share of the way through them, from 0 to below 1."""
         if self.log:
-            return int(float(Uniform(self.low, self.high + 1, log=True).at(share)))  # type: ignore[arg-type]
-        return self.low + self.step * int(share * (self.size or 1))
+            return int(Uniform(self.low, self.high + 1, log=True).at(share))
+        return self.low + self.step * int(share * len(self.allowed))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON types."""
         return {"integer": [self.low, self.high], "log": self.log, "step": self.step}
 
 
 Dimension: TypeAlias = Choice | Uniform | Integer
+"""They have the same methods; what is not said of one is as ``Choice`` says it."""
 
 
 def dimension_from_dict(data: dict[str, Any]) -> Dimension:
@@ -188,74 +181,67 @@ def dimension_from_dict(data: dict[str, Any]) -> Dimension:
     return Integer(first, last, data["log"], data["step"])
 
 
-def narrowed(dimension: Dimension, text: str) -> Dimension | tuple[Value]:
-    """Return what ``--set key=TEXT`` makes of a dimension.
+def narrowed(
+    name: str, dimension: Dimension, text: str, typed: Callable[[str, str], Value] | None = None
+) -> Dimension:
+    """Return what ``--set NAME=TEXT`` makes of a dimension.
 
     Args:
+        name: of the setting.
         dimension: the values allowed so far.
         text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows.
-
-    Returns:
-        A dimension, or the one value that is left, as a tuple of one.
+        typed: (setting, text) -> value of the method's own settings, which takes the place of
+            values that the dimension does not hold; None: those are all there are.
 
     Raises:
-        ValueError: saying what is allowed.
+        InvalidValue: says what is allowed.
     """
     low, dots, high = text.partition("..")
-    if dots:
-        left: Dimension = dimension.between(low, high)
-    else:
-        left = Choice(*dict.fromkeys(dimension.parse(part.strip()) for part in text.split(",")))
-    return _settled(left)
+    try:
+        if dots:
+            left = dimension.between(low, high)
+        else:
+            left = Choice(*dict.fromkeys(dimension.parse(part.strip()) for part in text.split(",")))
+    except ValueError as error:
+        if typed is None:
+            fix = f"{error} (allowed: {dimension})"
+            raise InvalidValue(f"--set {name}", text, fix) from None
+        try:
+            left = _replaced(name, dimension, text, typed)
+        except ValueError as refusal:
+            fix = refusal.fix if isinstance(refusal, InvalidValue) else str(refusal)
+            raise InvalidValue(f"--set {name}", text, fix) from None
+    single = left.size == 1 or (isinstance(left, Uniform) and left.low == left.high)
+    return Choice(left.at(0.0)) if single else left
 
 
-def replaced(
-    dimension: Dimension, text: str, typed: Callable[[str], Value]
-) -> Dimension | tuple[Value]:
-    """What ``--set key=TEXT`` puts in place of a dimension that does not hold the text's values.
-
-    Args:
-        dimension: the values allowed so far; a range stays logarithmic or not, and in its steps.
-        text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` is a range of numbers.
-        typed: the value that a text stands for in the method's own settings.
-
-    Returns:
-        As ``narrowed``.
+def _replaced(
+    name: str, dimension: Dimension, text: str, typed: Callable[[str, str], Value]
+) -> Dimension:
+    """Return what a text makes of the method's own values; a range stays logarithmic or not.
 
     Raises:
         ValueError: the method takes no such value, or it makes no range.
     """
 
     def value(part: str) -> Value:
-        found = typed(part.strip())
+        found = typed(name, part.strip())
         if isinstance(found, float) and not math.isfinite(found):
             raise ValueError("give a finite number")
         return found
 
     low, dots, high = text.partition("..")
     if not dots:
-        return _settled(Choice(*dict.fromkeys(map(value, text.split(",")))))
+        return Choice(*dict.fromkeys(map(value, text.split(","))))
     first, last = value(low), value(high)
     if isinstance(dimension, Choice) or not (_is_number(first) and _is_number(last)):
         raise ValueError(f"none of {dimension} lies there; give values, as in a,b,c")
     if isinstance(dimension, Integer):
-        return _settled(Integer(int(first), int(last), dimension.log, dimension.step))  # type: ignore[arg-type]
-    return _settled(Uniform(float(first), float(last), dimension.log))  # type: ignore[arg-type]
+        return Integer(int(first), int(last), dimension.log, dimension.step)
+    return Uniform(float(first), float(last), dimension.log)
 
 
-def _settled(left: Dimension) -> Dimension | tuple[Value]:
-    return (_only(left),) if left.size == 1 or _is_point(left) else left
-
-
-def _only(dimension: Dimension) -> Value:
-    return dimension.values[0] if isinstance(dimension, Choice) else dimension.low
-
-
-def _is_point(dimension: Dimension) -> bool:
-    return isinstance(dimension, Uniform) and dimension.low == dimension.high
-
-
-def _is_number(value: Value) -> bool:
+def _is_number(value: Value) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.records import TrialRecord, TrialState
 
-MODES = ("max", "min")
-
 _FORM = re.compile(r"\s*([^\s<>=]+)\s*(<=|>=)\s*(\S+)\s*")
 _FIX = "write METRIC<=NUMBER or METRIC>=NUMBER, as in train/seconds<=600"
 
@@ -27,7 +25,7 @@ class Objective:
     mode: str = "max"
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
+        if self.mode not in ("max", "min"):
             raise InvalidValue("--objective", f"{self.metric}:{self.mode}", "end it in max or min")
 
     @classmethod
@@ -115,14 +113,10 @@ def pareto_front(
     With one objective these are the trials that share its best value.
     """
     points = [(t, tuple(o.of(t.metrics) for o in objectives)) for t in feasible(trials)]
-    front = [
-        (trial, point)
-        for trial, point in points
-        if not any(_dominates(other, point) for _, other in points)
-    ]
+
+    def beaten(point: tuple[float, ...]) -> bool:
+        others = (other for _, other in points if other != point)
+        return any(all(a >= b for a, b in zip(o, point, strict=True)) for o in others)
+
+    front = [(trial, point) for trial, point in points if not beaten(point)]
     return [trial for trial, point in sorted(front, key=lambda found: (-found[1][0], found[0].id))]
-
-
-def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """At least as good everywhere, and better somewhere."""
-    return one != other and all(a >= b for a, b in zip(one, other, strict=True))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import yaml
@@ -22,9 +20,7 @@ from sentune.study.space.domains import (
     Value,
     dimension_from_dict,
     narrowed,
-    replaced,
 )
-from sentune.study.space.known_points import parsed, projected, tried_point
 
 _KNOWN_POINTS = ("published", "starts", "grids", "tried")
 
@@ -87,10 +83,10 @@ class SearchSpace:
         return self._size(list(self.settings), {})
 
     def _size(self, names: list[str], point: dict[str, Value]) -> int | None:
-        """Of the settings from a name on; only what others depend on is walked value by value."""
+        """Count from a setting on; only what others depend on is walked value by value."""
         if not names:
             return 1
-        name, rest = names[0], names[1:]
+        name, *rest = names
         dimension = self.settings[name]
         if not active(name, point, self.conditions):
             return self._size(rest, point)
@@ -101,11 +97,7 @@ class SearchSpace:
         return None if below is None or dimension.size is None else dimension.size * below
 
     def draw(self, suggest: Callable[[str, Dimension], Value]) -> dict[str, Value]:
-        """Return a value of every active setting, each after those that it depends on.
-
-        Args:
-            suggest: the value of a setting.
-        """
+        """Return a value of every active setting, each after those that it depends on."""
         point: dict[str, Value] = {}
         for name, dimension in self.settings.items():
             if active(name, point, self.conditions):
@@ -116,18 +108,54 @@ class SearchSpace:
         """With points to try before the published one; what they leave out is as published.
 
         Raises:
-            InvalidValue: an unknown setting, or a value outside the space; names the setting.
+            InvalidValue: a setting that is unknown, not active or missing, or a value that the
+                space does not hold; names the setting.
         """
-        held = [tried_point(p, self.published, self.settings, self.conditions) for p in points]
-        return replace(self, tried=(*self.tried, *held))
+        return replace(self, tried=(*self.tried, *map(self._whole, points)))
+
+    def _whole(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        def value(name: str, dimension: Dimension) -> Value:
+            if name not in values and name not in self.published:
+                text = ",".join(f"{k}={v}" for k, v in values.items())
+                raise InvalidValue("--try", text, f"add {name}=VALUE (allowed: {dimension})")
+            wanted = values.get(name, self.published.get(name))
+            if not dimension.contains(wanted):
+                raise InvalidValue(f"--try {name}", wanted, f"the space holds {dimension}")
+            return wanted
+
+        point = self.draw(value)
+        for name in values:
+            if name not in self.settings:
+                raise self._unknown(name, values[name])
+            if name not in point:
+                raise InvalidValue(f"--try {name}", values[name], needed(name, self.conditions))
+        return point
 
     def parse_point(self, text: str) -> dict[str, Value]:
         """Return the point that ``--try key=value,key=value`` stands for.
 
         Raises:
-            InvalidValue: another form, an unknown setting, or a value outside the space.
+            InvalidValue: another form, an unknown or doubled setting, or a value outside the space.
         """
-        return parsed(text, self.settings)
+        point: dict[str, Value] = {}
+        for part in text.split(","):
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or not name or name in point:
+                fix = "write setting=value,setting=value, each setting once"
+                raise InvalidValue("--try", text, fix)
+            if name not in self.settings:
+                raise self._unknown(name, value)
+            try:
+                point[name] = self.settings[name].parse(value)
+            except ValueError as error:
+                fix = f"{error} (allowed: {self.settings[name]})"
+                raise InvalidValue(f"--try {name}", value, fix) from None
+        return point
+
+    def _unknown(self, name: str, value: Value) -> InvalidValue:
+        return InvalidValue(
+            f"--try {name}", value, f"what is searched is {', '.join(self.settings)}"
+        )
 
     def narrow(
         self,
@@ -156,16 +184,10 @@ class SearchSpace:
             if name in own:
                 grids[name] = own[name].parse(text)
             elif name in settings:
-                left = _narrow_one(name, settings[name], text, typed if name in others else None)
-                if isinstance(left, tuple) and name in self.conditions:
-                    settings[name] = Choice(*left)  # it still is not active everywhere
-                elif isinstance(left, tuple):
-                    del settings[name]
-                    (fixed[name],) = left
-                else:
-                    settings[name] = left
+                own_values = typed if name in others else None
+                settings[name] = narrowed(name, settings[name], text, own_values)
             elif name in others or name in fixed:
-                fixed[name] = typed(name, text) if typed and name in others else yaml_scalar(text)
+                fixed[name] = typed(name, text) if typed and name in others else _yaml_scalar(text)
             else:
                 known = ", ".join(sorted({*self.settings, *self.fixed, *others, *own}))
                 raise InvalidValue(f"--set {name}", text, f"the settings are {known}")
@@ -175,7 +197,7 @@ class SearchSpace:
             if name in settings and name not in active_ones:
                 raise InvalidValue(f"--set {name}", wanted[name], needed(name, self.conditions))
             if name in active_ones and active_ones[name].size == 1 and name not in conditions:
-                fixed[name] = active_ones.pop(name).at(0.0)
+                fixed[name] = active_ones.pop(name).at(0.0)  # a conditional one stays a setting
         return replace(
             self,
             settings=active_ones,
@@ -250,7 +272,33 @@ class SearchSpace:
         return self._projected(self.published)[1] if self.published and self.settings else ""
 
     def _projected(self, values: Mapping[str, Value]) -> tuple[dict[str, Value] | None, str]:
-        return projected(values, self.settings, self.conditions, self.fixed)
+        """Return a known point inside the space, and what had to be changed about it.
+
+        A number outside the narrowed space moves to the nearest one inside; where nothing is near
+        (another pooling, say), there is no point.
+        """
+        changed: list[str] = []
+
+        def nearest(name: str, dimension: Dimension) -> Value:
+            if name not in values:
+                raise ValueError(f"no published value of {name}: the published point is not tried")
+            value = values[name]
+            try:
+                found = value if dimension.contains(value) else dimension.nearest(value)
+            except ValueError as error:
+                raise ValueError(f"the published point is not tried: {name}: {error}") from None
+            if found != value:
+                changed.append(f"{name} {value} -> {found}")
+            return found
+
+        try:
+            point = self.draw(nearest)
+        except ValueError as error:
+            return None, str(error)
+        for name, value in self.fixed.items():
+            if name in values and values[name] != value:
+                changed.append(f"{name} {values[name]} -> {value}")
+        return point, f"the published point, changed: {', '.join(changed)}" if changed else ""
 
     def on_grid(self, name: str) -> SearchSpace:
         """Return a named grid as a space; settings that it leaves out take their published value.
@@ -265,7 +313,13 @@ class SearchSpace:
         fixed = dict(self.fixed)
         for setting, dimension in self.settings.items():
             if setting in self.grids[name]:
-                settings[setting] = self._grid_axis(name, setting, dimension)
+                values = self.grids[name][setting]
+                kept = setting not in self.narrowed_names
+                left = tuple(value for value in values if kept or dimension.contains(value))
+                if not left:
+                    fix = f"grid:{name} has {values} there"
+                    raise InvalidValue(f"--set {setting}", str(dimension), fix)
+                settings[setting] = Choice(*left)
             elif setting in self.narrowed_names and dimension.size is not None:
                 settings[setting] = dimension
             elif setting in self.published and setting in self.conditions:
@@ -278,31 +332,26 @@ class SearchSpace:
         settings, conditions = settled(settings, fixed, self.conditions)
         return replace(self, settings=settings, conditions=conditions, fixed=fixed)
 
-    def _grid_axis(self, grid: str, setting: str, dimension: Dimension) -> Choice:
-        values = self.grids[grid][setting]
-        if setting in self.narrowed_names:
-            values = tuple(value for value in values if dimension.contains(value))
-        if not values:
-            fix = f"grid:{grid} has {self.grids[grid][setting]} there"
-            raise InvalidValue(f"--set {setting}", str(dimension), fix)
-        return Choice(*values)
-
-    def points(self) -> Iterator[dict[str, Value]]:
-        """Every configuration, the last setting changing fastest.
+    def points(self) -> list[dict[str, Value]]:
+        """Return every configuration, the last setting changing fastest.
 
         Raises:
             InvalidValue: a range is continuous.
         """
-        yield from self._points(list(self.settings), {})
-
-    def _points(self, names: list[str], point: dict[str, Value]) -> Iterator[dict[str, Value]]:
-        if not names:
-            yield point
-        elif active(names[0], point, self.conditions):
-            for value in _values(names[0], self.settings[names[0]]):
-                yield from self._points(names[1:], {**point, names[0]: value})
-        else:
-            yield from self._points(names[1:], point)
+        found: list[dict[str, Value]] = [{}]
+        for name, dimension in self.settings.items():
+            if isinstance(dimension, Uniform):
+                fix = f"{name} is a range; choose values with --set {name}=a,b,c or give grid:NAME"
+                raise InvalidValue("--sampler", "grid", fix)
+            own = dimension.allowed if isinstance(dimension, Integer) else dimension.values
+            longer: list[dict[str, Value]] = []
+            for point in found:
+                if active(name, point, self.conditions):
+                    longer += ({**point, name: value} for value in own)
+                else:
+                    longer.append(point)
+            found = longer
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types, complete: ``from_dict`` makes the same space."""
@@ -347,44 +396,13 @@ class SearchSpace:
         shown = self.to_dict()
         return {name: shown[name] for name in shown if name not in _KNOWN_POINTS}
 
-    def fingerprint(self) -> str:
-        """Return the hash of the identity."""
-        text = json.dumps(self.identity(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-
-def yaml_scalar(text: str) -> Value:
+def _yaml_scalar(text: str) -> Value:
     """``2`` -> 2, ``1e-4`` -> 0.0001, ``true`` -> True, ``null`` -> None, else the text."""
     try:
         return float(text) if "e" in text.lower() else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError):
         return text
-
-
-def _narrow_one(
-    name: str, dimension: Dimension, text: str, typed: Callable[[str, str], Value] | None
-) -> Dimension | tuple[Value]:
-    try:
-        return narrowed(dimension, text)
-    except ValueError as error:
-        told = f"{error} (allowed: {dimension})"
-    try:
-        if typed is not None:
-            return replaced(dimension, text, partial(typed, name))
-    except InvalidValue as error:
-        told = error.fix
-    except ValueError as error:
-        told = str(error)
-    raise InvalidValue(f"--set {name}", text, told)
-
-
-def _values(name: str, dimension: Dimension) -> tuple[Value, ...]:
-    if isinstance(dimension, Uniform):
-        fix = f"{name} is a range; choose values with --set {name}=a,b,c or give grid:NAME"
-        raise InvalidValue("--sampler", "grid", fix)
-    if isinstance(dimension, Integer):
-        return tuple(range(dimension.low, dimension.high + 1, dimension.step))
-    return dimension.values
 
 
 def _tuples(data: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:

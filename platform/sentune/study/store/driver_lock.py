@@ -14,13 +14,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from types import TracebackType
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
+from sentune.io.database_lock import first_line
 from sentune.study.store.driver_process import Driver, ProcessState
 from sentune.study.store.lock_backends import Backend, Record, backend_of
 
@@ -40,22 +39,14 @@ UNANSWERED = (OSError, SQLAlchemyError)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holder:
-    """The driver that holds a study's lock, or died without releasing it.
+class Holder(Record):
+    """The record of a driver that holds a study's lock, or died without releasing it.
 
     Attributes:
-        since: when it took the lock.
-        quiet: seconds since its last beat.
-        signal: what it was asked for and has not done yet: empty, ``stop`` or ``stop now``.
-        generation: number of its start, over all starts of the study.
         state: unknown for a driver on another machine that is silent and still has the lock.
     """
 
     driver: Driver
-    since: datetime
-    quiet: float
-    signal: str
-    generation: int
     state: ProcessState
 
     @property
@@ -64,7 +55,7 @@ class Holder:
         return self.state is ProcessState.GONE
 
     def __str__(self) -> str:
-        since = f"{self.since.astimezone():%Y-%m-%d %H:%M:%S}"
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
         return f"{self.driver}, since {since}, last beat {self.quiet:.0f} s ago"
 
 
@@ -80,7 +71,7 @@ def standing(url: str, study: str) -> Standing:
     """Return who drives a study, and for how long it was driven; looking leaves no trace.
 
     Args:
-        url: of the study's trials: a database, or the path of a file.
+        url: of the study's trials: a database, or the path of a file; empty where it has none yet.
         study: its name.
     """
     backend = backend_of(url, study)
@@ -159,7 +150,14 @@ class DriverLock:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.url, self.study, self.backend = url, study, _backend(url, study)
+        backend = backend_of(url, study)
+        if backend is None:
+            fix = (
+                "a study's driver needs a lock that ends with its process, which this database has "
+                "not; give postgresql://... or sqlite:////PATH, or leave the option out"
+            )
+            raise InvalidValue("--optuna", without_credentials(url), fix)
+        self.url, self.study, self.backend = url, study, backend
         self.beat, self.clock, self.sleep, self.counted = beat, clock, sleep, counted
         self.signal = self.lost_because = ""
         self.generation = 0
@@ -176,17 +174,24 @@ class DriverLock:
             StudyConflict: another process drives the study; says who, since when, and what to do.
         """
         try:
-            record = self._wait_for_lock()
-            self._begin(record)
+            before = self._wait_for_lock()
+            self._beaten = self.clock()
+            record = self.backend.begin(Driver.current())
         except (SQLAlchemyError, ImportError) as error:
             self.backend.unlock()
-            fix = f"the database cannot be opened ({_line(error)})"
+            fix = f"the database cannot be opened ({first_line(error)})"
             raise InvalidValue("--optuna", without_credentials(self.url), fix) from None
         except OSError as error:
             self.backend.unlock()
             why = error.strerror or error
             fix = f"the lock of the study's driver cannot be written there ({why})"
             raise InvalidValue("--storage", error.filename or self.url, fix) from None
+        self.generation, self._seconds = record.generation, record.seconds
+        self._asked = self._answered = _awake()
+        if before.driver:
+            logger.warning("%s: taken over from %s, which is gone", self.study, before.driver)
+        self._thread = threading.Thread(target=self._run, name="sentune-driver", daemon=True)
+        self._thread.start()
         return self
 
     def _wait_for_lock(self) -> Record:
@@ -198,7 +203,7 @@ class DriverLock:
             if refusal := self._refused(record, first, taken=taken, waited=waited):
                 self.backend.unlock()
                 raise StudyConflict(refusal)
-            silent = record.driver and Driver.from_json(record.driver).state is ProcessState.UNKNOWN
+            silent = record.driver and record.driver.state is ProcessState.UNKNOWN
             if taken and (waited >= EXPIRY or not silent):
                 return record
             if taken:
@@ -208,24 +213,13 @@ class DriverLock:
     def _refused(self, record: Record, first: Record, *, taken: bool, waited: float) -> str:
         """Return why the lock is not for this process; empty where it is, or may soon be."""
         holder = _holder(self.backend, record)
+        given_up = not taken and waited >= GRACE
         if holder is None:
-            given_up = not taken and waited >= GRACE
             return f"study {self.study!r} is driven by an unknown process" if given_up else ""
         if taken and holder.driver == Driver.current():
             return ""  # an earlier lock of this process, which it could not give back
         alive = holder.driver.state in ALIVE or record.beat != first.beat
-        return _refusal(self.study, holder) if alive or (not taken and waited >= GRACE) else ""
-
-    def _begin(self, before: Record) -> None:
-        now = self.clock()
-        record = self.backend.begin(Driver.current())
-        self.generation, self._seconds, self._beaten = record.generation, record.seconds, now
-        self._asked = self._answered = _awake()
-        if before.driver:
-            who = Driver.from_json(before.driver)
-            logger.warning("%s: taken over from %s, which is gone", self.study, who)
-        self._thread = threading.Thread(target=self._run, name="sentune-driver", daemon=True)
-        self._thread.start()
+        return _refusal(self.study, holder) if alive or given_up else ""
 
     @property
     def lost(self) -> bool:
@@ -254,6 +248,10 @@ class DriverLock:
         """Return the seconds since the last beat, as they count."""
         return now - self._beaten if self.counted else 0.0
 
+    def _run(self) -> None:
+        while not self._left.wait(self.beat) and not self.lost_because:
+            self.renew()
+
     def renew(self) -> None:
         """Write one beat. A database that does not answer is asked again at the next one."""
 
@@ -276,30 +274,24 @@ class DriverLock:
             try:
                 held = question()
             except UNANSWERED as error:
-                self._unanswered(error)
+                silence = _awake() - self._answered
+                if silence >= EXPIRY:
+                    why = f"the lock has not answered for {silence:.0f} s: {first_line(error)}"
+                    self.lost_because = why
+                elif not self._complained:
+                    self._complained = True
+                    logger.warning("%s: no beat, trying again: %s", self.study, first_line(error))
                 return
             self._answered, self._complained = self._asked, False
             if not held:
                 self.lost_because = self._loss()
                 self.backend.unlock()
 
-    def _run(self) -> None:
-        while not self._left.wait(self.beat) and not self.lost_because:
-            self.renew()
-
-    def _unanswered(self, error: Exception) -> None:
-        silence = _awake() - self._answered
-        if silence >= EXPIRY:
-            self.lost_because = f"the lock has not answered for {silence:.0f} s: {_line(error)}"
-        elif not self._complained:
-            self._complained = True
-            logger.warning("%s: no beat, trying again: %s", self.study, _line(error))
-
     def _loss(self) -> str:
         try:
             holder = _holder(self.backend, self.backend.read())
         except UNANSWERED as error:
-            return f"another start has taken the study over (which: {_line(error)})"
+            return f"another start has taken the study over (which: {first_line(error)})"
         if holder is None or holder.generation == self.generation:
             return "another start has driven the study meanwhile, or its lock was released by hand"
         return f"the study is driven by another process: {holder}"
@@ -316,49 +308,27 @@ class DriverLock:
             record = self.backend.beat(self.generation, self._driven(self.clock()), last=True)
             self._seconds = record.seconds if record is not None else self._seconds
         except UNANSWERED as error:  # the next driver sees that this process is gone
-            logger.warning("%s: the lock could not be given back: %s", self.study, _line(error))
+            logger.warning(
+                "%s: the lock could not be given back: %s", self.study, first_line(error)
+            )
         self.backend.unlock()
 
     def __enter__(self) -> DriverLock:
         return self.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
-def _backend(url: str, study: str) -> Backend:
-    backend = backend_of(url, study)
-    if backend is None:
-        fix = (
-            "a study's driver needs a lock that ends with its process, which this database has "
-            "not; give postgresql://... or sqlite:////PATH, or leave the option out"
-        )
-        raise InvalidValue("--optuna", without_credentials(url), fix)
-    return backend
-
-
 def _holder(backend: Backend, record: Record) -> Holder | None:
-    if not record.driver:
+    if record.driver is None:
         return None
-    driver = Driver.from_json(record.driver)
-    state = driver.state
+    state = record.driver.state
     if state is ProcessState.UNKNOWN and record.quiet <= EXPIRY:
         state = ProcessState.RUNNING
     elif state is ProcessState.UNKNOWN and not backend.locked():
         state = ProcessState.GONE
-    return Holder(
-        driver=driver,
-        since=datetime.fromtimestamp(record.since, UTC),
-        quiet=record.quiet,
-        signal=record.signal,
-        generation=record.generation,
-        state=state,
-    )
+    return Holder(**vars(record), state=state)
 
 
 def _refusal(study: str, holder: Holder) -> str:
@@ -376,8 +346,3 @@ def _awake() -> float:
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
-
-
-def _line(error: Exception) -> str:
-    """Return the first line: SQLAlchemy adds statement, parameters and a link."""
-    return str(without_credentials(str(error).strip().splitlines()[0]))

@@ -44,20 +44,29 @@ class Driver:
     def current(cls) -> Driver:
         """Return this process."""
         pid = os.getpid()
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):  # a container without an entry for its user
+            user = f"user {os.getuid()}"
+        try:
+            namespace = str(Path("/proc/self/ns/pid").readlink())
+        except OSError:
+            namespace = ""
         return cls(
-            user=_user(),
+            user=user,
             host=socket.gethostname(),
             pid=pid,
             started=_stat(pid)[1],
-            boot=_boot(),
-            namespace=_namespace(),
+            boot=_text("/proc/sys/kernel/random/boot_id"),
+            namespace=namespace,
         )
 
     @property
     def state(self) -> ProcessState:
         """The process's state; unknown of another machine or container."""
-        here = (socket.gethostname(), _boot(), _namespace())
-        if not (self.boot and self.started and (self.host, self.boot, self.namespace) == here):
+        here = Driver.current()
+        place = (self.host, self.boot, self.namespace) == (here.host, here.boot, here.namespace)
+        if not (self.boot and self.started and place):
             return ProcessState.UNKNOWN
         letter, started = _stat(self.pid)
         if started != self.started:
@@ -82,36 +91,18 @@ def runs(pid: int) -> bool:
     return bool(_stat(pid)[1])
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container without an entry for its user
-        return f"user {os.getuid()}"
-
-
-def _boot() -> str:
-    return _text(Path("/proc/sys/kernel/random/boot_id"))
-
-
-def _namespace() -> str:
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
-
-
 def _stat(pid: int) -> tuple[str, str]:
     """Return state letter and start time (clock ticks after boot) of a process; empty if none.
 
     One that was killed and waits to be collected (state Z) is none.
     """
     # "pid (name) state ppid ...": the name may hold anything, so fields count from its last ")"
-    fields = _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return ("", "") if not fields or fields[0] in "ZX" else (fields[0], fields[19])
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return ""

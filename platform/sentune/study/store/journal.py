@@ -42,6 +42,7 @@ class JournalFile(BaseJournalBackend):
         driver: whether lines are written; the file is made where it is missing.
 
     Attributes:
+        path, driver: as given.
         generation: of the driver's lock; it grows with every driver. Lines of an earlier driver
             behind lines of a later one are not read.
         check: called before each write; raises where the driver has lost its lock.
@@ -55,10 +56,10 @@ class JournalFile(BaseJournalBackend):
         flags = os.O_RDWR | os.O_CREAT if driver else os.O_RDONLY
         self._fd = os.open(self.path, flags | os.O_APPEND, 0o666)
         weakref.finalize(self, os.close, self._fd)
-        self._driver = driver
+        self.driver = driver
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(JournalFile, driver=self._driver), (self.path,)
+        return partial(JournalFile, driver=self.driver), (self.path,)
 
     @property
     def replaced(self) -> bool:
@@ -73,12 +74,10 @@ class JournalFile(BaseJournalBackend):
         del self._starts[log_number_from + 1 :]
         if log_number_from == 0:  # a fresh JournalStorage
             self._starts[0] = self._newest = 0
-        if not self._pending:
-            yield from self._numbered(self._scan(), log_number_from)
-        yield from self._numbered(iter(self._pending or ()), log_number_from)
-
-    def _numbered(self, logs: Iterator[Log], since: int) -> Iterator[Log]:
-        return (log for at, log in enumerate(logs, len(self._starts) - 1) if at >= since)
+        logs = self._pending or self._scan()
+        for number, log in enumerate(logs, len(self._starts) - 1):
+            if number >= log_number_from:
+                yield log
 
     def _scan(self) -> Iterator[Log]:
         """Yield the new lines of whole batches, and remember where each of them ends."""
@@ -146,7 +145,7 @@ class JournalFile(BaseJournalBackend):
         return not others
 
     def _write(self, logs: list[Log]) -> None:
-        if not self._driver:
+        if not self.driver:
             raise io.UnsupportedOperation(f"{self.path} is open to be read alone")
         self.check()
         if self.generation < self._newest:
@@ -154,13 +153,12 @@ class JournalFile(BaseJournalBackend):
         end, size = self._starts[-1], len(logs)
         if os.fstat(self._fd).st_size > end:
             os.ftruncate(self._fd, end)  # torn by a kill
-        marks: list[Log] = [{"driver": self.generation} if self.generation else {} for _ in logs]
-        for place, mark in enumerate(marks if size > 1 else (), 1):
-            mark |= {"batch": [place, size]}
-        lines = [
-            f"{json.dumps({**log, **mark}, separators=(',', ':'))}\n".encode()
-            for log, mark in zip(logs, marks, strict=True)
-        ]
+        lines = []
+        for place, log in enumerate(logs, 1):
+            driver = {"driver": self.generation} if self.generation else {}
+            batch = {"batch": [place, size]} if size > 1 else {}
+            line = json.dumps({**log, **driver, **batch}, separators=(",", ":"))
+            lines.append(f"{line}\n".encode())
         text = b"".join(lines)
         try:
             with writing(self.path):
@@ -187,12 +185,11 @@ class StudyJournal(JournalStorage):
     """
 
     def __init__(self, path: str, *, driver: bool = False) -> None:
-        self.driver = driver
-        self._open(path)
+        self._open(path, driver=driver)
 
-    def _open(self, path: str) -> None:
+    def _open(self, path: str, *, driver: bool) -> None:
         try:
-            self.file = JournalFile(path, driver=self.driver)
+            self.file = JournalFile(path, driver=driver)
         except FileNotFoundError:
             raise InvalidValue("--storage", path, "there is no such journal") from None
         super().__init__(self.file)
@@ -224,8 +221,8 @@ class StudyJournal(JournalStorage):
         states: Container[TrialState] | None = None,
     ) -> list[FrozenTrial]:
         """Return the trials of a study by number, also after the driver has compacted it."""
-        if not self.driver and self.file.replaced:
-            self._open(self.file.path)
+        if not self.file.driver and self.file.replaced:
+            self._open(self.file.path, driver=False)
         return super().get_all_trials(study_id, deepcopy, states)
 
     def compact(self) -> None:
@@ -246,7 +243,7 @@ class StudyJournal(JournalStorage):
             beside.unlink()
             return
         beside.replace(self.file.path)
-        self._open(self.file.path)
+        self._open(self.file.path, driver=self.file.driver)
         self.file.generation, self.file.check = generation, check
 
 

@@ -16,7 +16,7 @@ import os
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -46,7 +46,7 @@ class Record:
 
     Attributes:
         generation: number of the last start of the study; 0 before the first one.
-        driver: JSON of the process that holds the lock; empty once it was released.
+        driver: the process that holds the lock; None once it was released.
         since: when that process took it, Unix time.
         beat: counts what the holder has written.
         seconds: that the study was driven, over all starts.
@@ -55,7 +55,7 @@ class Record:
     """
 
     generation: int = 0
-    driver: str = ""
+    driver: Driver | None = None
     since: float = 0.0
     beat: int = 0
     seconds: float = 0.0
@@ -71,27 +71,19 @@ def backend_of(url: str, study: str) -> Backend | None:
     """
     if url.startswith("postgres"):
         return PostgresLock(url, study)
-    path = url
+    path: str | None = url
     if "://" in url:
         named = make_url(url)
-        if named.get_backend_name() != "sqlite" or not named.database:
-            return None
-        path = named.database
+        path = named.database if named.get_backend_name() == "sqlite" else None
+    if not path:
+        return None
     file = Path(path).resolve()
     own = file.parent.name == study
-    return FileLock(file.parent / LOCK_FILE if own else _beside(file, study))
-
-
-def _beside(file: Path, study: str) -> Path:
-    return file.with_name(f"{file.name}.{quote(study, safe='')}.lock")
+    return FileLock(file.with_name(LOCK_FILE if own else f"{file.name}.{quote(study, '')}.lock"))
 
 
 class FileLock:
-    """flock on a file: the kernel frees it at the holder's death, a stopped holder keeps it.
-
-    Args:
-        path: of the file; its folder is made with the first lock.
-    """
+    """flock on a file: the kernel frees it at the holder's death, a stopped holder keeps it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -113,7 +105,7 @@ class FileLock:
         except BlockingIOError:
             self.unlock()
             return False
-        if not self._in_place():  # it was replaced between opening and locking
+        if not self.holds(0):  # it was replaced between opening and locking
             self.unlock()
             return False
         return True
@@ -126,25 +118,15 @@ class FileLock:
             self._fd = None
 
     def holds(self, generation: int) -> bool:
-        """Return whether this object holds the lock, and no later start was recorded.
-
-        A file that was removed or replaced does not keep others away.
-        """
+        """Return whether this object holds the lock, and no later start was recorded."""
         del generation
-        return self._fd is not None and self._in_place()
-
-    def _in_place(self) -> bool:
-        assert self._fd is not None
-        try:
-            return os.path.samestat(self.path.stat(), os.fstat(self._fd))
+        try:  # a file that was removed or replaced does not keep others away
+            return self._fd is not None and os.path.samestat(self.path.stat(), os.fstat(self._fd))
         except FileNotFoundError:
             return False
 
     def locked(self) -> bool:
-        """Return whether any process holds the lock.
-
-        The lock is shared for a moment; a driver tries ``lock`` again then.
-        """
+        """Return whether any process holds the lock; a ``lock`` meanwhile is tried again."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -158,10 +140,7 @@ class FileLock:
         return False
 
     def read(self) -> Record:
-        """Return the record; an empty one where the study was never driven.
-
-        A record that a power cut has torn is followed by a later generation.
-        """
+        """Return the record; an empty one where the study was never driven."""
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -170,41 +149,42 @@ class FileLock:
             said = json.loads(content[:SLOT].strip(b"\0 ") or b"{}")
             asked = json.loads(content[SLOT:].strip(b"\0 ") or b"{}")
         except ValueError:
-            return Record(generation=int(time.time()))
-        seen = said.pop("seen", time.time())
-        record = Record(**said, quiet=max(0.0, time.time() - seen))
+            return Record(generation=int(time.time()))  # torn by a power cut: a later one follows
+        seen, driver = said.pop("seen", time.time()), said.pop("driver", "")
+        record = Record(
+            **said,
+            driver=Driver.from_json(driver) if driver else None,
+            quiet=max(0.0, time.time() - seen),
+        )
         ours = asked.get("generation") == record.generation and record.driver
         return replace(record, signal=asked["signal"] if ours else "")
 
     def begin(self, driver: Driver) -> Record:
         """Record a new start by the process that has just taken the lock."""
         was = self.read()
-        started = Record(
-            generation=was.generation + 1, driver=driver.to_json(), since=time.time(),
+        return self._write(Record(
+            generation=was.generation + 1, driver=driver, since=time.time(),
             beat=was.beat + 1, seconds=was.seconds,
-        )  # fmt: skip
-        self._write(started)
-        return started
+        ))  # fmt: skip
 
     def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
-        """Add seconds to this start's record; the last beat says that the lock was released.
+        """Add seconds to this start's record and return it; None if the lock is lost.
 
-        Returns:
-            The record with what the holder is asked for; None if the lock is not held any more.
+        The ``last`` beat says that the lock was released.
         """
         if not self.holds(generation):
             return None
         was = self.read()
-        driver = "" if last else was.driver
+        driver = None if last else was.driver
         now = replace(was, driver=driver, beat=was.beat + 1, seconds=was.seconds + seconds)
-        self._write(now, sync=last)
-        return now
+        return self._write(now, sync=last)
 
-    def _write(self, record: Record, *, sync: bool = True) -> None:
+    def _write(self, record: Record, *, sync: bool = True) -> Record:
         assert self._fd is not None
         os.pwrite(self._fd, _as_json(record).encode(), 0)
         if sync:
             os.fsync(self._fd)
+        return record
 
     def ask(self, generation: int, signal: str) -> bool:
         """Ask the holder for something; return False if it has left."""
@@ -217,19 +197,17 @@ class FileLock:
         return self.read().signal == signal
 
     def break_lock(self) -> None:
-        """Take the lock from a holder that is dead and whose machine cannot free it.
-
-        Another file, with the same record, takes the place of this one.
-        """
+        """Put a copy of the file in its place, which takes the lock from a holder that is dead."""
         was = self.read()
-        said = replace(was, generation=was.generation + 1, driver="")
         new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        new.write_text(_as_json(said), encoding="utf-8")
+        freed = replace(was, generation=was.generation + 1, driver=None)
+        new.write_text(_as_json(freed), encoding="utf-8")
         new.replace(self.path)
 
 
 def _as_json(record: Record) -> str:
-    said = {**asdict(record), "seen": time.time()}
+    driver = record.driver.to_json() if record.driver else ""
+    said = {**vars(record), "driver": driver, "seen": time.time()}
     del said["signal"], said["quiet"]
     return json.dumps(said).ljust(SLOT)
 
@@ -237,9 +215,8 @@ def _as_json(record: Record) -> str:
 class PostgresLock:
     """Advisory lock of a session: the server frees it when the connection ends, however it does.
 
-    Args:
-        url: of the database, as SQLAlchemy takes it.
-        study: its name.
+    Its methods are those of ``FileLock``; ``lock`` raises InvalidValue where a proxy hands the
+    session to others between two transactions.
     """
 
     def __init__(self, url: str, study: str) -> None:
@@ -257,10 +234,7 @@ class PostgresLock:
         _HELD_HERE.add(self)
 
     def close_in_child(self) -> None:
-        """Put /dev/null in the place of a forked child's copy of the socket.
-
-        Closing the connection there would tell the server to end this process's session.
-        """
+        # closing the connection in the child would tell the server to end this process's session
         if self._session is not None and not self._session.invalidated:
             nothing = os.open(os.devnull, os.O_RDWR)
             socket = self._session.connection.driver_connection
@@ -269,20 +243,16 @@ class PostgresLock:
             os.close(nothing)
 
     def lock(self) -> bool:
-        """See ``FileLock``.
-
-        Raises:
-            InvalidValue: a proxy hands the session to others between two transactions.
-        """
         if self._session is None or self._session.invalidated:
-            self._connect()
-        self._holding = self._ask_session("SELECT pg_try_advisory_lock(CAST(:key AS bigint))")
+            self.unlock()
+            self._session = self._connect()
+        taken = self._here("SELECT pg_try_advisory_lock(CAST(:key AS bigint))").scalar()
+        self._holding = bool(taken)
         if self._holding:
-            self._number = self._ask_session("SELECT pg_backend_pid()")
+            self._number = _own_pid(self._session)
         return self._holding
 
-    def _connect(self) -> None:
-        self.unlock()
+    def _connect(self) -> Connection:
         engine = _engine(self._url)
         session = engine.connect()
         try:
@@ -295,24 +265,18 @@ class PostgresLock:
                 shared = _own_pid(other) == pid or _own_pid(session) != pid
                 other.rollback()
                 shared = shared or any(_own_pid(session) != pid for _ in range(2))
+            if shared:
+                fix = (
+                    "a proxy in between shares sessions among its clients (transaction pooling), "
+                    "so that no driver can hold its study; give the address of PostgreSQL itself"
+                )
+                raise InvalidValue("--optuna", without_credentials(self._url), fix)
         except BaseException:
             session.close()
             raise
-        if shared:
-            session.close()
-            fix = (
-                "a proxy in between shares sessions among its clients (transaction pooling), so "
-                "that no driver can hold its study; give the address of PostgreSQL itself"
-            )
-            raise InvalidValue("--optuna", without_credentials(self._url), fix)
-        self._session = session
-
-    def _ask_session(self, statement: str, **values: Any) -> Any:
-        """Return the first value of a statement in the lock's own session."""
-        return self._change(statement, **values).scalar()
+        return session
 
     def unlock(self) -> None:
-        """See ``FileLock``."""
         self._holding = False
         if self._session is not None:
             session, self._session = self._session, None
@@ -320,64 +284,54 @@ class PostgresLock:
                 session.close()
 
     def holds(self, generation: int) -> bool:
-        """See ``FileLock``.
+        """Return whether this object holds the lock, and no later start was recorded.
 
         A connection that was cut is made again, and the lock is taken again where no other start
         has taken it meanwhile: so a restarted database costs a study nothing.
         """
         if self._session is not None and not self._session.invalidated and self._holding:
             try:
-                held = f"SELECT 1 {HELD} AND pid = pg_backend_pid()"
-                return bool(self._ask_session(held)) and self._recorded() == generation
+                held = f"SELECT {RECORDED} AND EXISTS (SELECT 1 {HELD} AND pid = pg_backend_pid())"
+                return bool(self._here(held, generation=generation).scalar())
             except SQLAlchemyError:
                 if not self._session.invalidated:
                     raise
-        self._end_last_session()
+        # the server may still take a session that was cut off for alive
+        end = f"SELECT pg_terminate_backend(pid) {HELD} AND pid = :number"
+        self._elsewhere(end, number=self._number)
         taken = self.lock()
-        if self._recorded() != generation:
+        if not self._here(f"SELECT {RECORDED}", generation=generation).scalar():
             self.unlock()
             return False
         if not taken:
             raise TimeoutError("another session of the database has the lock")
         return True
 
-    def _end_last_session(self) -> None:
-        """End a session that was cut off and that the server may still take for alive."""
-        end = f"SELECT pg_terminate_backend(pid) {HELD} AND pid = :number"
-        self._look(end, number=self._number)
-
-    def _recorded(self) -> int | None:
-        found = self._ask_session("SELECT generation FROM sentune_drivers WHERE study = :study")
-        return None if found is None else int(found)
-
     def locked(self) -> bool:
-        """See ``FileLock``."""
-        return bool(self._look(f"SELECT 1 {HELD}"))
+        return bool(self._elsewhere(f"SELECT 1 {HELD}"))
 
     def read(self) -> Record:
-        """See ``FileLock``; looking makes no table."""
-        ((table,),) = self._look("SELECT to_regclass('sentune_drivers')")
+        # looking makes no table
+        ((table,),) = self._elsewhere("SELECT to_regclass('sentune_drivers')")
         if table is None:
             return Record()
-        rows = self._look(f"SELECT {COLUMNS} FROM sentune_drivers WHERE study = :study")
+        rows = self._elsewhere(f"SELECT {COLUMNS} FROM sentune_drivers WHERE study = :study")
         return _record(rows[0]) if rows else Record()
 
     def begin(self, driver: Driver) -> Record:
-        """See ``FileLock``."""
         with alone_in(self._url):
-            self._change(TABLE)
+            self._here(TABLE)
         values = {"driver": driver.to_json()}
-        return _record(self._change(
+        return _record(self._here(
             "INSERT INTO sentune_drivers (study, generation, driver) VALUES (:study, 1, :driver) "
             "ON CONFLICT (study) DO UPDATE SET generation = sentune_drivers.generation + 1, "
             "driver = :driver, since = now(), seen = now(), signal = '', "
             f"beat = sentune_drivers.beat + 1 RETURNING {COLUMNS}", **values).one())  # fmt: skip
 
     def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
-        """See ``FileLock``."""
         if not self.holds(generation):
             return None
-        row = self._change(
+        row = self._here(
             "UPDATE sentune_drivers SET seconds = seconds + :seconds, beat = beat + 1, "
             "seen = now(), driver = CASE WHEN :last THEN '' ELSE driver END "
             f"WHERE study = :study AND generation = :generation RETURNING {COLUMNS}",
@@ -386,27 +340,25 @@ class PostgresLock:
         return None if row is None else _record(row)
 
     def ask(self, generation: int, signal: str) -> bool:
-        """See ``FileLock``."""
-        return bool(self._look(
+        return bool(self._elsewhere(
             "UPDATE sentune_drivers SET signal = :signal "
             "WHERE study = :study AND generation = :generation AND driver <> '' RETURNING 1",
             signal=signal, generation=generation,
         ))  # fmt: skip
 
     def break_lock(self) -> None:
-        """See ``FileLock``: the session of the holder is ended."""
-        self._look(
+        self._elsewhere(
             "UPDATE sentune_drivers SET generation = generation + 1, driver = '' "
             "WHERE study = :study RETURNING 1"
         )
-        self._look(f"SELECT pg_terminate_backend(pid) {HELD}")
+        self._elsewhere(f"SELECT pg_terminate_backend(pid) {HELD}")
 
-    def _change(self, statement: str, **values: Any) -> CursorResult[Any]:
+    def _here(self, statement: str, **values: Any) -> CursorResult[Any]:
         assert self._session is not None
         return self._session.execute(text(statement), {**self._names, **values})
 
-    def _look(self, statement: str, **values: Any) -> Sequence[Row[Any]]:
-        """Run a statement in a session of its own; return its rows."""
+    def _elsewhere(self, statement: str, **values: Any) -> Sequence[Row[Any]]:
+        """Run a statement in another session than the lock's; return its rows."""
         with _engine(self._url).connect() as connection:
             return connection.execute(text(statement), {**self._names, **values}).all()
 
@@ -421,8 +373,12 @@ TABLE = """CREATE TABLE IF NOT EXISTS sentune_drivers (
     seconds double precision NOT NULL DEFAULT 0,
     signal text NOT NULL DEFAULT '')"""
 
-COLUMNS = """generation, driver, extract(epoch FROM since) AS since, beat, seconds, signal,
-    greatest(0, extract(epoch FROM now() - seen)) AS quiet"""
+COLUMNS = """generation, driver, beat, seconds, signal,
+    CAST(extract(epoch FROM since) AS double precision) AS since,
+    CAST(greatest(0, extract(epoch FROM now() - seen)) AS double precision) AS quiet"""
+
+RECORDED = """EXISTS (SELECT 1 FROM sentune_drivers
+    WHERE study = :study AND generation = :generation)"""
 
 HELD = """FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -430,8 +386,9 @@ HELD = """FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 
 
 def _record(row: Row[Any]) -> Record:
-    found = row._mapping
-    return Record(**{**found, "since": float(found["since"]), "quiet": float(found["quiet"])})
+    found = dict(row._mapping)
+    driver = found.pop("driver")
+    return Record(**found, driver=Driver.from_json(driver) if driver else None)
 
 
 def _own_pid(session: Connection) -> int:
@@ -440,24 +397,18 @@ def _own_pid(session: Connection) -> int:
 
 @functools.lru_cache(maxsize=16)
 def _engine(url: str) -> Engine:
-    """Return an engine whose every connection is a session of its own."""
+    """Return an engine whose every connection is a session of its own.
+
+    libpq's limits, where the URL does not name them, notice a cut network in 25 s.
+    """
+    limits = {"connect_timeout": 10, "tcp_user_timeout": 30_000, "keepalives": 1}
+    limits |= {f"keepalives_{name}": value for name, value in KEEPALIVE.items()}
     return create_engine(
         database_url(url),
         poolclass=NullPool,
         isolation_level="AUTOCOMMIT",
-        connect_args=_client_limits(url),
+        connect_args={n: limit for n, limit in limits.items() if n not in make_url(url).query},
     )
-
-
-def _client_limits(url: str) -> dict[str, int]:
-    """Return libpq's limits, less those that the URL names: a cut network is noticed in 25 s."""
-    limits = {
-        "connect_timeout": 10,
-        "tcp_user_timeout": 30_000,
-        "keepalives": 1,
-        **{f"keepalives_{name}": value for name, value in KEEPALIVE.items()},
-    }
-    return {name: value for name, value in limits.items() if name not in make_url(url).query}
 
 
 Backend = FileLock | PostgresLock

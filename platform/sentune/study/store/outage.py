@@ -11,9 +11,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Container, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from optuna.distributions import BaseDistribution
 from optuna.exceptions import DuplicatedStudyError, StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.study import StudyDirection
@@ -24,11 +23,13 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import SentuneError, StudyConflict
+from sentune.io.database_lock import first_line
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.trial_codec import TOKEN, TWIN
 
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 PATIENCE = 15.0
@@ -59,11 +60,15 @@ def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
         except (SQLAlchemyError, StorageInternalError) as error:
             if not _away(engine, error):
                 raise
-            silent = time.monotonic() - began
+            silent, name = time.monotonic() - began, without_credentials(str(engine.url))
             if silent + wait > PATIENCE:
-                raise _gone(engine, error, silent) from error
+                raise DatabaseGone(
+                    f"--optuna {name}: the database has not answered for {silent:.0f} s "
+                    f"({first_line(error)}). Everything that was stored is whole: start the "
+                    "database and run the same command again; trials go on from their checkpoints"
+                ) from error
             if wait == FIRST_WAIT:
-                logger.warning("%s is away, trying again: %s", _name(engine), _line(error))
+                logger.warning("%s is away, trying again: %s", name, first_line(error))
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
 
@@ -77,22 +82,29 @@ def _away(engine: Engine, error: Exception) -> bool:
     return lost and engine.dialect.name != "sqlite"
 
 
-def _gone(engine: Engine, error: Exception, seconds: float) -> DatabaseGone:
-    return DatabaseGone(
-        f"--optuna {_name(engine)}: the database has not answered for {seconds:.0f} s "
-        f"({_line(error)}). Everything that was stored is whole: start the database and run the "
-        "same command again; trials go on from their checkpoints"
-    )
+def _waited(
+    method: Callable[Concatenate[RDBStorage, P], T],
+) -> Callable[Concatenate[StudyDatabase, P], T]:
+    """Return the method of a database that is waited for."""
+
+    def call(self: StudyDatabase, /, *given: P.args, **named: P.kwargs) -> T:
+        action: Callable[..., T] = getattr(self._backend, method.__name__)
+        return waiting(self.engine, lambda _: action(*given, **named))
+
+    return call
 
 
-def _name(engine: Engine) -> str:
-    return str(without_credentials(engine.url.render_as_string(hide_password=True)))
+def _written(
+    method: Callable[Concatenate[RDBStorage, P], T],
+) -> Callable[Concatenate[StudyDatabase, P], T]:
+    """Return the method, which changes a trial, of a database that is waited for."""
 
+    def call(self: StudyDatabase, /, *given: P.args, **named: P.kwargs) -> T:
+        action: Callable[..., T] = getattr(self._backend, method.__name__)
+        trial_id: Any = given[0] if given else named["trial_id"]
+        return self._change(trial_id, lambda _: action(*given, **named))
 
-def _line(error: Exception) -> str:
-    """Return the first line: SQLAlchemy adds statement, parameters and a link."""
-    told = error.__cause__ if not isinstance(error, SQLAlchemyError) and error.__cause__ else error
-    return str(without_credentials(str(told).strip().splitlines()[0]))
+    return call
 
 
 class StudyDatabase(BaseStorage):
@@ -161,48 +173,25 @@ class StudyDatabase(BaseStorage):
             return made[0] if made else trial_id
 
     def _with_token(self, study_id: int, since: int, token: str | None) -> list[int]:
-        """Return ids of the trials with a token, among those from a number on."""
+        """Return ids of the trials with a token, of those from a number on."""
         trials = self._backend.get_all_trials(study_id, deepcopy=False) if token else []
         found = [t.number for t in trials[since:] if t.user_attrs.get(TOKEN) == token]
         return [self.get_trial_id_from_study_id_trial_number(study_id, n) for n in found]
 
-    def set_trial_param(
-        self,
-        trial_id: int,
-        param_name: str,
-        param_value_internal: float,
-        distribution: BaseDistribution,
-    ) -> None:
-        """Store a drawn value."""
-        value = (trial_id, param_name, param_value_internal, distribution)
-        self._change(trial_id, lambda _: self._backend.set_trial_param(*value))
+    set_trial_param = _written(RDBStorage.set_trial_param)
+    set_trial_intermediate_value = _written(RDBStorage.set_trial_intermediate_value)
+    set_trial_user_attr = _written(RDBStorage.set_trial_user_attr)
+    set_trial_system_attr = _written(RDBStorage.set_trial_system_attr)
 
     def set_trial_state_values(
         self, trial_id: int, state: Stored, values: Sequence[float] | None = None
     ) -> bool:
-        """Store a trial's state; where the answer was lost, it may be stored already."""
-
         def attempt(again: bool) -> bool:
             if again and self._backend.get_trial(trial_id).state == state:
-                return True
+                return True  # it was stored, and the answer lost
             return self._backend.set_trial_state_values(trial_id, state, values)
 
         return self._change(trial_id, attempt)
-
-    def set_trial_intermediate_value(
-        self, trial_id: int, step: int, intermediate_value: float
-    ) -> None:
-        """Store a point of a trial's curve."""
-        point = (trial_id, step, intermediate_value)
-        self._change(trial_id, lambda _: self._backend.set_trial_intermediate_value(*point))
-
-    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Store an attribute of ours."""
-        self._change(trial_id, lambda _: self._backend.set_trial_user_attr(trial_id, key, value))
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Store an attribute of Optuna's."""
-        self._change(trial_id, lambda _: self._backend.set_trial_system_attr(trial_id, key, value))
 
     def _change(self, trial_id: int, action: Callable[[bool], T]) -> T:
         self._check()
@@ -214,7 +203,6 @@ class StudyDatabase(BaseStorage):
             return waiting(self.engine, action)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
-        """Return a trial."""
         place = self._places.get(trial_id) if self.driver else None
         if place is None:
             return self._asked(lambda: self._backend.get_trial(trial_id))
@@ -227,16 +215,10 @@ class StudyDatabase(BaseStorage):
         deepcopy: bool = True,
         states: Container[Stored] | None = None,
     ) -> list[FrozenTrial]:
-        """Return the trials of a study by number."""
         found = [t for t in self._known(study_id) if states is None or t.state in states]
         return copy.deepcopy(found) if deepcopy else found
 
     def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
-        """Return the id of a trial.
-
-        Raises:
-            KeyError: there is none.
-        """
         place = (study_id, trial_number)
         with self._lock:
             if place not in self._ids:
@@ -277,56 +259,29 @@ class StudyDatabase(BaseStorage):
     def create_new_study(
         self, directions: Sequence[StudyDirection], study_name: str | None = None
     ) -> int:
-        """Create a study; where the answer was lost, it may be there already."""
-
         def attempt(again: bool) -> int:
             try:
                 return self._backend.create_new_study(directions, study_name)
             except DuplicatedStudyError:
                 if not again or study_name is None:
-                    raise
+                    raise  # else it was made, and the answer lost
                 return self._backend.get_study_id_from_name(study_name)
 
         return waiting(self.engine, attempt)
 
     def delete_study(self, study_id: int) -> None:
-        """Delete a study with its trials."""
         with self._lock:
             self._trials.pop(study_id, None)
             self._asked(lambda: self._backend.delete_study(study_id))
 
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Store an attribute of ours."""
-        self._asked(lambda: self._backend.set_study_user_attr(study_id, key, value))
-
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        """Store an attribute of Optuna's."""
-        self._asked(lambda: self._backend.set_study_system_attr(study_id, key, value))
-
-    def get_study_id_from_name(self, study_name: str) -> int:
-        """Return the id; ``KeyError`` where there is none."""
-        return self._asked(lambda: self._backend.get_study_id_from_name(study_name))
-
-    def get_study_name_from_id(self, study_id: int) -> str:
-        """Return the name; ``KeyError`` where there is none."""
-        return self._asked(lambda: self._backend.get_study_name_from_id(study_id))
-
-    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        """Return the direction of each objective."""
-        return self._asked(lambda: self._backend.get_study_directions(study_id))
-
-    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        """Return our attributes."""
-        return self._asked(lambda: self._backend.get_study_user_attrs(study_id))
-
-    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        """Return Optuna's attributes."""
-        return self._asked(lambda: self._backend.get_study_system_attrs(study_id))
-
-    def get_all_studies(self) -> list[Any]:
-        """Return all studies of the database."""
-        return self._asked(lambda: self._backend.get_all_studies())
+    set_study_user_attr = _waited(RDBStorage.set_study_user_attr)
+    set_study_system_attr = _waited(RDBStorage.set_study_system_attr)
+    get_study_id_from_name = _waited(RDBStorage.get_study_id_from_name)
+    get_study_name_from_id = _waited(RDBStorage.get_study_name_from_id)
+    get_study_directions = _waited(RDBStorage.get_study_directions)
+    get_study_user_attrs = _waited(RDBStorage.get_study_user_attrs)
+    get_study_system_attrs = _waited(RDBStorage.get_study_system_attrs)
+    get_all_studies = _waited(RDBStorage.get_all_studies)
 
     def remove_session(self) -> None:
-        """End this thread's connection."""
         self._backend.remove_session()

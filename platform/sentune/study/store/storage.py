@@ -10,23 +10,20 @@ from typing import Any
 import optuna
 from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event
-from sqlalchemy.engine import URL, Engine
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
-from sentune.io.database_lock import alone_in, database_url
+from sentune.io.database_lock import alone_in, database_url, first_line
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.outage import StudyDatabase
 from sentune.study.store.study_index import DATABASE, JOURNAL
+from sentune.study.store.trial_codec import DIRECTIONS
 
 FINGERPRINT = "world"
 """Attribute of a study: what all of its trials share."""
 
-DIRECTIONS = {
-    "max": optuna.study.StudyDirection.MAXIMIZE,
-    "min": optuna.study.StudyDirection.MINIMIZE,
-}
 SILENT = {"connect_timeout": 10, "tcp_user_timeout": 30_000}
 """PostgreSQL's: seconds to connect, milliseconds after which a silent connection is given up."""
 
@@ -76,11 +73,11 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
         with alone_in(plain):
             storage = RDBStorage(plain, engine_kwargs=_arguments(named))
     except (SQLAlchemyError, ImportError) as error:
-        cause = str(error.__cause__ or error).strip().splitlines()[0]
-        fix = f"the database cannot be opened ({without_credentials(cause)})"
+        fix = f"the database cannot be opened ({first_line(error)})"
         raise InvalidValue("--optuna", without_credentials(url), fix) from None
     if named.get_backend_name() == "sqlite":
-        _write_ahead(storage.engine)
+        event.listen(storage.engine, "connect", _write_ahead)
+        storage.engine.dispose()  # connections made before the listener was there
     return StudyDatabase(storage, driver=driver)
 
 
@@ -97,16 +94,11 @@ def _arguments(url: URL) -> dict[str, Any]:
     return {"pool_pre_ping": True, "connect_args": limits}
 
 
-def _write_ahead(engine: Engine) -> None:
+def _write_ahead(connection: Any, record: object) -> None:
     """Set SQLite's WAL mode: readers (a dashboard, ``study show``) do not lock out the driver."""
-
-    def on_connect(connection: Any, record: Any) -> None:
-        del record
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    event.listen(engine, "connect", on_connect)
-    engine.dispose()  # connections made before the listener was there
+    del record
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
 
 
 def open_study(
@@ -142,11 +134,9 @@ def open_study(
     if known is None:
         study.set_user_attr(FINGERPRINT, now)
         return study
-    changed = list(differences(known, now))
-    if changed:
-        listed = "\n".join(f"  {line}" for line in changed)
+    if changed := "\n".join(f"  {line}" for line in differences(known, now)):
         raise StudyConflict(
-            f"study {name!r} exists and was made from something else:\n{listed}\n"
+            f"study {name!r} exists and was made from something else:\n{changed}\n"
             "Give another --study NAME, run the command that started this one, or add\n"
             "--fork NAME: a new study that knows those of the old trials that still hold."
         )

@@ -57,25 +57,20 @@ def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]
         InvalidValue: there is no such folder or database.
     """
     if is_database(storage):
-        return [
-            StudyPlace(name=name, folder="", url=storage) for name in _names_in_database(storage)
-        ]
-    base = storage.rstrip("/") if "://" in storage else str(Path(storage).resolve())
-    names = _folders(storage)
-    found = [_in_folder(name, f"{base}/{name}", optuna_url) for name in names]
-    return [place for place in found if place is not None]
-
-
-def _folders(storage: str) -> list[str]:
+        return _in_database(storage)
     files, root = files_at(storage)
-    if not is_local(files):
-        paths = asked(storage, lambda: files.ls(root, detail=False) if files.isdir(root) else None)
-    else:
-        paths = files.ls(root, detail=False) if files.isdir(root) else None
+
+    def folders() -> list[str] | None:
+        return files.ls(root, detail=False) if files.isdir(root) else None
+
+    paths = folders() if is_local(files) else asked(storage, folders)
     if paths is None:
         fix = "there is no such folder; give the job's --storage"
         raise InvalidValue("--storage", storage, fix)
-    return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
+    base = storage.rstrip("/") if "://" in storage else str(Path(storage).resolve())
+    names = sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
+    found = [_in_folder(name, f"{base}/{name}", optuna_url) for name in names]
+    return [place for place in found if place is not None]
 
 
 def find_study(storage: str, name: str, optuna_url: str | None = None) -> StudyPlace:
@@ -111,7 +106,12 @@ def read_json(path: str) -> dict[str, Any]:
 
 def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | None:
     """Return the study in a folder; None if the folder is none."""
-    description, trouble = _described(folder)
+    description: dict[str, Any] = {}
+    trouble = ""
+    try:
+        description = read_json(f"{folder}/{DESCRIPTION}")
+    except ValueError as error:  # one damaged file must not hide the other studies
+        trouble = f"{DESCRIPTION} is damaged ({error}); the study's own command writes it again"
     named = optuna_url or description.get("options", {}).get("optuna")
     if not named and "://" not in folder:
         journal, database = Path(folder, JOURNAL), Path(folder, DATABASE)
@@ -124,18 +124,12 @@ def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | N
     )
 
 
-def _described(folder: str) -> tuple[dict[str, Any], str]:
-    """The description, and what is wrong with it: one damaged file must not hide the others."""
-    try:
-        return read_json(f"{folder}/{DESCRIPTION}"), ""
-    except ValueError as error:
-        return {}, f"{DESCRIPTION} is damaged ({error}); the study's own command writes it again"
-
-
-def _names_in_database(url: str) -> list[str]:
+def _in_database(url: str) -> list[StudyPlace]:
     from sentune.study.store.storage import open_storage
 
     if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
         raise InvalidValue("--storage", url, "there is no such file")
-    names = [study.study_name for study in open_storage(url).get_all_studies()]
-    return sorted(name for name in names if not name.endswith(FINALS))
+    names = sorted(study.study_name for study in open_storage(url).get_all_studies())
+    return [
+        StudyPlace(name=name, folder="", url=url) for name in names if not name.endswith(FINALS)
+    ]

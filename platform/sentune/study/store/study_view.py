@@ -9,7 +9,7 @@ import json
 import statistics
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -20,9 +20,9 @@ import optuna
 
 from sentune.io.atomic import read_document
 from sentune.io.object_store import files_at, is_local
-from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
+from sentune.records import FinalistRecord, Spent, Spread, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
-from sentune.study.store.driver_lock import Holder, Standing, standing
+from sentune.study.store.driver_lock import Holder, standing
 from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.storage import FINGERPRINT, open_storage
 from sentune.study.store.study_index import FINALS, StudyPlace
@@ -93,7 +93,6 @@ class StudySnapshot:
         tables: names of the runs with a ``readouts.json`` in their folder.
         artifacts: (file or folder that a job has left for its readers, MLflow's folder for it).
         identity: see ``IDENTITY``.
-        summary: what the driver itself says of the study; None for all other processes.
     """
 
     place: StudyPlace
@@ -111,7 +110,6 @@ class StudySnapshot:
     tables: frozenset[str] = frozenset()
     artifacts: tuple[tuple[Path, str], ...] = ()
     identity: str = ""
-    summary: StudySummary | None = None
 
     @property
     def name(self) -> str:
@@ -131,7 +129,8 @@ class StudySnapshot:
     @property
     def planned(self) -> int | None:
         """Trials that were asked for; None where only the database is known."""
-        return self.place.description.get("options", {}).get("trials")
+        trials: int | None = self.place.description.get("options", {}).get("trials")
+        return trials
 
     @cached_property
     def trials(self) -> list[TrialRecord]:
@@ -206,24 +205,10 @@ class StudySnapshot:
         return [trial for trial in self.trials if trial.id in chosen]
 
 
-def snapshot(
-    place: StudyPlace, storage: optuna.storages.BaseStorage | None = None
-) -> StudySnapshot:
-    """Return a study as it stands; see ``StudyView`` to look again and again."""
-    return StudyView(place, storage).snapshot()
-
-
 class StudyView:
     """Takes snapshots of one study; a run that has ended is read once. It writes nothing.
 
-    It may be shared between threads.
-
-    Args:
-        place: of the study.
-        storage: its storage where that is open already.
-
-    Attributes:
-        place, storage: as given.
+    It may be shared between threads. ``storage`` is the study's where that is open already.
     """
 
     def __init__(
@@ -244,52 +229,60 @@ class StudyView:
         """
         with self._lock:
             number = self._study_id("")
-            said = (
-                self.storage.get_study_user_attrs(number)
-                if self.storage and number is not None
-                else {}
-            )
-            fingerprint = said.get(FINGERPRINT) or {
-                "space": self.place.description.get("space", {})
-            }
-            space = fingerprint.get("space", {})
+            said: dict[str, Any] = {}
+            if self.storage and number is not None:
+                said = self.storage.get_study_user_attrs(number)
+            fingerprint = said.get(FINGERPRINT) or {"space": self.place.description.get("space")}
+            space = fingerprint.get("space") or {}
             first = Objective(space.get("objective", ""), space.get("mode", "max"))
+            others = (Objective(**other) for other in fingerprint.get("objectives", []))
             runs, finals = self._runs("", first), self._runs(FINALS, first)
-            of_folder = {} if driven else self._of_folder(len(runs))
             return StudySnapshot(
                 place=self.place,
-                objectives=(
-                    first,
-                    *(Objective(**other) for other in fingerprint.get("objectives", [])),
-                ),
+                objectives=(first, *others),
                 varied=tuple(space.get("settings", {})),
                 runs=runs,
                 finals=tuple({(run.trial, run.seed): run for run in finals}.values()),
                 has_finals=self._study_id(FINALS) is not None,
                 tables=frozenset(self.with_tables()),
                 identity=said.get(IDENTITY, ""),
-                **of_folder,
+                **({} if driven else self._of_folder(len(runs))),
             )
 
     def with_tables(self) -> set[str]:
         """Names of the runs with a ``readouts.json``, listed once; their writer adds to them."""
         with self._lock:
             if self._tables is None:
-                self._tables = _with_tables(self.place.folder)
+                found: Iterable[object] = ()
+                if self.place.folder:
+                    files, root = files_at(self.place.folder)
+                    pattern = f"trials/*/{TABLES}"
+                    local = is_local(files)
+                    found = Path(root).glob(pattern) if local else files.glob(f"{root}/{pattern}")
+                self._tables = {str(path).split("/")[-2] for path in found}
             return self._tables
 
     def _of_folder(self, trials: int) -> dict[str, Any]:
-        held = standing(self.place.url, self.place.name) if self.place.url else Standing()
-        written = self.place.summary()
-        state, reason = _state(held, written, trials)
+        """Return what the lock and the documents in the folder say.
+
+        The holder of the lock counts first, then what the last start wrote.
+        """
+        folder, written = self.place.folder, self.place.summary()
+        held = standing(self.place.url, self.place.name)
+        state, reason = written.get("state", ""), written.get("reason", "")
+        if held.holder is not None:
+            state, reason = _driven(held.holder)
+        elif state in ("", "running"):
+            state, reason = ("interrupted", GOES_ON) if trials else ("new", "")
+        reads = read_document(folder, TEST_READS) if folder else None
         return {
             "state": state,
             "reason": self.place.trouble or reason,
             "holder": held.holder,
             "hours": held.hours,
             "written": written,
-            "test_reads": _test_reads(self.place.folder),
-            "artifacts": artifacts_in(self.place.folder),
+            "test_reads": json.loads(reads) if reads is not None else [],
+            "artifacts": artifacts_in(folder),
         }
 
     def _runs(self, ending: str, objective: Objective) -> tuple[StoredRun, ...]:
@@ -306,7 +299,7 @@ class StudyView:
         return tuple(found)
 
     def _study_id(self, ending: str) -> int | None:
-        """Optuna's number; None where the study has no trial yet."""
+        """Return Optuna's number; None where the study has no trial yet."""
         if self.storage is None:
             return None
         try:
@@ -321,33 +314,6 @@ def artifacts_in(folder: str) -> tuple[tuple[Path, str], ...]:
     if not folder or "://" in folder:
         return ()
     return tuple((Path(folder, n), into) for n, into in left if Path(folder, n).exists())
-
-
-def _with_tables(folder: str) -> set[str]:
-    """Return names of the runs below a study's folder that have a ``readouts.json``."""
-    if not folder:
-        return set()
-    files, root = files_at(folder)
-    if is_local(files):
-        return {path.parent.name for path in Path(root).glob(f"trials/*/{TABLES}")}
-    return {str(path).split("/")[-2] for path in files.glob(f"{root}/trials/*/{TABLES}")}
-
-
-def _test_reads(folder: str) -> list[dict[str, Any]]:
-    text = read_document(folder, TEST_READS) if folder else None
-    found: list[dict[str, Any]] = json.loads(text) if text is not None else []
-    return found
-
-
-def _state(held: Standing, summary: dict[str, Any], trials: int) -> tuple[str, str]:
-    """State and reason. The holder of the lock counts first, then what the last start said."""
-    holder = held.holder
-    if holder is not None:
-        return _driven(holder)
-    said = summary.get("state", "")
-    if said in ("", "running"):
-        return ("interrupted", GOES_ON) if trials else ("new", "")
-    return said, summary.get("reason", "")
 
 
 def _driven(holder: Holder) -> tuple[str, str]:
@@ -381,27 +347,23 @@ def _stored(trial: optuna.trial.FrozenTrial, objective: Objective) -> StoredRun 
 
 
 def _milliseconds(moment: datetime | None) -> int | None:
-    """UTC milliseconds of Optuna's moments, which are in local time."""
+    """Return UTC milliseconds of Optuna's moments, which are in local time."""
     return round(1000 * moment.timestamp()) if moment is not None else None
 
 
 def _finalist(trial: int, runs: dict[int, TrialRecord]) -> FinalistRecord:
     first, *_ = runs.values()
-    values = {
-        name: [run.metrics[name] for run in runs.values() if name in run.metrics]
-        for name in first.metrics
-    }
+    metrics: dict[str, Spread] = {}
+    for name in first.metrics:
+        values = [run.metrics[name] for run in runs.values() if name in run.metrics]
+        sd = statistics.stdev(values) if len(values) > 1 else 0.0
+        metrics[name] = Spread(mean=statistics.fmean(values), sd=sd, values=values)
     return FinalistRecord(
         trial=trial,
         settings=first.settings,
         seeds=list(runs),
         readouts=first.readouts,
-        metrics={name: _spread(found) for name, found in values.items()},
+        metrics=metrics,
         seconds=sum(run.seconds for run in runs.values()),
         gpu_seconds=sum(run.gpu_seconds for run in runs.values()),
     )
-
-
-def _spread(values: Sequence[float]) -> Spread:
-    sd = statistics.stdev(values) if len(values) > 1 else 0.0
-    return Spread(mean=statistics.fmean(values), sd=sd, values=list(values))

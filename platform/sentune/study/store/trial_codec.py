@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
@@ -14,12 +15,8 @@ from sentune.study.space.objectives import Objective
 
 SETTINGS, REASON, TWIN, SEED, TOKEN = "settings", "reason", "twin", "seed", "token"
 REPEATS, TRACEBACK, NOTES, RESTARTS = "repeats", "traceback", "notes", "restarts"
-MICRO_BATCH, WARM_FROM, WARM_NUMBER, BEGUN_AT = (
-    "micro_batch",
-    "warm_from",
-    "warm_number",
-    "begun_at",
-)
+MICRO_BATCH, BEGUN_AT = "micro_batch", "begun_at"
+WARM_FROM, WARM_NUMBER = "warm_from", "warm_number"
 MILESTONE, COST = "milestone:", "cost:"
 
 END = "end"
@@ -35,6 +32,7 @@ TRIAL = "trial"
 MEMORY = "fits_in_memory"
 """Constraint of a trial that found no memory at its smallest micro-batch; above 0 is broken."""
 
+DIRECTIONS = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
 STATES = {
     Stored.RUNNING: TrialState.RUNNING,
     Stored.WAITING: TrialState.RUNNING,
@@ -54,10 +52,16 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
     curve, notes = milestones(trial), trial.user_attrs
     best = best_milestone(curve, objective)
     shown = curve.get(best, {}) if best is not None else {}
-    end = ending(trial)
+    end, no_memory = ending(trial), trial.constraints.get(MEMORY, 0.0) > 0
+    infeasible = no_memory and trial.state == Stored.PRUNED  # Optuna has no word for it
+    costs: dict[str, dict[str, float]] = {}  # start of the trial -> as it was said last
+    for said in curve.values():
+        costs |= said.get("cost", {})
+    alone = {name: said for name, said in notes.items() if name.startswith(COST)}
+    costs |= {name.removeprefix(COST): said for name, said in alone.items()}
     return TrialRecord(
         id=trial.number,
-        state=state_of(trial),
+        state=TrialState.INFEASIBLE if infeasible else STATES[trial.state],
         settings=notes[SETTINGS],
         reason=end.get(REASON, ""),
         readouts=shown.get("readouts", {}),
@@ -65,20 +69,13 @@ def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
         examples=max(curve, default=0),
         seconds=max((said["seconds"] for said in curve.values()), default=0.0),
         curve={examples: said["metrics"] for examples, said in curve.items()},
-        gpu_seconds=sum(cost["seconds"] * cost["gpus"] for cost in _costs(trial).values()),
+        gpu_seconds=sum(cost["seconds"] * cost["gpus"] for cost in costs.values()),
         restarts=notes.get(RESTARTS, 0),
         notes=notes.get(NOTES, []),
         begun_at=notes.get(BEGUN_AT, 0),
         source=f"{notes[WARM_FROM]}/{notes[WARM_NUMBER]}" if WARM_FROM in notes else "",
         violations={name: by for name, by in trial.constraints.items() if name != MEMORY},
     )
-
-
-def state_of(trial: FrozenTrial) -> TrialState:
-    """Return how the trial stands; Optuna has no word for one that found no memory."""
-    if trial.state == Stored.PRUNED and trial.constraints.get(MEMORY, 0.0) > 0:
-        return TrialState.INFEASIBLE
-    return STATES[trial.state]
 
 
 def answers(trial: FrozenTrial) -> bool:
@@ -93,29 +90,20 @@ def repeats(trial: FrozenTrial) -> bool:
 
 def ending(trial: FrozenTrial) -> Mapping[str, Any]:
     """Return what is noted of a trial's end, in studies of older versions too."""
-    found: Mapping[str, Any] = trial.user_attrs.get(END, trial.user_attrs)
-    return found
+    end: Mapping[str, Any] = trial.user_attrs.get(END, trial.user_attrs)
+    return end
 
 
 def known(trial: FrozenTrial) -> bool:
-    """Whether a trial was started, here or in another study, and is no copy of another one."""
-    waits = trial.state == Stored.WAITING
-    return not waits and SETTINGS in trial.user_attrs and TWIN not in trial.user_attrs
+    """Return whether a trial was started, here or in another study, and is no copy."""
+    started = trial.state != Stored.WAITING and SETTINGS in trial.user_attrs
+    return started and TWIN not in trial.user_attrs
 
 
 def own(trial: FrozenTrial) -> bool:
     """Return whether a trial was started in this study and is no copy of another one."""
     copied = TWIN in trial.user_attrs or WARM_FROM in trial.user_attrs
     return trial.state != Stored.WAITING and not copied
-
-
-def _costs(trial: FrozenTrial) -> dict[str, dict[str, float]]:
-    """Start of the trial -> seconds and GPUs of all its workers, as they were last said."""
-    costs: dict[str, dict[str, float]] = {}
-    for said in milestones(trial).values():
-        costs |= said.get("cost", {})
-    alone = {name: said for name, said in trial.user_attrs.items() if name.startswith(COST)}
-    return costs | {name.removeprefix(COST): said for name, said in alone.items()}
 
 
 def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:

@@ -80,16 +80,6 @@ class TrialStore:
         """The objective that rungs and milestones are compared by."""
         return self.objectives[0]
 
-    @property
-    def objective(self) -> str:
-        """Its metric."""
-        return self.first.metric
-
-    @property
-    def mode(self) -> str:
-        """Its direction, ``max`` or ``min``."""
-        return self.first.mode
-
     def together(self) -> AbstractContextManager[None]:
         """Write all inside the block as one batch of a journal, or nothing."""
         storage = self.storage
@@ -107,13 +97,13 @@ class TrialStore:
         """Return the trials as the summary shows them, with those taken over from other studies."""
         return [self.record(trial) for trial in self.all_trials() if known(trial)]
 
-    def get(self, number: int) -> FrozenTrial:
-        """Return one trial as it is stored."""
-        return self.storage.get_trial(self._place(number))
-
     def _place(self, number: int) -> int:
         """Return the id of a trial in its storage."""
         return self.storage.get_trial_id_from_study_id_trial_number(self._id, number)
+
+    def get(self, number: int) -> FrozenTrial:
+        """Return one trial as it is stored."""
+        return self.storage.get_trial(self._place(number))
 
     def record(self, trial: FrozenTrial | int) -> TrialRecord:
         """Return one trial as the summary shows it, from the store alone."""
@@ -138,27 +128,21 @@ class TrialStore:
         """Store a trial that runs, in one write, and return its number.
 
         Args:
-            params: what was drawn.
-            distributions: from which, by the same names.
+            params: what was drawn, from the distributions of the same names.
             settings: what the trial runs, drawn and fixed.
             seed: of the training run.
             attributes: further user attributes.
         """
-        said = {**(attributes or {}), SEED: seed, SETTINGS: dict(settings)}
-        return self._create(
-            create_trial(
-                state=Stored.RUNNING,
-                params=dict(params),
-                distributions=dict(distributions),
-                user_attrs=said,
-            )
+        template = create_trial(
+            state=Stored.RUNNING,
+            params=dict(params),
+            distributions=dict(distributions),
+            user_attrs={**(attributes or {}), SEED: seed, SETTINGS: dict(settings)},
         )
+        return self.add(template)
 
-    def create_answered(self, template: FrozenTrial) -> int:
-        """Store a trial that needs no run, in one write, and return its number."""
-        return self._create(template)
-
-    def _create(self, template: FrozenTrial) -> int:
+    def add(self, template: FrozenTrial) -> int:
+        """Store a trial as it is, in one write, and return its number."""
         template.set_user_attr(TOKEN, uuid.uuid4().hex)
         place = self.storage.create_new_trial(self._id, template)
         return self.storage.get_trial_number_from_id(place)
@@ -169,11 +153,7 @@ class TrialStore:
         """Store a milestone, and return whether the trial goes on.
 
         The same report may come again after a restart: the verdict that was given stands.
-
-        Args:
-            number: of the trial.
-            report: of the milestone.
-            cost: what the starts of the trial have used up, see ``charge``.
+        ``cost`` is what the starts of the trial have used up, see ``charge``.
         """
         name, stored = f"{MILESTONE}{report.examples:012d}", self.get(number)
         said = stored.user_attrs.get(name)
@@ -197,11 +177,11 @@ class TrialStore:
     def _point(self, stored: FrozenTrial, examples: int, said: Mapping[str, Any]) -> None:
         """Store a point of the curve for Optuna's samplers and pages; of one objective alone."""
         if len(self.objectives) == 1 and examples not in stored.intermediate_values:
-            value = float(said["metrics"][self.objective])
+            value = float(said["metrics"][self.first.metric])
             self.storage.set_trial_intermediate_value(self._place(stored.number), examples, value)
 
     def missing(self, report: Report) -> str:
-        """What the study compares by and the trial does not measure, in a sentence; else empty."""
+        """Return what the study compares by and a trial does not measure; empty if nothing."""
         metrics = {o.metric for o in self.objectives} | {c.metric for c in self.constraints}
         wrong = sorted(m for m in metrics if not math.isfinite(report.metrics.get(m, math.nan)))
         if not wrong:
@@ -214,7 +194,7 @@ class TrialStore:
             return GOES_ON
         curves = {trial.number: trial.intermediate_values for trial in self.trials()}
         if len(self.objectives) == 1:
-            reached = {report.examples: report.metrics[self.objective]}
+            reached = {report.examples: report.metrics[self.first.metric]}
             curves[stored.number] = {**stored.intermediate_values, **reached}
         return self.scheduler.verdict(curves, stored.number, report.examples)
 
@@ -223,40 +203,29 @@ class TrialStore:
         curve = milestones(self.get(number))
         best = best_milestone(curve, self.first)
         if best is None:
-            return self.fail(number, f"the trial ended without {self.objective}")
+            return self.fail(number, f"the trial ended without {self.first.metric}")
         metrics = curve[best]["metrics"]
         missing = [o.metric for o in self.objectives if o.metric not in metrics]
         if missing:
             return self.fail(number, f"the trial ended without {', '.join(missing)}", repeats=True)
         values = [float(metrics[objective.metric]) for objective in self.objectives]
         violations = {str(c): c.violation(metrics) for c in self.constraints}
-        self._end(number, Stored.COMPLETE, values=values, constraints=violations)
-        return self.record(number)
+        return self._end(number, Stored.COMPLETE, values=values, constraints=violations)
 
     def infeasible(self, number: int, reason: str) -> TrialRecord:
         """End a trial that found no memory at its smallest micro-batch; the sampler learns that."""
-        self._end(number, Stored.PRUNED, constraints={MEMORY: 1.0}, reason=reason)
-        return self.record(number)
+        return self._end(number, Stored.PRUNED, constraints={MEMORY: 1.0}, reason=reason)
 
     def prune(self, number: int, reason: str) -> TrialRecord:
         """End a trial that was stopped at a rung; its curve stays."""
-        self._end(number, Stored.PRUNED, reason=reason)
-        return self.record(number)
+        return self._end(number, Stored.PRUNED, reason=reason)
 
     def fail(
         self, number: int, reason: str, *, repeats: bool = False, traceback: str = ""
     ) -> TrialRecord:
-        """End a trial that cannot go on.
-
-        Args:
-            number: of the trial.
-            reason: one line for the user.
-            repeats: the same settings would fail again, so they are not run again.
-            traceback: where it failed.
-        """
+        """End a trial that cannot go on; where it ``repeats``, its settings are not run again."""
         said: dict[str, Any] = {REPEATS: repeats, **({TRACEBACK: traceback} if traceback else {})}
-        self._end(number, Stored.FAIL, reason=reason, **said)
-        return self.record(number)
+        return self._end(number, Stored.FAIL, reason=reason, **said)
 
     def _end(
         self,
@@ -266,13 +235,12 @@ class TrialStore:
         values: Sequence[float] | None = None,
         constraints: Mapping[str, float] | None = None,
         **said: Any,
-    ) -> None:
+    ) -> TrialRecord:
         """Note how a trial ends, then end it.
 
-        The words are a library's, which may name a place. Optuna's samplers take the last point
-        of a curve for the value of a trial that was stopped.
+        Optuna's samplers take the last point of a curve for the value of a trial that was stopped.
         """
-        for name in {REASON, TRACEBACK} & said.keys():
+        for name in {REASON, TRACEBACK} & said.keys():  # a library's words, which may name a place
             said[name] = without_credentials(said[name])
         with self.together():
             stored = self.get(number)
@@ -281,6 +249,7 @@ class TrialStore:
             said |= {"values": values, "constraints": dict(constraints or {})}
             self._note(number, {END: {"state": state.name, **said}})
             self._conclude(number)
+        return self.record(number)
 
     def _conclude(self, number: int) -> None:
         """End a trial as it is noted."""
@@ -298,7 +267,7 @@ class TrialStore:
         Args:
             number: of the trial.
             note: what happened, for the user.
-            micro_batch: with which it goes on, 0: unchanged.
+            micro_batch: sentences at a time with which it goes on; 0: unchanged.
             counts: whether the death uses up one that is forgiven.
         """
         said = self.get(number).user_attrs
@@ -319,13 +288,9 @@ class TrialStore:
             self._note(number, {NOTES: [*known, *fresh]})
 
     def charge(self, number: int, attempt: str, seconds: float, gpus: float) -> None:
-        """Store what a start of a trial has used up, where no milestone says it.
+        """Store the seconds since a start of a trial and its workers' GPUs, in place of the last.
 
-        Args:
-            number: of the trial.
-            attempt: name of the start; a later charge takes the place of an earlier one.
-            seconds: since that start.
-            gpus: of all of its workers.
+        ``attempt`` is the start's name. A milestone may hold the same.
         """
         self._note(number, {COST + attempt: {"seconds": seconds, "gpus": gpus}})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,7 +27,11 @@ def recipe_of(method: GradientMethod | type[GradientMethod]) -> Recipe:
 
 
 def build_method(
-    kind: type[Any], settings: Any, training: TrainingSettings, encoder: str, seed: int
+    kind: type[GradientMethod],
+    settings: Any,
+    training: TrainingSettings,
+    encoder: str,
+    seed: int,
 ) -> GradientMethod:
     """Return a new method on the CPU, its weights drawn from ``seed``, in the training's precision.
 
@@ -34,7 +39,7 @@ def build_method(
         InvalidValue: as ``Recipe.build``.
     """
     torch.manual_seed(seed)
-    method = recipe_of(kind).build(kind, settings, training, encoder)
+    method = recipe_of(kind).build(partial(kind, settings=settings), training, encoder)
     return method.double() if training.precision == "float64" else method
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from sentune.corpora.encode import TableEncoder
+from sentune.corpora.tokens import TableEncoder
 from sentune.methods.base import GradientMethod
 from sentune.tasks import Result
 from sentune.training.group import Group
 from sentune.training.settings import TrainingSettings
-from sentune.training.step import Backward
 from sentune.training.trial import TrialSpec
+
+Rows = Sequence[np.ndarray]
+Backward = Callable[[Mapping[str, Rows]], Tensor]
+"""Column -> lists of ids of all rows of a global batch -> this worker's part of the loss, detached,
+times the world size that averaging divides by. Leaves in ``.grad`` of every parameter the gradient
+of the global batch's mean loss, the same on every worker."""
 
 
 class Validates(Protocol):
@@ -34,9 +42,12 @@ class Recipe(Protocol):
         """Return what turns the training corpus into the columns of their batches."""
 
     def build(
-        self, kind: type[Any], settings: Any, training: TrainingSettings, folder: str
+        self, make: Callable[..., Any], training: TrainingSettings, folder: str
     ) -> GradientMethod:
         """Return the method on the CPU in float32, new weights drawn from torch's global generator.
+
+        Args:
+            make: the method's class with its settings; called with its parts.
 
         Raises:
             InvalidValue: ``folder`` does not hold what is needed, or the settings do not fit it.
@@ -60,11 +71,10 @@ class Recipe(Protocol):
             source: the folder that it was built from, for tokenizers and words.
         """
 
-    def read(
-        self, kind: type[Any], settings: Any, training: TrainingSettings, folder: Path
-    ) -> GradientMethod:
-        """Return the method of a model folder, on the CPU in float32.
+    def read(self, make: Callable[..., Any], folder: Path) -> GradientMethod:
+        """Return the method of a model folder, on the CPU in float32; ``make`` as in ``build``.
 
         Raises:
-            InvalidValue: what is missing or does not fit.
+            InvalidValue: what is missing or does not fit; weights that are absent must never
+                become random ones.
         """

@@ -1,11 +1,12 @@
 """Loss and gradient of InterSent on a global batch, with memory bounded by the micro-batch.
 
-Legend: N = local items, R = sentences that they need, D = width of an embedding.
+Legend: N = local items, M = those of operations that take two sentences, R = sentences that they
+need, D = width of an embedding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,16 +15,68 @@ import torch
 from torch import Tensor
 
 from sentune.encoders import Chunk, length_sorted_chunks
-from sentune.methods.intersent import Intersent
+from sentune.methods.intersent import PAIR_CODES, Intersent
 from sentune.training.gradcache import embedded_twice
 from sentune.training.gradients import average_gradients, send_parameters
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
-from sentune.training.recipes.intersent_rows import Needed, needed_rows
+from sentune.training.recipes.base import Rows
 from sentune.training.settings import TrainingSettings
-from sentune.training.step import Rows
 
 SENTENCES = 3  # that an item has at most
+
+
+class Needed(NamedTuple):
+    """Sentences to encode; the tensors hold places among them.
+
+    Attributes:
+        rows: token ids of each.
+        codes: [N] operations of the items.
+        first: [N] of the items' first sentences.
+        second: [M] of the second sentences of the operations that take two.
+        target: [N] of the targets; [0] where no targets are needed.
+    """
+
+    rows: list[np.ndarray]
+    codes: Tensor
+    first: Tensor
+    second: Tensor
+    target: Tensor
+
+
+def needed_rows(columns: Mapping[str, Rows], local: slice, *, targets: bool, merge: bool) -> Needed:
+    """What the items of a slice need, in the order in which it is first asked for.
+
+    Args:
+        columns: of the global batch.
+        local: the items.
+        targets: whether target embeddings are needed.
+        merge: encode equal sentences once, such as both sides of a reconstruction: the same
+            where nothing is dropped out.
+    """
+    rows: list[np.ndarray] = []
+    known: dict[bytes, int] = {}
+
+    def places(wanted: Sequence[np.ndarray]) -> Tensor:
+        found = []
+        for row in wanted:
+            place = len(rows)
+            if merge:
+                place = known.setdefault(np.asarray(row).tobytes(), place)
+            if place == len(rows):
+                rows.append(row)
+            found.append(place)
+        return torch.tensor(found, dtype=torch.long)
+
+    codes = [int(row[0]) for row in columns["operation"][local]]
+    pairs = zip(codes, columns["second"][local], strict=True)
+    return Needed(
+        rows,
+        torch.tensor(codes, dtype=torch.long),
+        places(columns["first"][local]),
+        places([row for code, row in pairs if code in PAIR_CODES]),
+        places(columns["target"][local] if targets else []),
+    )
 
 
 class _Decoded(NamedTuple):
@@ -35,7 +88,7 @@ class _Decoded(NamedTuple):
 
 
 class IntersentBackward:
-    """See ``sentune.training.step.Backward``.
+    """See ``sentune.training.recipes.base.Backward``.
 
     Only what an operation needs is encoded. The decoder works through its targets in parts, each
     with its own backward pass, so that one part's activations are in memory at a time. With
@@ -61,34 +114,32 @@ class IntersentBackward:
         )
         decoded = self._decoded(columns["decoded"], local) if settings.alpha else []
         micro = self._training.micro_batch
-        cached = micro is not None and micro < len(needed.codes) and settings.train_encoder
         size = micro * SENTENCES if micro else sentences_at_a_time(self._group.device)
         chunks, restore = length_sorted_chunks(needed.rows, size, self._pad_id)
         objective = partial(
             self._objective, needed=needed, restore=restore, decoded=decoded, total=total
         )
-        if cached:
-            value = embedded_twice(self._embed, chunks, partial(_with_gradient, objective))
+
+        def with_gradient(leaf: Tensor) -> tuple[Tensor, Tensor]:
+            value = objective(leaf)
+            return value, torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+
+        if micro is not None and micro < len(needed.codes) and settings.train_encoder:
+            value = embedded_twice(self._embed, chunks, with_gradient)
+        elif chunks:
+            value = objective(torch.cat([self._embed(chunk) for chunk in chunks]))
         else:
-            value = objective(self._embeddings(chunks))
+            # a worker without items takes part in the backward pass too: the other workers'
+            # gradients of its (missing) rows are summed there
+            encoder, device = self.method.encoder, self._group.device
+            none = torch.zeros(0, encoder.width, dtype=encoder.dtype, device=device)
+            value = objective(none.requires_grad_(settings.train_encoder))
         average_gradients(self.method.parameters(), self._group)
         return value
 
     def _embed(self, chunk: Chunk) -> Tensor:
         with autocast(self._training.precision, self._group.device):
             return self.method.embed(*chunk.to(self._group.device))
-
-    def _embeddings(self, chunks: Sequence[Chunk]) -> Tensor:
-        """[R, D] in the order of the chunks; [0, D] on a worker without items.
-
-        The latter takes part in the backward pass too: the other workers' gradients of its
-        (missing) rows are summed there.
-        """
-        if chunks:
-            return torch.cat([self._embed(chunk) for chunk in chunks])
-        encoder = self.method.encoder
-        none = torch.zeros(0, encoder.width, dtype=encoder.dtype, device=self._group.device)
-        return none.requires_grad_(self.method.settings.train_encoder)
 
     def _objective(
         self,
@@ -99,15 +150,16 @@ class IntersentBackward:
         decoded: Sequence[_Decoded],
         total: int,
     ) -> Tensor:
-        """Eq. 3, both terms' local sums at the same scale; leaves gradients behind.
+        """Eq. 3 of embeddings [R, D] in the chunks' order; leaves gradients behind.
 
-        Averaging the workers' gradients divides by their number, so each term is a local sum
-        times world size / B. A gathered term that were scaled otherwise than the generative one,
-        which is not gathered, would change alpha with the number of workers.
+        Both terms are local sums at the same scale. Averaging the workers' gradients divides by
+        their number, so each term is a local sum times world size / B. A gathered term that were
+        scaled otherwise than the generative one, which is not gathered, would change alpha with the
+        number of workers.
         """
-        settings, scale = self.method.settings, self._group.world_size
-        codes, first, second, target = needed.to(self._group.device)
-        ordered = embeddings[restore.to(self._group.device)]
+        settings, scale, device = self.method.settings, self._group.world_size, self._group.device
+        codes, first, second, target = (part.to(device) for part in needed[1:])
+        ordered = embeddings[restore.to(device)]
         outputs = self.method.operate(codes, ordered[first], ordered[second])
         roots: list[tuple[Tensor, Tensor | None]] = []
         value = embeddings.new_zeros(())
@@ -136,7 +188,7 @@ class IntersentBackward:
         for part in decoded:
             with autocast(self._training.precision, self._group.device):
                 loss = self.method.generative(leaf[part.items], *part.chunk, part.weights)
-            (loss * factor).backward()
+            torch.autograd.backward(loss * factor)
             value = value + loss.detach() * factor
         assert leaf.grad is not None
         return value, leaf.grad
@@ -148,14 +200,9 @@ class IntersentBackward:
         weights = self.method.token_weights(lengths)[local]
         size = self._training.micro_batch or sentences_at_a_time(device)
         chunks, restore = length_sorted_chunks(rows[local], size, decoder.pad_id)
-        items = np.argsort(restore.numpy())
-        places = torch.from_numpy(items).split([len(chunk.input_ids) for chunk in chunks])
+        items = torch.argsort(restore)
+        places = torch.split(items, [len(chunk.input_ids) for chunk in chunks])
         return [
             _Decoded(chunk.to(device), place.to(device), weights[place].to(device))
             for chunk, place in zip(chunks, places, strict=True)
         ]
-
-
-def _with_gradient(objective: Callable[[Tensor], Tensor], leaf: Tensor) -> tuple[Tensor, Tensor]:
-    value = objective(leaf)
-    return value, torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

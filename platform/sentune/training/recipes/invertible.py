@@ -1,26 +1,40 @@
-"""Methods with invertible decoders: trained on adjacent sentences as rows of a word table."""
+"""Methods with invertible decoders: trained on adjacent sentences as rows of a word table.
+
+They are judged as they stand: components first, then every representation.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
-from sentune.corpora.encode_words import WordEncoder
+from sentune.corpora.batches import BatchSource
+from sentune.corpora.encode import WordEncoder
+from sentune.corpora.schema import Corpus
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.fixed import FixedVectors
-from sentune.encoders.words.unigrams import read_counts
-from sentune.encoders.words.whole import load_whole, save_whole
-from sentune.errors import InvalidValue
-from sentune.methods.invertible import Invertible, InvertibleSettings
+from sentune.encoders.words.whole import load_whole, read_counts, save_whole
+from sentune.methods.invertible import Invertible
+from sentune.methods.invertible_representations import Representations
+from sentune.readouts.grid import Grids, grid_of
+from sentune.readouts.representation import REPRESENTATION
+from sentune.tasks import Result, tasks_for
+from sentune.tasks.representations import evaluate_representations
 from sentune.training.group import Group
+from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.invertible_backward import InvertibleBackward
-from sentune.training.recipes.invertible_validation import InvertibleValidator
+from sentune.training.recipes.sentences import head_state, load_head, require
 from sentune.training.settings import TrainingSettings
-from sentune.training.trial import TrialSpec
+from sentune.training.trial import Opens, TrialSpec
 
 WEIGHTS_FILE, WORDS = "weights.safetensors", "words"
+
+SAMPLE_SEED = 0
+"""Of the sample that components are fitted on: the same for every trial of a study."""
 
 
 class InvertibleRecipe:
@@ -31,55 +45,88 @@ class InvertibleRecipe:
     """
 
     def table_encoder(self, folder: str, max_length: int) -> WordEncoder:
-        """Every sentence column as rows of the word table."""
         return WordEncoder(WordTable.load(folder), max_length)
 
     def build(
-        self,
-        kind: type[Invertible],
-        settings: InvertibleSettings,
-        training: TrainingSettings,
-        folder: str,
+        self, make: Callable[..., Invertible], training: TrainingSettings, folder: str
     ) -> Invertible:
-        """Return the method on the words of the folder."""
-        del training
-        return kind(FixedVectors(WordTable.load(folder)), settings)
+        return make(FixedVectors(WordTable.load(folder)))
 
     def backward(
         self, method: Invertible, training: TrainingSettings, group: Group, folder: str
     ) -> InvertibleBackward:
-        """Negative sampling by the counts in the folder."""
         return InvertibleBackward(method, training, group, read_counts(folder))
 
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> InvertibleValidator:
-        """Return the judge of every representation; components come from the training corpus."""
         return InvertibleValidator(spec.dev.open(), spec.corpus, training, device, spec.readouts)
 
     def write(
         self, method: Invertible, source: str, folder: Path, training: TrainingSettings
     ) -> None:
-        """Weights and words."""
-        del source, training
-        state = {name: tensor.contiguous() for name, tensor in method.state_dict().items()}
-        save_file(state, folder / WEIGHTS_FILE)
+        save_file(head_state(method, ()), folder / WEIGHTS_FILE)
         save_whole(method.vectors.table, folder / WORDS)
 
-    def read(
-        self,
-        kind: type[Invertible],
-        settings: InvertibleSettings,
-        training: TrainingSettings,
-        folder: Path,
-    ) -> Invertible:
-        """Weights and words; absent weights must never become random ones."""
-        weights = folder / WEIGHTS_FILE
-        if not weights.is_file():
-            raise InvalidValue("model", str(folder), f"it is no model, without {WEIGHTS_FILE}")
-        method = kind(FixedVectors(load_whole(folder / WORDS)), settings)
-        found, wanted = load_file(weights), method.state_dict()
-        if found.keys() != wanted.keys() or any(found[k].shape != wanted[k].shape for k in wanted):
-            raise InvalidValue("model", str(folder), f"{WEIGHTS_FILE} does not fit its method")
-        method.load_state_dict(found)
+    def read(self, make: Callable[..., Invertible], folder: Path) -> Invertible:
+        require(folder, WEIGHTS_FILE)
+        method = make(FixedVectors(load_whole(folder / WORDS)))
+        load_head(method, folder / WEIGHTS_FILE, ())
         return method
+
+
+class InvertibleValidator:
+    """Fits the components on a sample of the training corpus, then judges all representations.
+
+    Args:
+        corpora: development corpora.
+        training: opens to the batches that the method trains on.
+        grids: of readouts, where they differ from the method's.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[Corpus],
+        training: Opens,
+        settings: TrainingSettings,
+        device: torch.device,
+        grids: Grids | None = None,
+    ) -> None:
+        self._tasks = tasks_for(*corpora, grids=grids)
+        self._grid = grid_of(REPRESENTATION, grids or {})
+        self._training, self._settings, self._device = training, settings, device
+        self._sample: list[np.ndarray] | None = None
+
+    def validate(self, method: Invertible) -> Result:
+        """Metrics, best readouts and tables; the method is left in training mode.
+
+        The method keeps the components. ``train/deviation`` is the Frobenius norm of
+        ``W W^T - I``.
+        """
+        if self._sample is None:
+            wanted = method.settings.component_sentences
+            self._sample = sample(self._training.open(), wanted)
+        size = sentences_at_a_time(self._device)
+        method.eval()
+        try:
+            represent = Representations(method, max_length=self._settings.max_length, size=size)
+            with torch.no_grad(), autocast(self._settings.precision, self._device):
+                represent.fit(self._sample)
+                found = evaluate_representations(
+                    self._tasks, represent, features=represent.features, grid=self._grid
+                )
+        finally:
+            method.train()
+        found.metrics["train/deviation"] = method.decoder.deviation()
+        return found
+
+
+def sample(source: BatchSource, wanted: int) -> list[np.ndarray]:
+    """At most ``wanted`` sentences with known words, from the first epoch's shuffled batches."""
+    size = min(512, source.num_rows)
+    found: list[np.ndarray] = []
+    for batch in source.batches(size, SAMPLE_SEED):
+        if batch.epoch or len(found) >= wanted:
+            break
+        found += [row for row in batch.columns["text"] if len(row)]
+    return found[:wanted]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import json
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,15 +14,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sentune.corpora.encode import Encoder
-from sentune.encoders import Chunk, length_sorted_chunks, load, load_tokenizer
+from sentune.encoders import Chunk, Pooling, length_sorted_chunks, load, load_tokenizer
 from sentune.errors import InvalidValue
-from sentune.methods import MethodSettings, SentenceMethod
+from sentune.methods import SentenceMethod
 from sentune.training.gradcache import cached_backward
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
-from sentune.training.sentence_transformers import write_modules
+from sentune.training.recipes.base import Backward, Rows
 from sentune.training.settings import TrainingSettings
-from sentune.training.step import Backward, Rows
 from sentune.training.trial import TrialSpec
 from sentune.training.validation import Validator
 
@@ -31,36 +30,31 @@ ENCODER_PREFIX = "encoder."
 
 
 class Sentences:
-    """See ``sentune.training.recipes.base.Recipe``."""
+    """See ``sentune.training.recipes.base.Recipe``; the folder is an encoder's.
+
+    A model folder has the encoder as Hugging Face reads it, and ``head.safetensors``.
+    """
 
     def table_encoder(self, folder: str, max_length: int) -> Encoder:
-        """Every sentence column, by the encoder's tokenizer."""
         return Encoder(folder, max_length)
 
     def build(
-        self,
-        kind: type[SentenceMethod],
-        settings: MethodSettings,
-        training: TrainingSettings,
-        folder: str,
+        self, make: Callable[..., SentenceMethod], training: TrainingSettings, folder: str
     ) -> SentenceMethod:
-        """Return the method on the encoder of the folder."""
         encoder = load(folder)
         if training.max_length > encoder.max_length:
             fix = f"the encoder takes at most {encoder.max_length} tokens"
             raise InvalidValue("max_length", training.max_length, fix)
-        return kind(encoder, settings)
+        return make(encoder)
 
     def backward(
         self, method: SentenceMethod, training: TrainingSettings, group: Group, folder: str
     ) -> Backward:
-        """Return the pass that embeds every role, then takes the method's loss."""
         return SentenceBackward(method, training, group, load_tokenizer(folder).pad_id)
 
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> Validator:
-        """Return the validator that embeds the sentences of the development corpora."""
         return Validator(
             spec.dev.open(),
             load_tokenizer(spec.encoder),
@@ -73,56 +67,71 @@ class Sentences:
     def write(
         self, method: SentenceMethod, source: str, folder: Path, training: TrainingSettings
     ) -> None:
-        """The encoder as Hugging Face reads it, and the head."""
         method.encoder.save(folder)
         load_tokenizer(source).save(folder)
-        head = head_state(method)
-        if head:
+        if head := head_state(method):
             save_file(head, folder / HEAD_FILE)
         if method.name.startswith("simcse"):
             pooling = method.settings.pooling
             write_modules(folder, method.encoder.width, pooling, training.max_length)
 
-    def read(
-        self,
-        kind: type[SentenceMethod],
-        settings: MethodSettings,
-        training: TrainingSettings,
-        folder: Path,
-    ) -> SentenceMethod:
-        """Encoder and head; absent weights must never become random ones."""
-        del training
-        if not any(folder.glob("model*.safetensors")):
-            raise InvalidValue("model", str(folder), "it is no model, without model.safetensors")
-        method = kind(load(str(folder)), settings)
-        load_head(method, folder)
+    def read(self, make: Callable[..., SentenceMethod], folder: Path) -> SentenceMethod:
+        require(folder, "model*.safetensors")
+        method = make(load(str(folder)))
+        load_head(method, folder / HEAD_FILE)
         return method
 
 
-def head_state(
-    method: nn.Module, prefixes: tuple[str, ...] = (ENCODER_PREFIX,)
-) -> dict[str, Tensor]:
-    """Return the weights that are stored elsewhere under none of the prefixes."""
+def head_state(method: nn.Module, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> dict[str, Tensor]:
+    """Return the weights whose names have none of the prefixes ``apart``, stored elsewhere."""
     state = method.state_dict()
-    return {k: v.contiguous() for k, v in state.items() if not k.startswith(prefixes)}
+    return {k: v.contiguous() for k, v in state.items() if not k.startswith(apart)}
 
 
-def load_head(
-    method: nn.Module, folder: Path, prefixes: tuple[str, ...] = (ENCODER_PREFIX,)
-) -> None:
-    """Put the head's weights into the method.
+def load_head(method: nn.Module, file: Path, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> None:
+    """Put the weights of ``head_state`` into the method.
 
     Raises:
         InvalidValue: they are missing, or of another method.
     """
-    wanted = head_state(method, prefixes)
-    head = folder / HEAD_FILE
-    if wanted and not head.is_file():
-        raise InvalidValue("model", str(folder), f"it is no model, without {HEAD_FILE}")
-    found = load_file(head) if wanted else {}
+    wanted = head_state(method, apart)
+    if wanted:
+        require(file.parent, file.name)
+    found = load_file(file) if wanted else {}
     if found.keys() != wanted.keys() or any(found[k].shape != wanted[k].shape for k in wanted):
-        raise InvalidValue("model", str(folder), f"{HEAD_FILE} does not fit its method")
+        raise InvalidValue("model", str(file.parent), f"{file.name} does not fit its method")
     method.load_state_dict(found, strict=False)
+
+
+def require(folder: Path, pattern: str) -> None:
+    """Raise ``InvalidValue`` where a model folder has no such file."""
+    if not any(file.is_file() for file in folder.glob(pattern)):
+        fix = f"it is no model, without {pattern.replace('*', '')}"
+        raise InvalidValue("model", str(folder), fix)
+
+
+def write_modules(folder: Path, width: int, pooling: Pooling, max_length: int) -> None:
+    """Write the files by which sentence-transformers recognises a folder, in its oldest layout.
+
+    Encoder, pooling and normalisation, so that dot products there are cosines here.
+    """
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+    contents = {
+        "modules.json": [
+            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for i, (path, kind) in enumerate(kinds)
+        ],
+        "sentence_bert_config.json": {"max_seq_length": max_length},
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": width,
+            "pooling_mode_cls_token": pooling == "cls",
+            "pooling_mode_mean_tokens": pooling == "mean",
+        },
+    }
+    for path, _ in kinds:
+        (folder / path).mkdir(exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 class _Part(NamedTuple):
@@ -145,7 +154,12 @@ class SentenceBackward:
     ) -> None:
         self.method, self._settings = method, settings
         self._group, self._pad_id = group, pad_id
-        self._parallel = _parallel(method, group)
+        self._parallel: nn.Module = method
+        if group.world_size > 1:
+            devices = [group.device] if group.device.type == "cuda" else None
+            self._parallel = DistributedDataParallel(
+                method, device_ids=devices, broadcast_buffers=False
+            )
 
     def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
         total = len(next(iter(columns.values())))
@@ -153,9 +167,12 @@ class SentenceBackward:
         loss = partial(self._loss, restore=restore.to(self._group.device), total=total)
         micro = self._settings.micro_batch
         if micro is not None and micro < self._group.sizes(total)[self._group.rank]:
-            return self._cached(parts, loss)
+            parallel = self._parallel
+            if isinstance(parallel, DistributedDataParallel):
+                return cached_backward(self._embed, parts, loss, no_sync=parallel.no_sync)
+            return cached_backward(self._embed, parts, loss)
         value = loss(torch.cat([self._embed(part) for part in parts]))
-        value.backward()
+        torch.autograd.backward(value)
         return value.detach()
 
     def _parts(self, columns: Mapping[str, Rows], total: int) -> tuple[list[_Part], Tensor]:
@@ -180,16 +197,12 @@ class SentenceBackward:
             start += count
         return parts, torch.argsort(torch.cat(order))
 
-    def _cached(self, chunks: Sequence[_Part], loss: Callable[[Tensor], Tensor]) -> Tensor:
-        parallel = self._parallel
-        no_sync = parallel.no_sync if isinstance(parallel, DistributedDataParallel) else nullcontext
-        return cached_backward(self._embed, chunks, loss, no_sync=no_sync)
-
     def _embed(self, part: _Part) -> Tensor:
         if part.shard is not None:
             self._group.streams.use(part.shard)
         with autocast(self._settings.precision, self._group.device):
-            return self._parallel(*part.chunk.to(self._group.device))
+            embeddings: Tensor = self._parallel(*part.chunk.to(self._group.device))
+        return embeddings
 
     def _loss(self, embeddings: Tensor, *, restore: Tensor, total: int) -> Tensor:
         """Local part of the mean loss, times the world size that averaging gradients divides by."""
@@ -200,10 +213,3 @@ class SentenceBackward:
             self._group.offset(total),
         )
         return value * (self._group.world_size / total)
-
-
-def _parallel(method: SentenceMethod, group: Group) -> nn.Module:
-    if group.world_size == 1:
-        return method
-    devices = [group.device] if group.device.type == "cuda" else None
-    return DistributedDataParallel(method, device_ids=devices, broadcast_buffers=False)

@@ -1,0 +1,143 @@
+"""``sentune evaluate``: a finished model measured on tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from typer import Option
+
+from sentune.cli.options import BatchSize, Device, Json, Limit, Model, key_and_value
+from sentune.errors import InvalidValue
+from sentune.terminal import Terminal
+
+if TYPE_CHECKING:
+    from sentune.corpora.schema import Corpus
+    from sentune.embedder.embedder import Embedder
+    from sentune.readouts import Grid
+    from sentune.tasks import References
+
+
+def evaluate(
+    model: Model,
+    task: Annotated[
+        list[str],
+        Option(
+            help="A task and its corpus: rte=snli:PATH, sts=stsb:PATH, mr=senteval:FOLDER, "
+            "retrieval=beir:FOLDER, generation=wikisplit:PATH. Repeatable. docs/tasks.md has all."
+        ),
+    ],
+    dev: Annotated[
+        list[str] | None,
+        Option(
+            help="Choose readouts such as the threshold on this development set (KIND=FORMAT:PATH "
+            "as for --task) instead of taking those that the model was tuned to. Repeatable."
+        ),
+    ] = None,
+    references: Annotated[
+        str | None,
+        Option(
+            metavar="FORMAT:PATH",
+            help="Corpus of the reference sentences of interpretations; default: those that are "
+            "stored with the model.",
+        ),
+    ] = None,
+    count: Annotated[
+        list[int] | None,
+        Option("--count", min=1, help="Rows of --references to sample. Repeatable; default: all."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        Option("--set", metavar="KEY=VALUE", help="A grid to sweep on --dev: alpha_1=0.3,0.5."),
+    ] = None,
+    json: Json = None,
+    exclude: Annotated[
+        Literal["both-ways", "none"],
+        Option(
+            help="Pairs that direction leaves out where a corpus labels both directions: "
+            "both-ways (GumbelCSE) or none (GaussCSE)."
+        ),
+    ] = "both-ways",
+    component_from: Annotated[
+        Literal["corpus", "task"],
+        Option(
+            help="Models of invertible decoders: sts without the principal component that is "
+            "stored with the model, or without that of the task's own sentences, as in papers."
+        ),
+    ] = "corpus",
+    limit: Limit = None,
+    batch_size: BatchSize = 64,
+    device: Device = None,
+) -> None:
+    """Measure a model on tasks, and say which it cannot do and why."""
+    from sentune.cli.results import report_results
+    from sentune.embedder.embedder import Embedder
+    from sentune.methods import CLOSED_FORM
+    from sentune.tasks import make_tasks
+
+    if count and references is None:
+        raise InvalidValue("--count", count[0], "give --references too, of which it samples rows")
+    if set_ and not dev:
+        raise InvalidValue("--set", set_[0], "give --dev too, on which the grid is swept")
+    wanted = _corpora("--task", task, limit)
+    embedder = Embedder.load(model, device)
+    if dev and embedder.name in CLOSED_FORM:
+        fix = f"{embedder.name} has its readout from tuning; leave it out"
+        raise InvalidValue("--dev", " ".join(dev), fix)
+    own = {}  # what only models of invertible decoders take
+    if embedder.name == "invertible":
+        own = {"component_from": component_from}
+    elif component_from != "corpus":
+        fix = f"{embedder.name} has no component of its own to remove; leave it out"
+        raise InvalidValue("--component-from", component_from, fix)
+    against = _references(embedder, references, count or [])
+    chosen = make_tasks(wanted, exclude=exclude, references=against)
+    corpora = _corpora("--dev", dev or [], limit)
+    grids = _grids(embedder, against, set_ or [])
+    tuning = make_tasks(corpora, exclude=exclude, references=against, grids=grids)
+
+    readouts = dict(embedder.readouts)
+    if tuning:
+        readouts |= embedder.evaluate(tuning, batch_size=batch_size).readouts
+    result = embedder.evaluate(chosen, readouts, batch_size=batch_size, **own)
+    report_results(result, Terminal(), json)
+
+
+def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> References | None:
+    """Return what interpretations are taken against: rows of a corpus, or the model's own."""
+    from sentune.corpora.formats import kinds_of, read
+    from sentune.tasks import References
+
+    if spec is not None:
+        table = read(spec, kinds_of(spec)[0]).table
+        return References.sample(table, counts or [table.num_rows], seed=0)
+    stored = embedder.references
+    if stored is None:
+        return None
+    every = len(stored.sentences)
+    return References(tuple(stored.sentences), dict(stored.sizes) or {every: every})
+
+
+def _grids(embedder: Embedder, references: References | None, items: list[str]) -> dict[str, Grid]:
+    """Return what is swept: every number of references, and the grids that were given."""
+    from sentune.methods import find
+
+    grids: dict[str, Grid] = {} if references is None else {"references": references.counts}
+    own = {readout.name: readout for readout in find(embedder.name).readouts} if items else {}
+    known = ", ".join(own) or "none that is swept over a grid"
+    for item in items:
+        name, text = key_and_value("--set", item, f"readouts of {embedder.name}: {known}", own)
+        grids[name] = own[name].parse(text)
+    return grids
+
+
+def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
+    """Return kind and corpus for each ``KIND=FORMAT:PATH``, read as the task needs it."""
+    from sentune.corpora.formats import read
+    from sentune.tasks import TASKS, of_task
+
+    fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(TASKS)}"
+    found = []
+    for text in texts:
+        kind, spec = key_and_value(option, text, fix, TASKS)
+        found.append((kind, read(of_task(spec, kind), TASKS[kind], limit=limit)))
+    return found

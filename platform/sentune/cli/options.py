@@ -1,0 +1,63 @@
+"""Arguments and options that several commands have, and how KEY=VALUE is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from sentune.errors import InvalidValue
+
+Group = partial(typer.Typer, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+"""Of commands."""
+
+StudyName = Annotated[str, Argument(metavar="STUDY", help="Name of the study.")]
+Storage = Annotated[
+    str | None,
+    Option(
+        metavar="URI",
+        help="Folder or URI of all studies, as the job's --storage, or the URL of their database "
+        "(default: studies, or $SENTUNE_STORAGE).",
+        show_default=False,
+    ),
+]
+Optuna = Annotated[
+    str | None,
+    Option(
+        metavar="URL",
+        envvar="SENTUNE_OPTUNA",
+        show_envvar=False,
+        help="Their Optuna storage, where the job had --optuna (default: $SENTUNE_OPTUNA).",
+    ),
+]
+Model = Annotated[str, Argument(help="A model folder or its URI, or models:/NAME@champion.")]
+Device = Annotated[
+    str | None, Option(help="cpu, cuda, cuda:1, ...; default: a GPU if there is one.")
+]
+BatchSize = Annotated[int, Option(min=1, help="Sentences encoded together.")]
+Encoder = Annotated[str, Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")]
+Limit = Annotated[int | None, Option(min=1, help="Rows of each corpus at most.")]
+Json = Annotated[Path | None, Option(help="Write {task: {metric: fraction}} to this file.")]
+
+
+def key_and_value(
+    option: str, text: str, fix: str, keys: Collection[str] | None = None
+) -> tuple[str, str]:
+    """Return the two parts of ``KEY=VALUE``, split at the first equals sign.
+
+    Args:
+        option: that it was given to.
+        fix: what the user may write instead.
+        keys: that are allowed; None: any.
+
+    Raises:
+        InvalidValue: a part is missing, or the key is not allowed.
+    """
+    key, _, value = text.partition("=")
+    if not (key and value) or (keys is not None and key not in keys):
+        raise InvalidValue(option, text, fix)
+    return key, value

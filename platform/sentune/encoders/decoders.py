@@ -1,0 +1,205 @@
+"""Decoders that turn one vector into a sentence: BART, T5, BERT and the small built-in one.
+
+Legend: N = sentences, L = tokens of the longest of them, D = width, V = vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    DynamicCache,
+    EncoderDecoderCache,
+    GenerationConfig,
+)
+from transformers.modeling_outputs import BaseModelOutput
+
+from sentune.encoders.prepare import bundle, prepare_decoder
+from sentune.encoders.tokenizing import DecoderTokenizer
+from sentune.encoders.transformer import no_progress_bars, read_config, read_weights, require_all
+from sentune.errors import InvalidValue
+
+__all__ = ["Decoder", "DecoderTokenizer", "bundle", "load_decoder", "prepare_decoder"]
+
+_DRAWN = ("cross", "cls.", "lm_head")  # what a model that was no decoder lacks
+
+
+class Decoder(nn.Module):
+    """A Hugging Face decoder whose cross-attention has one place: the vector (InterSent 2.3).
+
+    Args:
+        model: of Hugging Face, with an output layer; see ``load_decoder``.
+        tokenizer: the decoder's own.
+        start_id: the token that a sentence is begun with.
+
+    Attributes:
+        width: D of the vectors that it takes.
+        max_length: most tokens of a sentence, special tokens included.
+        given: tokens at the front of a tokenised sentence that are given and not predicted: 1
+            where the tokenizer itself begins with ``start_id`` (BERT), else 0 (T5, BART).
+    """
+
+    def __init__(self, model: Any, tokenizer: DecoderTokenizer, start_id: int) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.tokenizer, self.start_id = tokenizer, start_id
+        self.pad_id, self.end_id = tokenizer.pad_id, tokenizer.end_id
+        self.given = int(tokenizer.leads and start_id == tokenizer.start_id)
+        self.width: int = model.config.hidden_size
+        self.max_length: int = getattr(model.config, "max_position_embeddings", None) or 512
+        self._encoder_decoder: bool = model.config.is_encoder_decoder
+        # a checkpoint's own generation settings (bart-large-cnn: 4 beams, at least 56 tokens)
+        # would fill in whatever a call leaves open
+        model.generation_config = GenerationConfig()
+
+    def predicted(self, mask: Tensor) -> Tensor:
+        """[N, L] mask of tokens -> [N, L] mask of those that count in the loss."""
+        return F.pad(mask[:, self.given :], (self.given, 0))
+
+    def loss_per_token(self, memory: Tensor, decoded: Tensor, mask: Tensor) -> Tensor:
+        """Negative log-likelihoods -log p(t_k | t_<k, v), InterSent Eq. 2.
+
+        Args:
+            memory: [N, D].
+            decoded: [N, L] ids as the tokenizer gives them, padded on the right.
+            mask: [N, L], 1 on tokens and 0 on padding.
+
+        Returns:
+            [N, L], 0 on padding and on given tokens; float32 under autocast.
+        """
+        inputs, labels = decoded[:, :-1], decoded[:, self.given :]
+        if not self.given:
+            inputs = F.pad(inputs, (1, 0), value=self.start_id)
+        logits = self._logits(memory, inputs)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        losses = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
+        losses = F.pad(losses, (self.given, 0))
+        return losses * self.predicted(mask).to(losses.dtype)
+
+    def _logits(self, memory: Tensor, inputs: Tensor) -> Tensor:
+        """[N, D], [N, L] -> [N, L, V]. Padding comes last, so causal attention never sees it."""
+        states = memory.unsqueeze(1)
+        if self._encoder_decoder:
+            outputs = BaseModelOutput(last_hidden_state=states)
+            found = self.model(encoder_outputs=outputs, decoder_input_ids=inputs, use_cache=False)
+        else:
+            found = self.model(input_ids=inputs, encoder_hidden_states=states, use_cache=False)
+        logits: Tensor = found.logits
+        return logits
+
+    @torch.no_grad()
+    def generate(
+        self, memory: Tensor, beams: int = 1, max_length: int | None = None
+    ) -> list[list[int]]:
+        """Return the likeliest sentences found by beam search, or greedily by one beam.
+
+        Args:
+            memory: [N, D].
+            beams: sentences that are followed at a time.
+            max_length: most tokens; the decoder's own limit bounds it.
+
+        Returns:
+            N lists of ids without start, end and padding tokens; ``texts`` makes sentences of
+            them.
+        """
+        if not len(memory):
+            return []
+        longest = min(max_length or self.max_length, self.max_length) - 1
+        settings = GenerationConfig(
+            max_new_tokens=longest,
+            num_beams=beams,
+            do_sample=False,
+            pad_token_id=self.pad_id,
+            eos_token_id=self.end_id,
+            bos_token_id=self.start_id,
+            decoder_start_token_id=self.start_id,
+        )
+        found = self.model.generate(generation_config=settings, **self._prompt(memory))
+        return [self._sentence(row) for row in found[:, 1:].tolist()]
+
+    def _prompt(self, memory: Tensor) -> dict[str, Any]:
+        states = memory.unsqueeze(1)
+        if self._encoder_decoder:
+            return {"encoder_outputs": BaseModelOutput(last_hidden_state=states)}
+        start = torch.full((len(memory), 1), self.start_id, device=memory.device)
+        # without it the library caches no cross-attention, which BERT's layers take for granted
+        caches = [DynamicCache(config=self.model.config) for _ in range(2)]
+        return {
+            "input_ids": start,
+            "attention_mask": torch.ones_like(start),
+            "encoder_hidden_states": states,
+            "past_key_values": EncoderDecoderCache(*caches),
+        }
+
+    def _sentence(self, ids: list[int]) -> list[int]:
+        end = ids.index(self.end_id) if self.end_id in ids else len(ids)
+        return [token for token in ids[:end] if token not in (self.pad_id, self.start_id)]
+
+    def texts(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Sentences of lists of ids."""
+        return self.tokenizer.texts(ids)
+
+    def save(self, folder: Path) -> None:
+        """Write config, weights (safetensors) and tokenizer as ``load_decoder`` reads them."""
+        with no_progress_bars():
+            self.model.save_pretrained(folder)
+        self.tokenizer.save(folder)
+
+
+def load_decoder(path: str) -> Decoder:
+    """Return the decoder that ``prepare_decoder`` left at ``path``, in float32.
+
+    An encoder-decoder (BART, T5) gives its decoder and output layer; an encoder (BERT) or a
+    language model gets cross-attention, drawn from torch's global generator where the folder has
+    none. A folder without any weights is a decoder to train from scratch.
+
+    Raises:
+        InvalidValue: the folder lacks a config or weights, or has some that are not safetensors.
+    """
+    config, stored = read_config(path, "--decoder")
+    tokenizer = DecoderTokenizer(path)
+    encoder_decoder = config.is_encoder_decoder
+    kind = AutoModelForSeq2SeqLM if encoder_decoder else AutoModelForCausalLM
+    if not encoder_decoder:
+        config.is_decoder = config.add_cross_attention = True
+    try:
+        if stored:
+            model, missing = read_weights(kind, path, config=config)
+        else:
+            model, missing = kind.from_config(config), []
+    except ValueError as error:
+        fix = "name a decoder, an encoder-decoder, or a BERT"
+        raise InvalidValue("--decoder", path, fix) from error
+    require_all(
+        (key for key in missing if not _may_lack(key, encoder_decoder=encoder_decoder)),
+        path,
+        "--decoder",
+    )
+    start = model.config.decoder_start_token_id if encoder_decoder else tokenizer.start_id
+    if encoder_decoder:
+        owner = model if hasattr(model, "encoder") else model.model
+        owner.encoder = _Absent()
+    if start is None:
+        fix = "its config names no decoder_start_token_id, nor its tokenizer a first token"
+        raise InvalidValue("--decoder", path, fix)
+    return Decoder(model, tokenizer, start)
+
+
+def _may_lack(key: str, *, encoder_decoder: bool) -> bool:
+    """Return whether a model may lack a weight: it is not used, or is drawn."""
+    if encoder_decoder:
+        return key.startswith(("encoder.", "model.encoder.")) or key == "final_logits_bias"
+    return any(part in key for part in _DRAWN)
+
+
+class _Absent(nn.Module):
+    """Stands where an encoder was; the library asks it for the name of its main input."""
+
+    main_input_name = "input_ids"

@@ -1,0 +1,216 @@
+"""Sections of a report about its trials: table, search, front, settings, rungs, finals, events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sentune.formatting import SIGNS, STATES, clock, counted, measured, setting, spread
+from sentune.records import FinalistRecord, TrialRecord, TrialState
+from sentune.report import figures
+from sentune.report.axes import is_number
+from sentune.report.blocks import Block, Cell, Table, Text
+from sentune.report.importance import FEWEST
+from sentune.report.sweep_figures import figures_in
+from sentune.report.view import WITHOUT_RESULT, View
+
+
+def trials(view: View) -> list[Block]:
+    """Every trial, the best first."""
+    every = view.summary.trials
+    if not every:
+        return [Text("No trial has started yet.", "note")]
+    counts = ", ".join(
+        f"{view.count(state)} {STATES[state]} {SIGNS[state]}"
+        for state in TrialState
+        if view.count(state)
+    )
+    said = Text(f"{counted(len(every), 'trial')}: {counts}. Sorted by objective.")
+    gpu = ["GPU time"] if any(trial.gpu_seconds for trial in every) else []
+    why = ["why"] if any(trial.reason for trial in every) else []
+    metrics = [metric for metric, _ in view.objectives]
+    heads = ["trial", "state", *metrics, "examples", "time", *gpu, *view.varied, *why]
+    rows: list[list[Cell | str]] = [
+        [
+            Cell(str(trial.id), trial.id, trial is view.best),
+            f"{SIGNS[trial.state]} {STATES[trial.state]}",
+            *(_metric(view, trial, metric) for metric in metrics),
+            Cell(f"{trial.examples:,}", trial.examples),
+            Cell(clock(trial.seconds), trial.seconds),
+            *([Cell(clock(trial.gpu_seconds), trial.gpu_seconds)] if gpu else []),
+            *(_setting(trial, name) for name in view.varied),
+            *([trial.reason] if why else []),
+        ]
+        for trial in view.ranked
+    ]
+    numeric = [
+        name
+        for name in view.varied
+        if all(is_number(trial.settings.get(name, 0)) for trial in every)
+    ]
+    numbers = ["trial", *metrics, "examples", "time", *gpu, *numeric]
+    return [said, Table(heads=heads, rows=rows, numbers=numbers, wide=why, sortable=True)]
+
+
+def search(view: View) -> list[Block | None]:
+    """When what was found, and how trials learned."""
+    return [figures.history(view), figures.curves(view)]
+
+
+def pareto(view: View) -> list[Block | None]:
+    """Several objectives: the front as a figure of the first two and a table of all of them."""
+    if len(view.objectives) < 2:
+        return []
+    heads = [f"{metric} ({mode})" for metric, mode in view.objectives]
+    rows: list[list[Cell | str]] = [
+        [
+            Cell(str(trial.id), trial.id),
+            *(_metric(view, trial, metric) for metric, _ in view.objectives),
+            *(setting(trial.settings.get(name)) for name in view.varied),
+        ]
+        for trial in view.summary.trials
+        if trial.id in view.summary.front
+    ]
+    table = Table(
+        heads=["trial", *heads, *view.varied],
+        rows=rows,
+        numbers=("trial", *heads),
+        sortable=True,
+        caption="Trials on the front." if rows else "No trial is on the front yet.",
+    )
+    return [figures.front(view), table]
+
+
+def settings(view: View) -> list[Block | None]:
+    """Which settings mattered: importance, and parallel coordinates; none where nothing varied."""
+    if not view.varied:
+        return []
+    if (found := view.importance) is None:
+        why = f"Importance needs {FEWEST} comparable trials that differ in settings and result."
+        return [Text(why, "note"), figures.parallel(view)]
+    rows = [
+        (name, f"{100 * share:.0f} ± {100 * found.spreads[name]:.0f} %")
+        for name, share in sorted(found.shares.items(), key=lambda one: -one[1])
+    ]
+    heads = ("setting", "importance")
+    table = Table(heads=heads, rows=rows, numbers=heads[1:], beside=True)
+    return [figures.importance(view), table, figures.parallel(view)]
+
+
+def rungs(view: View) -> list[Block | None]:
+    """Survival as a figure and a table; none where trials were not compared on the way."""
+    drawn = figures.survival(view)
+    if drawn is None:
+        return []
+    plan = view.summary.plan
+    scheduler = plan.get("scheduler") or "asha"
+    if isinstance(scheduler, dict):
+        scheduler = scheduler.get("name", "asha")
+    eta = f", one in {plan['eta']} goes on" if plan.get("eta") else ""
+    said = f"Scheduler {scheduler}{eta}; a full trial sees {view.max_examples:,} examples."
+    found = figures.rung_counts(view.summary.trials, view.rungs, view.max_examples)
+    counts = {
+        "rung": [rung.examples for rung in found],
+        "could reach": [rung.could for rung in found],
+        "reached": [rung.reached for rung in found],
+        "stopped here": [rung.judged for rung in found],
+        "lost before": [rung.lost for rung in found],
+        "on the way": [rung.running for rung in found],
+    }
+    shown = {name: numbers for name, numbers in counts.items() if any(numbers)}
+    rows = [[f"{number:,}" for number in line] for line in zip(*shown.values(), strict=True)]
+    return [Text(said), drawn, Table(heads=[*shown], rows=rows, numbers=shown, beside=True)]
+
+
+def finals(view: View) -> list[Block | None]:
+    """Finalists by mean, best first, with seeds and settings; none where none has run."""
+    every, objective = view.summary.finalists, view.summary.objective
+    if not every:
+        return []
+    heads = ["trial", "", objective, "seeds", *view.varied]
+    rows = [_finalist(view, finalist) for finalist in every]
+    table = Table(heads=heads, rows=rows, numbers=("trial", objective))
+    return [figures.finalists(view), _tested(view.summary.comparison), table]
+
+
+def _finalist(view: View, finalist: FinalistRecord) -> list[Cell | str]:
+    objective = view.summary.objective
+    over, won = finalist.metrics.get(objective), finalist is view.winner
+    pairs = zip(finalist.seeds, over.values if over is not None else (), strict=False)
+    return [
+        str(finalist.trial),
+        Cell("winner" if won else "", strong=won),
+        spread(objective, over) if over is not None else "-",
+        ", ".join(f"{seed}: {measured(objective, value)}" for seed, value in pairs),
+        *(setting(finalist.settings.get(name)) for name in view.varied),
+    ]
+
+
+def _tested(comparison: Mapping[str, Any]) -> Table | None:
+    """The paired test of the winner against the runner-up."""
+    if comparison.get("runner_up") is None:
+        return None
+    metric = comparison["metric"]
+    shown = {
+        "runner-up": setting(comparison["runner_up"]),
+        "difference": measured(metric, comparison["difference"]),
+        "95 % interval": " to ".join(measured(metric, end) for end in comparison["interval"] or ()),
+        "p": setting(comparison["p"]),
+        "test": comparison["test"],
+        "seeds": ", ".join(map(str, comparison["seeds"])),
+    }
+    return Table(heads=("winner against runner-up", ""), rows=[*shown.items()], beside=True)
+
+
+def readouts(view: View) -> list[Block]:
+    """Best readouts, and figures of what was swept on the winner's frozen model."""
+    winner = view.winner or view.best
+    chosen = winner.readouts if winner is not None else {}
+    drawn = figures_in(view.folder) if view.folder is not None else []
+    if not chosen and not drawn:
+        return []
+    heads = ("readout", "best value")
+    rows = [(name, setting(value)) for name, value in sorted(chosen.items())]
+    table = [Table(heads=heads, rows=rows, numbers=heads[1:], beside=True)] if rows else []
+    said = "Hyperparameters that need no training run: swept exhaustively on the frozen model."
+    return [Text(said, "note"), *drawn, *table]
+
+
+def notes(view: View) -> list[Block]:
+    """Restarts, smaller micro-batches, damaged checkpoints, broken constraints, failures."""
+    every = view.summary.trials
+    rows = [
+        (Cell(str(trial.id), trial.id), what, said)
+        for trial in every
+        for what, said in _events(trial)
+    ]
+    if not rows:
+        return []
+    restarts, bad = sum(trial.restarts for trial in every), view.count(*WITHOUT_RESULT)
+    parts = [
+        *([f"{counted(restarts, 'restart')} after a process had died"] if restarts else []),
+        *([f"{counted(bad, 'trial')} without a result"] if bad else []),
+    ]
+    lead = [Text("; ".join(parts) + ".")] if parts else []
+    heads = ("trial", "what", "said")
+    return [*lead, Table(heads=heads, rows=rows, numbers=heads[:1], wide=heads[2:], sortable=True)]
+
+
+def _events(trial: TrialRecord) -> list[tuple[str, str]]:
+    found = [("note", note) for note in trial.notes]
+    if trial.restarts:
+        found.append(("restarts", f"{counted(trial.restarts, 'death')} of its processes forgiven"))
+    if trial.state in WITHOUT_RESULT:
+        found.append((STATES[trial.state], trial.reason or "no reason was given"))
+    broken = {name: by for name, by in trial.violations.items() if by > 0}
+    return found + [("constraint", f"{name} is broken by {by:.4g}") for name, by in broken.items()]
+
+
+def _metric(view: View, trial: TrialRecord, metric: str) -> Cell:
+    value = view.value(trial, metric)
+    return Cell(measured(metric, value), value)
+
+
+def _setting(trial: TrialRecord, name: str) -> Cell:
+    value = trial.settings.get(name)
+    return Cell(setting(value), float(value) if is_number(value) else None)

@@ -1,0 +1,271 @@
+"""Which rungs stop trials: schedulers by name, which answer from the stored curves alone.
+
+Optuna's own pruners keep state between asking and telling and gave another answer after a kill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, median
+from typing import TypeAlias
+
+from sentune.errors import InvalidValue
+from sentune.study import SCHEDULERS
+
+Curves: TypeAlias = Mapping[int, Mapping[int, float]]
+"""Trial number -> examples -> objective."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a rung says of a trial; ``reason`` is empty where it goes on."""
+
+    stop: bool
+    reason: str = ""
+
+
+GOES_ON = Verdict(stop=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduler:
+    """Runs every trial to its end; a subclass stops some at its rungs.
+
+    Attributes:
+        max_examples: budget of a full trial; there nothing is compared.
+        first_rung: examples at which trials are first compared.
+        eta: one trial in ``eta`` goes on at a rung.
+        mode: ``max`` or ``min``.
+        keep: trials that go on at least, however few have come.
+
+    Raises:
+        InvalidValue: no rungs can be made of these; names the option.
+    """
+
+    max_examples: int
+    first_rung: int = 1
+    eta: int = 2
+    mode: str = "max"
+    keep: int = 1
+
+    def __post_init__(self) -> None:
+        if self.eta < 2:
+            raise InvalidValue("eta", self.eta, "give 2 or more: one trial in eta goes on")
+        if self.max_examples < 1:
+            raise InvalidValue("--max-examples", self.max_examples, "give 1 or more")
+        if self.first_rung < 1:
+            raise InvalidValue("first_rung", self.first_rung, "give 1 or more examples")
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Examples at which trials are compared."""
+        return ()
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """The rungs and the end."""
+        return (*self.rungs, self.max_examples)
+
+    @property
+    def sign(self) -> float:
+        """The factor that makes more of the objective better."""
+        return 1.0 if self.mode == "max" else -1.0
+
+    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
+        """Return whether a trial goes on past a milestone.
+
+        Only trials of a smaller number are compared, so that one which comes later does not
+        change the answer.
+
+        Args:
+            curves: trial number -> examples -> objective.
+            trial: number of the trial asked about.
+            examples: the milestone.
+        """
+        del curves, trial, examples
+        return GOES_ON
+
+    def expected(self, trials: int) -> int:
+        """Return the examples of a search if each rung stops the share that it aims at."""
+        return trials * self.max_examples
+
+
+def cascade(trials: int, milestones: Sequence[int], share: int) -> int:
+    """Return the examples of a search whose rungs let one in ``share`` go on, at least one."""
+    total, reached, left = 0, 0, trials
+    for milestone in milestones:
+        total += left * (milestone - reached)
+        reached, left = milestone, min(left, max(1, left // share))
+    return total
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halving(Scheduler):
+    """Successive halving: rungs in examples seen, each ``eta`` times as far as the one before.
+
+    ASHA (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", algorithm 2): a
+    trial goes on past a rung if it is among the best 1/eta of those that have reached it. There is
+    no rung where the first one is the whole budget.
+    """
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        found, rung = [], self.first_rung
+        while rung < self.max_examples:
+            found.append(rung)
+            rung *= self.eta
+        return tuple(found)
+
+    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
+        if examples not in self.rungs:
+            return GOES_ON
+        reached = sorted(
+            (
+                self.sign * curve[examples]
+                for number, curve in curves.items()
+                if examples in curve and number <= trial
+            ),
+            reverse=True,
+        )
+        places = max(self.keep, len(reached) // self.eta)
+        bar = reached[min(places, len(reached)) - 1]
+        own = self.sign * curves[trial][examples]
+        if own >= bar:
+            return GOES_ON
+        kept = f"the best {places} of {len(reached)} go on, from {self.sign * bar:.4g}"
+        return Verdict(stop=True, reason=f"{self.sign * own:.4g} at {examples:,} examples; {kept}")
+
+    def expected(self, trials: int) -> int:
+        return cascade(trials, self.milestones, self.eta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyperband(Halving):
+    """Brackets by trial number; trials of one bracket are compared with each other alone.
+
+    Li et al. 2018, "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization",
+    algorithm 1. Early rungs may rank by warm-up; only a share of the trials is exposed to them.
+    The rungs are those of the bracket that stops earliest; each further bracket starts a rung
+    later, and the last one stops nothing. They share the trials that ``keep`` lets go on.
+    """
+
+    @cached_property
+    def brackets(self) -> tuple[Halving, ...]:
+        """One successive halving for each first rung, the earliest first."""
+        return tuple(
+            Halving(
+                first_rung=first,
+                eta=self.eta,
+                max_examples=self.max_examples,
+                mode=self.mode,
+                keep=-(-self.keep // len(self.milestones)),
+            )
+            for first in self.milestones
+        )
+
+    @cached_property
+    def _turns(self) -> tuple[int, ...]:
+        """Bracket of each trial of a round; each has the share that the algorithm gives it.
+
+        ceil((s_max + 1) / (s + 1) * eta^s) trials of a round go to the bracket with s rungs, and
+        the turns are spread evenly over the round.
+        """
+        most = len(self.brackets)
+        sizes = [-(-most * self.eta**s // (s + 1)) for s in reversed(range(most))]
+        turns = [((2 * i + 1) / (2 * size), b) for b, size in enumerate(sizes) for i in range(size)]
+        return tuple(bracket for _, bracket in sorted(turns))
+
+    def bracket_of(self, trial: int) -> int:
+        """Return the place of a trial's bracket in ``brackets``."""
+        return self._turns[trial % len(self._turns)]
+
+    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
+        bracket = self.bracket_of(trial)
+        peers = {number: c for number, c in curves.items() if self.bracket_of(number) == bracket}
+        said = self.brackets[bracket].verdict(peers, trial, examples)
+        where = f"bracket {bracket + 1} of {len(self.brackets)}"
+        return Verdict(stop=True, reason=f"{said.reason} ({where})") if said.stop else GOES_ON
+
+    def expected(self, trials: int) -> int:
+        number = [self.bracket_of(trial) for trial in range(trials)]
+        return sum(b.expected(number.count(place)) for place, b in enumerate(self.brackets))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MedianStopping(Scheduler):
+    """A trial ends where its best value is below the median of the others' averages.
+
+    Golovin et al. 2017, "Google Vizier: A Service for Black-Box Optimization", section 3.2.2. It
+    makes no assumption on how curves go on, and lets half of the trials through. There is a rung
+    every ``first_rung`` examples; at the first one nothing is stopped. A rung stops none before
+    ``keep`` earlier trials have come to it.
+    """
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        return tuple(range(2 * self.first_rung, self.max_examples, self.first_rung))
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """The rungs, the grace before them, and the end."""
+        return (*range(self.first_rung, self.max_examples, self.first_rung), self.max_examples)
+
+    def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
+        """Compare the best value so far with the earlier trials' averages up to this rung."""
+        if examples not in self.rungs:
+            return GOES_ON
+        until = {
+            number: [value for at, value in curve.items() if at <= examples]
+            for number, curve in curves.items()
+            if number == trial or (number < trial and examples in curve)
+        }
+        own = until.pop(trial)
+        if len(until) < max(self.keep, 1):
+            return GOES_ON
+        usual = median(fmean(values) for values in until.values())
+        best = self.sign * max(self.sign * value for value in own)
+        if self.sign * best >= self.sign * usual:
+            return GOES_ON
+        told = f"{best:.4g} at best by {examples:,} examples"
+        others = f"the median of {len(until)} earlier trials' averages is {usual:.4g}"
+        return Verdict(stop=True, reason=f"{told}; {others}")
+
+    def expected(self, trials: int) -> int:
+        """Return the examples if every second trial ends at the first rung that compares."""
+        return cascade(trials, (*self.rungs[:1], self.max_examples), 2)
+
+
+def default_first_rung(max_examples: int, eta: int) -> int:
+    """A ninth of the budget at eta 3: two rungs before the end, as ASHA's authors have it by rate.
+
+    Earlier rungs rank sentence embeddings by their warm-up.
+    """
+    return -(-max_examples // eta**2)  # rounded up: no rung comes just short of the end
+
+
+def make_scheduler(
+    name: str, *, first_rung: int, eta: int, max_examples: int, mode: str, keep: int
+) -> Scheduler:
+    """Return the scheduler of a search; see ``Scheduler`` for the numbers.
+
+    Args:
+        name: ``asha``, ``hyperband``, ``median`` or ``none``; ``eta`` is for the first two, and
+            ``first_rung`` for ``median`` the step from one rung to the next.
+
+    Raises:
+        InvalidValue: an unknown name, or numbers that make no rungs.
+    """
+    if name == "none":
+        return Scheduler(max_examples=max_examples)
+    if name == "median":
+        return MedianStopping(
+            first_rung=first_rung, max_examples=max_examples, mode=mode, keep=keep
+        )
+    kinds: dict[str, type[Scheduler]] = {"asha": Halving, "hyperband": Hyperband}
+    if name not in kinds:
+        raise InvalidValue("--scheduler", name, f"give one of {', '.join(SCHEDULERS)}")
+    return kinds[name](
+        first_rung=first_rung, eta=eta, max_examples=max_examples, mode=mode, keep=keep
+    )
