@@ -13,7 +13,7 @@ from sentune.job.options import StudyOptions, TrainingOptions
 from sentune.methods import find
 from sentune.readouts.grid import Readout
 from sentune.study.config import StudyConfig
-from sentune.study.runner.budget import Budget
+from sentune.study.runner.limits import Budget
 from sentune.study.space.domains import Integer, Value
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
