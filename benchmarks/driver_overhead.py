@@ -16,7 +16,7 @@ from ray import tune
 from sentune.code import runtime_env
 from sentune.study.runner.tune_adapter import quiet
 from sentune.study.space.space import SearchSpace, Uniform
-from sentune.study.study import StudyConfig, run_study
+from sentune.study.study import Study, StudyConfig
 
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 AT_A_TIME, LIMIT = 2, 1.3
@@ -29,7 +29,7 @@ def ours(folder: str) -> None:
         name="empty", storage=folder, max_examples=1, trials=TRIALS, concurrent=AT_A_TIME,
         sampler="random", finalists=0,
     )  # fmt: skip
-    outcome = run_study(config, space, make_spec, empty, (), {})
+    outcome = Study(config, space, make_spec, empty, (), {}).run()
     assert [trial.state for trial in outcome.trials] == ["complete"] * TRIALS
 
 

@@ -20,7 +20,7 @@ from ray.tune.integration.ray_train import TuneReportCallback
 
 from sentune.study.runner.tune_adapter import quiet
 from sentune.study.space.space import Choice, SearchSpace
-from sentune.study.study import StudyConfig, run_study
+from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
 from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
@@ -47,7 +47,7 @@ def inline(folder: str) -> None:
         sampler="grid",
         finalists=0,
     )
-    outcome = run_study(config, space, partial(toy_spec, study="empty"), empty, (), {})
+    outcome = Study(config, space, partial(toy_spec, study="empty"), empty, (), {}).run()
     assert [trial.state for trial in outcome.trials] == ["complete"] * TRIALS
 
 

@@ -33,6 +33,7 @@ from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
 from sentune.study.planning.capacity_forecast import forecast
 from sentune.study.planning.plan import make_plan
+from sentune.study.runner.limits import Limits
 from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import SearchSource
@@ -211,6 +212,7 @@ def main() -> None:
                 source=SearchSource(store, SPACE, trials=TRIALS, seed=0),
                 spec_of=spec_of,
                 stored=stored,
+                limits=Limits(store),
                 retire_after=config.retire_after,
             )
             clock, before = Clock(), time.process_time()

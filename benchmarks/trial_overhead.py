@@ -28,7 +28,7 @@ from sentune.launchers.run_trial import run_trial
 from sentune.study.config import StudyConfig
 from sentune.study.planning.connect import connected
 from sentune.study.space import SearchSpace
-from sentune.study.study import run_study
+from sentune.study.study import Study
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.trial import Opens, TrialSpec
@@ -101,7 +101,7 @@ def with_ray(folder: TokenFolder, dev: Corpus, encoder: str, scratch: Path) -> f
         name="overhead", storage=str(scratch), trials=1, finalists=0, max_examples=EXAMPLES
     )
     space = SearchSpace(method="gumbel", objective="direction/accuracy", settings={})
-    run_study(config, space, make_spec, train, [watch])
+    Study(config, space, make_spec, train, [watch]).run()
     return watch.milestones[-1] - watch.milestones[0]
 
 

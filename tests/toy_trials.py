@@ -34,7 +34,7 @@ def cluster_of_two_cpus(**options: Any) -> Iterator[None]:
 def toy_spec(
     settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...], **changes: Any
 ) -> TrialSpec:
-    """A trial as ``run_study`` asks for it, of a program that reads no corpus."""
+    """A trial as ``Study`` asks for it, of a program that reads no corpus."""
     given = {
         "study": "toy",
         "trial": name,

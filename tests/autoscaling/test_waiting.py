@@ -15,8 +15,8 @@ from ray.util import placement_group, placement_group_table, remove_placement_gr
 
 from sentune.code import runtime_env
 from sentune.records import TrialState
-from sentune.study.runner.budget import Budget
-from sentune.study.study import StudyConfig, StudyOutcome, run_study
+from sentune.study.runner.limits import Budget
+from sentune.study.study import Study, StudyConfig, StudyOutcome
 from tests.autoscaling import toy_study
 
 TRIES = 4
@@ -75,7 +75,7 @@ def run(folder: Path, **config: Any) -> StudyOutcome:
         name=toy_study.NAME, storage=str(folder), max_examples=200, finalists=0, sampler="random",
         scheduler="none", **settings,
     )  # fmt: skip
-    return run_study(study, toy_study.SPACE, toy_study.make_spec, toy_study.program, (), {})
+    return Study(study, toy_study.SPACE, toy_study.make_spec, toy_study.program, (), {}).run()
 
 
 def test_a_group_waits_longer_than_ray_trains_patience(machine: None, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import ray
 
 from sentune.study.planning.connect import connected
 from sentune.study.space.space import SearchSpace, Uniform
-from sentune.study.study import StudyConfig, run_study
+from sentune.study.study import Study, StudyConfig
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
@@ -90,7 +90,7 @@ def main(folder: Path, options: dict[str, Any]) -> None:
     )
     with connected():
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-        outcome = run_study(config, SPACE, make_spec, program, (), {})
+        outcome = Study(config, SPACE, make_spec, program, (), {}).run()
     trials = [asdict(trial) for trial in outcome.trials]
     told = {"state": outcome.state, "trials": trials}
     (folder / NAME / "outcome").write_text(json.dumps(told, default=str))

@@ -151,7 +151,7 @@ def run_all(
     spec: TrialSpec,
     program: Program,
     settings: dict[str, Any],
-    held: limits.Held | None = None,
+    held: limits.Alone | None = None,
     **config: Any,
 ) -> list[TrialRecord]:
     """A study's trials over these settings; ``held`` is where it hears that it is to stop."""

@@ -16,7 +16,7 @@ from ray.util import placement_group_table
 
 from sentune.records import TrialState
 from sentune.study.space.space import Choice, SearchSpace
-from sentune.study.study import StudyConfig, run_study
+from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
 from tests.faults.conftest import SOAK, Place
@@ -76,7 +76,7 @@ def stopped_early(place: Place, trials: int, **config: Any) -> list[TrialState]:
     space = SearchSpace(
         method="toy", objective=OBJECTIVE, settings={"x": Choice(*range(1, trials + 1))}
     )
-    outcome = run_study(
+    outcome = Study(
         StudyConfig(
             name="leaks", **place.config, max_examples=900, first_rung=100, sampler="grid",
             trials=trials, finalists=0, concurrent=1, retire_after=trials + 1, **config,
@@ -86,7 +86,7 @@ def stopped_early(place: Place, trials: int, **config: Any) -> list[TrialState]:
         make_program(place.scratch),
         (),
         {},
-    )  # fmt: skip
+    ).run()  # fmt: skip
     return [record.state for record in outcome.trials]
 
 

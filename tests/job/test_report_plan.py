@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from sentune.job.plan import plan_table
 from sentune.study.planning.capacity import Capacity, Node
-from sentune.study.planning.plan import make_plan
+from sentune.study.planning.plan import estimate, make_plan
 from tests.study.test_plan import PROBE, SPACE, config
 
 
@@ -24,7 +25,8 @@ def printed(plan: dict[str, Any], width: int) -> str:
 def test_what_is_asked_for_and_what_it_costs(width: int) -> None:
     wanted = config(trials=9, workers=2, gpus_per_worker=0.5, data_cpus=1, finalists=1, seeds=3)
     cluster = Capacity(nodes=(Node(cpus=4, gpus=1),), reachable=(Node(cpus=64, gpus=8),))
-    plan = make_plan(wanted, SPACE, cluster).estimated(wanted, PROBE).to_dict()
+    plan = make_plan(wanted, SPACE, cluster)
+    plan = replace(plan, estimate=estimate(plan, wanted, PROBE)).to_dict()
     shown = printed(plan, width)
     for text in (
         "9, drawn by tpe",

@@ -25,19 +25,21 @@ from sentune.cli import app
 from sentune.cli.cluster import check_cluster
 from sentune.cluster.findings import Finding, NodeAnswer, findings_of
 from sentune.errors import InvalidValue
-from sentune.study.planning import cluster_doctor, connect
+from sentune.study.planning import cluster_doctor
 from sentune.study.planning.cluster_doctor import (
-    Places,
+    StudyAddresses,
+    address_of,
     ask_nodes,
     clock_bounds,
     database_trouble,
+    job_server,
+    joined,
     marked,
     on_loopback,
     storage_trouble,
     tracking_trouble,
     versions,
 )
-from sentune.study.planning.connect import address_of, job_server, joined
 
 GOOD = NodeAnswer(
     node="10.0.0.2",
@@ -309,7 +311,9 @@ def test_a_cluster_that_does_not_answer_is_one_cross_and_exit_code_1() -> None:
 
 @pytest.mark.cluster
 def test_a_real_node_answers(cluster: None, tmp_path: Path) -> None:
-    places = Places(storage=str(tmp_path / "studies"), optuna=f"sqlite:///{tmp_path}/optuna.db")
+    places = StudyAddresses(
+        storage=str(tmp_path / "studies"), optuna=f"sqlite:///{tmp_path}/optuna.db"
+    )
     [answer] = ask_nodes(places)
     assert not [found for found in findings_of([answer], **versions()) if not found.ok], answer
     assert answer.reach == {"storage": "", "Optuna": ""}
@@ -328,10 +332,10 @@ def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
     """The command, but for joining: this process has joined already."""
     (tmp_path / "file").write_text("")
     reachable = Finding(subject="reachable", ok=True, said="")
-    monkeypatch.setattr(connect, "joined", lambda address: [reachable])
-    monkeypatch.setattr(connect, "left", lambda: None)
+    monkeypatch.setattr(cluster_doctor, "joined", lambda address: [reachable])
+    monkeypatch.setattr(cluster_doctor, "left", lambda: None)
     console = Console(record=True, width=300)
-    places = Places(storage=f"{tmp_path}/file")
+    places = StudyAddresses(storage=f"{tmp_path}/file")
     assert not check_cluster("127.0.0.1:1", places, console)
     printed = console.export_text()
     assert printed.count("✗") == 1

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from sentune.errors import InvalidValue, SentuneError
-from sentune.study.planning.connect import connected, joined
+from sentune.study.planning.cluster_doctor import joined
+from sentune.study.planning.connect import connected
 
 OWN_CLUSTER = """
 import json, os, psutil, ray, subprocess, sys

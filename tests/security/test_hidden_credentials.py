@@ -28,7 +28,6 @@ from sentune.job.test_set import TestReads, Winner
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.report import build
 from sentune.report.render import to_html, to_markdown
-from sentune.study.config import StudyConfig
 from sentune.study.planning.checks import check_database, check_writable, silent_server
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace
@@ -171,14 +170,9 @@ def test_no_error_tells_it(uri: str) -> None:
 
 @pytest.mark.parametrize("uri", [uri for uri in URIS if uri.startswith(("postgresql", "mysql"))])
 def test_a_database_that_is_not_there_is_named_without_it(uri: str) -> None:
-    config = StudyConfig(
-        name="x",
-        storage="/tmp/x",
-        max_examples=9,
-        optuna_url=uri.replace("db:5432", "db").replace("db", "127.0.0.1:1", 1),
-    )
+    address = uri.replace("db:5432", "db").replace("db", "127.0.0.1:1", 1)
     with pytest.raises(SentuneError) as refused:
-        check_database(config)
+        check_database(address)
     assert "hunter2" not in str(refused.value)
 
 

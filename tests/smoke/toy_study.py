@@ -25,7 +25,7 @@ from ray.util import placement_group_table
 
 from sentune.code import runtime_env
 from sentune.study.space.space import Choice, SearchSpace
-from sentune.study.study import StudyConfig, run_study
+from sentune.study.study import Study, StudyConfig
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
@@ -96,7 +96,7 @@ def main(address: str, storage: Path, launcher: str) -> dict[str, Any]:
         workers=2 if launcher == "train" else 1,
     )  # fmt: skip
     space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(3, 7)})
-    outcome = run_study(config, space, spec_of, program_in(storage), (), {})
+    outcome = Study(config, space, spec_of, program_in(storage), (), {}).run()
     rows = [
         [str(r.state), r.settings, {n: m.get(OBJECTIVE) for n, m in r.curve.items()}]
         for r in outcome.trials

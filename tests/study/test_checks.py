@@ -1,4 +1,4 @@
-"""What is asked of the outside world before a study starts, with that world broken."""
+"""What storage, disk, database and server are asked before a study starts, each of them broken."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sentune.study.planning.capacity import Capacity, Node
 from sentune.study.planning.checks import (
     check_database,
     check_disk,
-    check_world,
+    check_services,
     check_writable,
     silent_server,
 )
@@ -41,9 +41,9 @@ def plan_of(wanted: StudyConfig) -> Plan:
     return make_plan(wanted, SPACE, Capacity.fixed(Node(cpus=4)))
 
 
-def test_a_sound_world_says_nothing_and_is_left_as_it_was(tmp_path: Path) -> None:
+def test_sound_services_say_nothing_and_is_left_as_it_was(tmp_path: Path) -> None:
     wanted = config(tmp_path, optuna_url=f"sqlite:///{tmp_path}/own.db")
-    assert check_world(wanted, plan_of(wanted), checkpoint_bytes=1000) == []
+    assert check_services(wanted, plan_of(wanted), checkpoint_bytes=1000) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -113,7 +113,7 @@ def test_a_database_that_cannot_be_reached(tmp_path: Path, url: str, told: str) 
     (tmp_path / "garbage.db").write_text("not what SQLite writes" * 100)
     url = url.format(port=free_port(), folder=tmp_path)
     with pytest.raises(PlanError) as refused:
-        check_database(config(tmp_path, optuna_url=url))
+        check_database(url)
     assert refused.value.field == "--optuna"
     assert told in refused.value.fix
     assert "hush" not in str(refused.value)
@@ -124,14 +124,14 @@ def test_a_database_that_another_driver_writes_is_no_trouble(tmp_path: Path) -> 
     with sqlite3.connect(file) as other:
         other.execute("CREATE TABLE t (n)")
         other.execute("BEGIN IMMEDIATE")
-        check_database(config(tmp_path, optuna_url=f"sqlite:///{file}"))
-    check_database(config(tmp_path, optuna_url=f"sqlite:///{file}"))
-    check_database(config(tmp_path))
+        check_database(f"sqlite:///{file}")
+    check_database(f"sqlite:///{file}")
+    check_database(None)
 
 
 def test_a_tracking_server_that_is_away_is_a_warning(tmp_path: Path) -> None:
     wanted, address = config(tmp_path), f"http://ann:hush@127.0.0.1:{free_port()}"
-    (warning,) = check_world(wanted, plan_of(wanted), tracking=address)
+    (warning,) = check_services(wanted, plan_of(wanted), tracking=address)
     assert "does not answer" in warning
     assert "training goes on" in warning
     assert "hush" not in warning

@@ -12,8 +12,7 @@ import pytest
 from optuna.trial import TrialState
 from study_folders import TRIALS, make_study, trial_of
 
-from sentune.study.runner.cleanup import abandoned_scratch, removable_of
-from sentune.study.runner.retention import note_published
+from sentune.study.runner.retention import abandoned_scratch, note_published, removable_of
 from sentune.study.store.study_index import find_study
 from sentune.study.store.study_view import StudyView
 from sentune.training.checkpoints import CheckpointStore
@@ -110,9 +109,10 @@ def test_the_published_models_checkpoint_never_goes(tmp_path: Path):
     assert left(folder) == {"0000": {"200"}, "0002": {"200"}}
 
 
-def test_where_trials_go_on_from_others_all_of_them_stay(tmp_path: Path):
+@pytest.mark.parametrize("options", [{"scheduler": "unknown"}, {"population": 4}])
+def test_where_trials_go_on_from_others_all_of_them_stay(tmp_path: Path, options: dict[str, Any]):
     trials = (trial_of(0.1), trial_of(0.2, state=TrialState.PRUNED, examples=100), *TRIALS)
-    told: dict[str, Any] = {"options": {"keep": 1, "scheduler": "population"}}
+    told: dict[str, Any] = {"options": {"keep": 1, "scheduler": "asha", **options}}
     folder = make_study(tmp_path, told=told, trials=trials)
     for run in ("0000", "0001"):
         checkpoints(folder, run)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtr, stdtrit
 
 from sentune.records import FinalistRecord
-from sentune.study.runner.finals import spread
-from sentune.study.runner.seed_comparison import Comparison, compare
+from sentune.study.runner.finals import Comparison, compare, spread
 from sentune.study.space.objectives import Objective
 
 SCORE = Objective("toy/score")
@@ -59,7 +58,7 @@ def test_a_difference_within_noise_is_said_in_a_sentence() -> None:
         "Trial 7 is ahead of trial 3 by 0.4 points (95 % interval -0.4 to 1.2 over 5 seeds): "
         "within noise; either may be better."
     )
-    assert (found.winner, found.runner_up, found.seeds) == (7, 3, (1, 2, 3, 4, 5))
+    assert (found.winner, found.runner_up, found.seeds) == (7, 3, [1, 2, 3, 4, 5])
     assert found.test == "paired t test"
 
 
@@ -73,7 +72,7 @@ def test_pairing_is_by_seed_and_unpaired_seeds_are_left_out() -> None:
     a = finalist(7, [0.9, 0.8, 0.7], seeds=[1, 2, 3])
     b = finalist(3, [0.69, 0.1, 0.78], seeds=[3, 9, 2])
     found = compared(a, b)
-    assert found.seeds == (2, 3)
+    assert found.seeds == [2, 3]
     assert found.difference == pytest.approx(0.015)
 
 

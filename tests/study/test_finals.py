@@ -15,7 +15,7 @@ from sentune.launchers.run_trial import guarded
 from sentune.launchers.trial_report import Report
 from sentune.records import TrialState
 from sentune.study.config import StudyConfig
-from sentune.study.runner.finals import Finals
+from sentune.study.runner.finals import Finals, compare
 from sentune.study.runner.retention import Retention, note_published
 from sentune.study.runner.trial_source import Source
 from sentune.study.space.objectives import Objective
@@ -107,7 +107,7 @@ def test_the_winner_is_compared_and_the_cost_of_all_seeds_is_summed(scene: Scene
     first, second = finals.records()
     assert (first.trial, second.trial) == (1, 0)
     assert first.seconds == pytest.approx(18.0)  # two seeds of 900 examples at a hundred a second
-    comparison = finals.comparison()
+    comparison = compare(finals.records(), SCORE)
     assert comparison is not None
     assert comparison.difference == pytest.approx(0.04)
     assert comparison.verdict == (
@@ -127,7 +127,7 @@ def test_what_failed_runs_cost_is_counted(scene: Scene) -> None:
     complete = {name: run.state is TrialState.COMPLETE for name, run in finals.runs().items()}
     assert complete == {run_name(trial, seed): trial == 1 for trial in (0, 1) for seed in (1, 2)}
     (only,) = finals.records()
-    comparison = finals.comparison()
+    comparison = compare(finals.records(), SCORE)
     assert comparison is not None
     assert "only finalist" in comparison.verdict
     assert only.gpu_seconds == pytest.approx(28.0)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from sentune.cluster import read_cluster
 from sentune.errors import InvalidValue, PlanError
 from sentune.study.config import StudyConfig
-from sentune.study.planning.capacity import Capacity, Node, available, grown
-from sentune.study.planning.plan import Probe, make_plan
+from sentune.study.planning.capacity import Capacity, Node, available, machines
+from sentune.study.planning.plan import Probe, estimate, make_plan
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
 
@@ -65,7 +66,7 @@ def run_seconds(examples: int, validations: int, workers: int) -> float:
 
 def test_the_cost_of_a_plan_run_by_run():
     wanted = config(trials=9, finalists=1, seeds=2, eta=3, keep=3)
-    cost = make_plan(wanted, SPACE, LAPTOP).estimated(wanted, PROBE).estimate
+    cost = estimate(make_plan(wanted, SPACE, LAPTOP), wanted, PROBE)
     search = 6 * run_seconds(100, 1, 1) + 2 * run_seconds(300, 2, 1) + run_seconds(900, 3, 1)
     full = run_seconds(900, 3, 1)
     assert cost.cpu_hours == pytest.approx((search + 2 * full) / 3600)
@@ -80,7 +81,7 @@ def test_the_cost_of_a_plan_run_by_run():
 def test_gpus_cost_while_one_of_them_validates():
     wanted = config(trials=4, finalists=0, scheduler="none", workers=4, gpus_per_worker=1.0)
     cluster = Capacity(nodes=(Node(cpus=4),), reachable=GPUS.nodes)
-    cost = make_plan(wanted, SPACE, cluster).estimated(wanted, PROBE).estimate
+    cost = estimate(make_plan(wanted, SPACE, cluster), wanted, PROBE)
     each = run_seconds(900, len(wanted.milestones("max")), 4)
     assert cost.gpu_hours == pytest.approx(4 * each * 4 / 3600)
     assert cost.hours == pytest.approx(4 * each / 2 / 3600)
@@ -92,7 +93,7 @@ def test_gpus_cost_while_one_of_them_validates():
 def test_a_search_takes_no_less_than_its_longest_trial():
     wanted = config(trials=8, finalists=0)
     crowd = Capacity.fixed(Node(cpus=64))
-    cost = make_plan(wanted, SPACE, crowd).estimated(wanted, PROBE).estimate
+    cost = estimate(make_plan(wanted, SPACE, crowd), wanted, PROBE)
     assert cost.hours == pytest.approx(run_seconds(900, 3, 1) / 3600)
 
 
@@ -191,7 +192,7 @@ available_node_types:
 def test_a_cluster_file_says_how_far_the_cluster_grows(tmp_path: Path):
     file = tmp_path / "cluster.yaml"
     file.write_text(CLUSTER)
-    nodes = grown(file)
+    nodes = machines(read_cluster(file))
     assert set(nodes) >= {Node(cpus=4), Node(cpus=8, gpus=1)}
     assert sum(node.gpus for node in nodes) == 4
     cluster = Capacity(nodes=(Node(cpus=4),), reachable=nodes)

@@ -21,7 +21,6 @@ from sentune.study.runner.population import (
     MEMBER,
     PARENT,
     Population,
-    PopulationPlan,
     explored,
 )
 from sentune.study.runner.trial_source import Candidate
@@ -38,7 +37,7 @@ SPACE = SearchSpace(
     fixed={"weight": 2.0},
     published={"rate": 1e-3, "width": 32},
 )
-PLAN = PopulationPlan(members=6, generations=5)
+MEMBERS, GENERATIONS = 6, 5
 
 Checkpoints = dict[tuple[str, int], float]
 
@@ -58,7 +57,7 @@ def train(candidate: Candidate, checkpoints: Checkpoints) -> float:
 
 def open_population(storage: InMemoryStorage | None = None) -> Population:
     store = open_simulated(SPACE, Scheduler(max_examples=900), storage=storage)
-    return Population(store, SPACE, PLAN, seed=7)
+    return Population(store, SPACE, members=MEMBERS, generations=GENERATIONS, seed=7)
 
 
 def revive(storage: InMemoryStorage) -> None:
@@ -176,7 +175,7 @@ def test_checkpoints_are_kept_until_nobody_can_take_them_up():
     while (given := population.next(0)) is not None:
         kept.append(len(population.needed()))
         end(population.store, given, train(given, checkpoints))
-    assert max(kept) <= 2 * PLAN.members
+    assert max(kept) <= 2 * MEMBERS
     assert population.needed() == set()
 
 
@@ -212,12 +211,12 @@ def test_a_closed_population_starts_nothing_more():
 def test_what_cannot_be_done_is_refused():
     store = open_population().store
     with pytest.raises(InvalidValue, match="mid-training are rate, weight"):
-        Population(store, SPACE.narrow({"rate": "1e-3"}), PLAN, seed=0)
+        Population(store, SPACE.narrow({"rate": "1e-3"}), members=6, generations=5, seed=0)
     with pytest.raises(InvalidValue, match="--generations"):
-        Population(store, SPACE, PopulationPlan(members=2, generations=901), seed=0)
+        Population(store, SPACE, members=2, generations=901, seed=0)
     for wrong in ({"members": 1}, {"generations": 0}, {"share": 0.6}):
         with pytest.raises(InvalidValue):
-            PopulationPlan(**{"members": 4, "generations": 2, **wrong})
+            Population(store, SPACE, **{"members": 4, "generations": 2, "seed": 0, **wrong})
 
 
 WIDE = SearchSpace(

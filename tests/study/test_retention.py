@@ -332,9 +332,9 @@ def test_bytes_on_disk_never_exceed_the_bound_and_the_winner_is_always_there(
     assert sum(sizes) <= LARGEST * Simulation.KEEP
 
 
-def test_the_bound_counts_finals_and_what_a_scheduler_needs() -> None:
+def test_the_bound_counts_finals() -> None:
     assert bytes_bound(10, concurrent=2, keep=3) == 10 * (10 + 3 + 1)
-    assert bytes_bound(10, concurrent=2, keep=3, finals=4, needed=1) == 10 * (10 + 3 + 4 + 1 + 5)
+    assert bytes_bound(10, concurrent=2, keep=3, finals=4) == 10 * (10 + 3 + 4 + 1)
 
 
 def test_a_run_that_must_stay_is_never_dropped_by_a_weaker_rule(tmp_path: Path) -> None:

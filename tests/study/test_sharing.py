@@ -158,9 +158,9 @@ def test_an_unreachable_board_changes_nothing(
 
     monkeypatch.setattr(sharing, "EVERY", 0.0)
     one = study(Wall())
-    one.look()
-    one._store = Broken({"other": "{}"})
-    one._watch()
+    with one.watched():
+        one._store = Broken({"other": "{}"})
+        assert one._over.wait(60)
     assert one.allowed == 8
     assert "does not answer" in caplog.text
 

@@ -21,7 +21,7 @@ from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import find_study
 from sentune.study.store.study_view import StudyView
-from sentune.study.study import StudyConfig, StudyOutcome, run_study
+from sentune.study.study import Study, StudyConfig, StudyOutcome
 from tests.toy_trials import cluster_of_two_cpus, toy_spec
 
 ray.cloudpickle.register_pickle_by_value(toys)
@@ -54,7 +54,7 @@ def study(
 ) -> StudyOutcome:
     given = {"trials": 8, "concurrent": 1, "finalists": 0, "seeds": 3, "seed": 7, **changes}
     config = StudyConfig(name="toy", storage=str(folder), max_examples=900, **given)
-    return run_study(config, space, toy_spec, program, watchers, {"code": "1"})
+    return Study(config, space, toy_spec, program, watchers, {"code": "1"}).run()
 
 
 def rows(outcome: StudyOutcome) -> list[tuple[Any, ...]]:

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 import ray
+from test_sharing import Wall
 from toys import OBJECTIVE, Heard, open_store
 
 from sentune.errors import StudyConflict
 from sentune.launchers.trial_report import Report
-from sentune.records import Spent, TrialState
-from sentune.study.runner.budget import Budget
-from sentune.study.runner.limits import Halt, Limits, Why
+from sentune.records import TrialState
+from sentune.study.planning.capacity import Capacity, Node
+from sentune.study.runner.limits import Budget, Halt, Limits, Why
+from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
 from sentune.study.runner.trial_source import Candidate, SearchSource
 from sentune.study.space.objectives import Constraint
@@ -63,7 +65,7 @@ class Held:
 class Study:
     """A runner over a real store, whose trials are played by hand."""
 
-    def __init__(self, folder: Path, *, trials: int = 8, limits: Limits | None = None) -> None:
+    def __init__(self, folder: Path, *, trials: int = 8, **limits: Any) -> None:
         self.store: TrialStore = open_store(folder, space=SPACE)
         self.given: list[Candidate] = []
         self.heard, self.control = Heard(self.store), Control()
@@ -74,7 +76,7 @@ class Study:
             stored=self.heard,
             retire_after=100,
             control=self.control,
-            limits=limits,
+            limits=Limits(self.store, **limits),
             max_failures=2,
         )
 
@@ -90,9 +92,10 @@ class Study:
         report = Report(**{"examples": examples, "metrics": metrics, "gpus": 2.0, **said})
         return self.runner.hear(name, {**report.to_result(), "time_total_s": 30.0})
 
-    def whole(self, name: str, value: float = 0.5) -> None:
+    def whole(self, name: str, value: float = 0.5, **said: Any) -> None:
         self.start(name)
-        self.say(name, final=True, metrics={OBJECTIVE: value, "train/seconds": 1.0})
+        metrics = {OBJECTIVE: value, "train/seconds": 1.0}
+        self.say(name, final=True, metrics=metrics, **said)
         self.runner.end(name)
 
     def fail(self, name: str, why: str = "loss is nan") -> None:
@@ -166,15 +169,12 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
         ({"micro_batch": "none", "batch_size": 6}, 3),
         ({"micro_batch": None, "batch_size": 6}, 3),
         ({"micro_batch": "4", "batch_size": 6}, 2),
-        ({"micro_batch": "none"}, None),
-        ({}, None),
+        ({"micro_batch": "none"}, 0),
+        ({}, 0),
     ],
 )
-def test_half_of_what_is_stated_as_text_or_not_at_all(
-    settings: dict[str, Any], half: int | None
-) -> None:
-    smaller = Candidate(number=0, name="0000", settings=settings, seed=1).halved
-    assert (None if smaller is None else smaller.micro_batch) == half
+def test_half_of_what_is_stated_as_text_or_not_at_all(settings: dict[str, Any], half: int) -> None:
+    assert Candidate(number=0, name="0000", settings=settings, seed=1).half == half
 
 
 def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_run_that_was_asked_to_leave_is_continued_by_the_next_start(tmp_path: 
 
 
 def test_too_many_failures_end_the_study_and_say_why(tmp_path: Path) -> None:
-    study = Study(tmp_path, limits=Limits(failed_share=0.5))
+    study = Study(tmp_path, failed_share=0.5)
     study.whole("a")
     study.whole("b")
     for name in "cd":
@@ -313,7 +313,7 @@ def test_a_worker_that_knows_what_would_fit_is_given_out_again_with_that(tmp_pat
 
 def test_a_signal_halts_and_a_lost_lock_stops_at_once(tmp_path: Path) -> None:
     held = Held()
-    study = Study(tmp_path, limits=Limits(held=held))
+    study = Study(tmp_path, held=held)
     study.start("t")
     study.runner.watch()
     assert study.control.asked == 0
@@ -322,62 +322,58 @@ def test_a_signal_halts_and_a_lost_lock_stops_at_once(tmp_path: Path) -> None:
     study.runner.watch()
     assert study.control.asked == 1, "asked once"
     assert study.runner.limits.halt == Halt(why=Why.ASKED, reason="stopped by `sentune study stop`")
-    other = Study(tmp_path, limits=Limits(held=Held(lost=True, lost_because="pid 7 on b has it")))
+    other = Study(tmp_path, held=Held(lost=True, lost_because="pid 7 on b has it"))
     with pytest.raises(StudyConflict, match="pid 7 on b has it"):
         other.runner.watch()
 
 
 def test_hours_and_gpu_hours_count_what_earlier_starts_used_up(tmp_path: Path) -> None:
-    held = Held(hours=1.5)
-    hours = Limits(budget=Budget(max_hours=2), held=held)
+    held, store = Held(hours=1.5), open_store(tmp_path, space=SPACE)
+    hours = Limits(store, budget=Budget(max_hours=2), held=held)
     assert hours.watch() is None
     held.hours = 2.1
     halt = hours.watch()
     assert halt is not None
     assert (halt.why, "--max-hours 2" in halt.reason) == (Why.BUDGET, True)
 
-    gpus = Limits(budget=Budget(max_gpu_hours=1), held=Held(), spent=Spent(gpu_hours=0.5))
-    gpus.charge("attempt", 1000)
-    gpus.charge("attempt", 1500)
-    assert gpus.spent().gpu_hours == pytest.approx(0.5 + 1500 / 3600)
+    earlier = store.create({}, {}, settings={}, seed=0)
+    store.charge(earlier, "start", seconds=900, gpus=2)
+    gpus = Limits(store, budget=Budget(max_gpu_hours=1), held=Held())
+    gpus.gpu_seconds["attempt"] = 1000
+    gpus.gpu_seconds["attempt"] = 1500
     assert gpus.watch() is None
-    gpus.charge("another", 400)
-    assert gpus.watch() is not None
+    gpus.gpu_seconds["another"] = 400
+    halt = gpus.watch()
+    assert halt is not None
+    assert "1.03 GPU hours so far" in halt.reason, "half an hour, 1500 s and 400 s"
 
 
 def test_the_search_ends_early_enough_for_the_finals(tmp_path: Path) -> None:
     held = Held(hours=1.0)
-    limits = Limits(
-        budget=Budget(max_hours=2), held=held, reserve=lambda: Spent(hours=0.5)
-    )  # fmt: skip
-    study = Study(tmp_path, limits=limits)
-    study.whole("a")
+    study = Study(tmp_path, budget=Budget(max_hours=2), held=held, finals=2)
+    limits = study.runner.limits
+    study.whole("a", seconds=900.0)
     held.hours = 1.6
     assert study.start("b") is None, "half an hour is kept for the finals"
     assert study.runner.finished
     assert limits.halt is None, "nobody is sent home"
-    finals = limits.for_finals(0.0)
-    assert "--max-hours 2" in finals.ended_early
-    assert finals.watch() is None
-    assert not finals.closed(), "they may use what was kept for them"
+    limits.begin_finals(0.0)
+    assert "--max-hours 2" in limits.ended_early
+    assert limits.watch() is None
+    assert not limits.closed(), "they may use what was kept for them"
+    assert "--max-hours 2" in limits.ended_early
 
 
 def test_most_trials_and_no_gain_close_the_search(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    few = Study(tmp_path / "a")
-    few.runner.limits = Limits(budget=Budget(max_trials=2), trials=lambda: len(few.store.trials()))
+    few = Study(tmp_path / "a", budget=Budget(max_trials=2))
     few.whole("a")
     few.whole("b")
     assert few.start("c") is None
     assert "--max-trials 2" in few.runner.limits.ended_early
 
-    flat = Study(tmp_path / "b")
-    budget = Budget(no_gain=2)
-    flat.runner.limits = Limits(
-        budget=budget,
-        no_gain=lambda: budget.no_gain_in(flat.store.records(), flat.store.first),
-    )
+    flat = Study(tmp_path / "b", budget=Budget(no_gain=2))
     for name, value in zip("abcd", (0.5, 0.6, 0.6, 0.55), strict=True):
         flat.whole(name, value)
     assert flat.start("e") is None
@@ -404,19 +400,11 @@ def test_what_ray_says_of_a_death_is_understood() -> None:
     assert "signal 9" in crash_of(RuntimeError("first\nsignal 9\n")).reason
 
 
-@dataclass
-class Neighbourhood:
-    """Studies beside this one that leave it so much."""
-
-    most: int = 4
-    allowed: int = 4
-    live: int = 0
-    wanted: int = 4
-
-
 def test_a_study_that_shares_a_cluster_takes_its_places_only(tmp_path: Path) -> None:
-    study, place = Study(tmp_path, trials=5), Neighbourhood(allowed=2)
-    study.runner.place = place
+    claim = Claim(study="a", cpus=1.0, gpus=0.0, wanted=4)
+    place = Sharing(claim, Capacity.fixed(Node(cpus=4)), Wall())
+    study, place.allowed = Study(tmp_path, trials=5), 2
+    study.runner.sharing = place
     assert study.start("a") is not None
     assert study.start("b") is not None
     assert study.start("c") is None

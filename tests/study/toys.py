@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial
 
 from sentune.code import code_fingerprint
 from sentune.launchers.run_trial import guarded
+from sentune.study.runner.limits import Limits
 from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource, settle_orphans
 from sentune.study.samplers.per_trial import Draw, Sampler
@@ -229,6 +230,7 @@ def play(
         source=SearchSource(store, space, trials=trials, seed=7, sampler=sampler, first=first),
         spec_of=lambda candidate: make_spec(folder, candidate, space),
         stored=heard,
+        limits=Limits(store),
         retire_after=5,
     )
     place = 0

@@ -26,7 +26,7 @@ from sentune.launchers.run_trial import guarded, run_trial
 from sentune.launchers.trial_report import Report, failed
 from sentune.records import TrialState
 from sentune.study.space.space import Choice, SearchSpace
-from sentune.study.study import StudyConfig, StudyOutcome, run_study
+from sentune.study.study import Study, StudyConfig, StudyOutcome
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
@@ -76,7 +76,7 @@ def study(folder: Path, **changes: Any) -> StudyOutcome:
         trials=3, finalists=0, concurrent=1, **changes,
     )  # fmt: skip
 
-    return run_study(config, space, toy_spec, make_program(), (), {})
+    return Study(config, space, toy_spec, make_program(), (), {}).run()
 
 
 def a_spec(directory: str = "") -> TrialSpec:

@@ -19,7 +19,7 @@ from sentune.formatting import counted
 from sentune.terminal import plain_table, screen
 
 if TYPE_CHECKING:
-    from sentune.study.planning.cluster_doctor import Places
+    from sentune.study.planning.cluster_doctor import StudyAddresses
 
 app = Group(help="See how a cluster will grow for a study, and whether it is fit for one.")
 
@@ -99,23 +99,23 @@ def check(
     tracking: Annotated[str | None, Option(metavar="URI", help="As the job's --tracking.")] = None,
 ) -> None:
     """Ask every node of a cluster whether it is fit for a study. Exit code 1 if one is not."""
-    from sentune.study.planning.cluster_doctor import Places
+    from sentune.study.planning.cluster_doctor import StudyAddresses
 
-    places = Places(storage=storage, optuna=optuna, tracking=tracking)
-    if not check_cluster(address, places, screen()):
+    addresses = StudyAddresses(storage=storage, optuna=optuna, tracking=tracking)
+    if not check_cluster(address, addresses, screen()):
         raise typer.Exit(1)
 
 
-def check_cluster(address: str | None, places: Places, console: Console) -> bool:
+def check_cluster(address: str | None, addresses: StudyAddresses, console: Console) -> bool:
     """Print a line for each question, with the fix under a cross; return whether all are ticks."""
-    from sentune.study.planning.connect import address_of, job_server
+    from sentune.study.planning.cluster_doctor import address_of, job_server
 
     where = address_of(address)
     if where.startswith(("http://", "https://")):
         findings: Sequence[Finding] = job_server(where)
         note = f"The nodes are asked from within: {SUBMIT} ..."
     else:
-        findings, note = _from_within(where, places)
+        findings, note = _from_within(where, addresses)
     table = plain_table("", "", "", show_header=False)
     for column in table.columns[:2]:
         column.no_wrap = True
@@ -128,16 +128,15 @@ def check_cluster(address: str | None, places: Places, console: Console) -> bool
     return all(finding.ok for finding in findings)
 
 
-def _from_within(address: str, places: Places) -> tuple[list[Finding], str]:
+def _from_within(address: str, addresses: StudyAddresses) -> tuple[list[Finding], str]:
     """Return what the nodes of a cluster answer, after joining it, and a note."""
-    from sentune.study.planning.cluster_doctor import ask_nodes, versions
-    from sentune.study.planning.connect import joined, left
+    from sentune.study.planning.cluster_doctor import ask_nodes, joined, left, versions
 
     findings = joined(address)
     if not all(finding.ok for finding in findings if finding.subject != "dashboard"):
         return findings, "The nodes were not asked."
     try:
-        nodes = ask_nodes(places)
+        nodes = ask_nodes(addresses)
         late = "Nodes that come later are not: ask again while a study runs."
         return (
             [*findings, *findings_of(nodes, **versions())],

@@ -226,7 +226,7 @@ def gc(
 
     The winner's checkpoint stays, and so does everything of a study that is driven.
     """
-    from sentune.study.runner.cleanup import abandoned_scratch
+    from sentune.study.runner.retention import abandoned_scratch
 
     if (name is None) is not every:
         raise InvalidValue("STUDY", name or "", "name a study, or give --all")
@@ -243,7 +243,7 @@ def gc(
 
 def _collect(view: StudyView, *, dry_run: bool) -> int:
     """Drop what a study no longer needs, print a line for each kind, and return the bytes."""
-    from sentune.study.runner.cleanup import removable_of
+    from sentune.study.runner.retention import removable_of
 
     name, url = view.place.name, view.place.url
     held = standing(url, name).holder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -16,9 +17,9 @@ from sentune.formatting import clock, counted
 from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.study.planning.capacity import available
-from sentune.study.planning.checks import check_world
+from sentune.study.planning.checks import check_services
 from sentune.study.planning.connect import connected
-from sentune.study.planning.plan import Plan, make_plan, size_of
+from sentune.study.planning.plan import Plan, estimate, make_plan, size_of
 from sentune.terminal import print_line
 
 SECONDS = 60.0
@@ -35,7 +36,9 @@ def checked_plan(job: JobFamily, options: StudyOptions, console: Console) -> Pla
     """
     plan = make_plan(job.config, job.space, available())
     size = job.checkpoint_bytes()
-    for warning in check_world(job.config, plan, tracking=options.tracking, checkpoint_bytes=size):
+    for warning in check_services(
+        job.config, plan, tracking=options.tracking, checkpoint_bytes=size
+    ):
         print_line(console, f"warning: {warning}", "yellow")
     return plan
 
@@ -56,7 +59,7 @@ def show_plan(
         plan = checked_plan(job, options, console)
     trouble = ""
     try:
-        plan = plan.estimated(job.config, job.probe(seconds))
+        plan = replace(plan, estimate=estimate(plan, job.config, job.probe(seconds)))
     except TrialFailed as failure:
         trouble = f"its cost cannot be told: {failure}"
     console.print(plan_table(plan.to_dict()))

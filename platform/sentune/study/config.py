@@ -10,7 +10,7 @@ from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.study import LAUNCHERS, SCHEDULERS
-from sentune.study.runner.budget import Budget
+from sentune.study.runner.limits import Budget
 from sentune.study.schedulers import Scheduler, default_first_rung, make_scheduler
 from sentune.study.space.objectives import Constraint, Objective
 
@@ -92,27 +92,30 @@ class StudyConfig:
     generations: int = 1
 
     def __post_init__(self) -> None:
-        for option, value, least in (
-            ("--trials", self.trials, 1),
-            ("--max-examples", self.max_examples, 1),
-            ("--finalists", self.finalists, 0),
-            ("--seeds", self.seeds, 1),
-            ("--gpus-per-worker", self.gpus_per_worker, 0),
-            ("--checkpoint-every", self.checkpoint_every, 0),
-            ("--keep", self.keep, 1),
+        for option, value, least, more in (
+            ("--trials", self.trials, 1, ""),
+            ("--max-examples", self.max_examples, 1, ""),
+            ("--finalists", self.finalists, 0, ""),
+            ("--seeds", self.seeds, 1, ""),
+            ("--gpus-per-worker", self.gpus_per_worker, 0, ""),
+            ("--checkpoint-every", self.checkpoint_every, 0, ""),
+            ("--keep", self.keep, 1, ""),
+            ("--concurrent", self.concurrent, 1, ", or auto"),
+            ("--max-concurrent", self.max_concurrent, 1, ""),
+            ("--validate-every", self.validate_every, 1, " examples"),
         ):
-            if value < least:
-                raise InvalidValue(option, value, f"give {least} or more")
-        if self.concurrent is not None and self.concurrent < 1:
-            raise InvalidValue("--concurrent", self.concurrent, "give 1 or more, or auto")
-        if self.max_concurrent is not None and self.max_concurrent < 1:
-            raise InvalidValue("--max-concurrent", self.max_concurrent, "give 1 or more")
+            if value is not None and value < least:
+                raise InvalidValue(option, value, f"give {least} or more{more}")
+        for option, name, names in (
+            ("--launcher", self.launcher, LAUNCHERS),
+            ("--scheduler", self.scheduler, SCHEDULERS),
+        ):
+            if name not in names:
+                raise InvalidValue(option, name, f"give one of {', '.join(names)}")
         if not 0.01 <= self.priority <= 100:
             raise InvalidValue("--priority", self.priority, "give a weight from 0.01 to 100")
-        if self.validate_every is not None and self.validate_every < 1:
-            raise InvalidValue("--validate-every", self.validate_every, "give 1 or more examples")
-        if self.launcher not in LAUNCHERS:
-            raise InvalidValue("--launcher", self.launcher, f"give one of {', '.join(LAUNCHERS)}")
+        if not 0 < self.failed_share <= 1:
+            raise InvalidValue("--failed-share", self.failed_share, "give a share from 0 to 1")
         low, high = self.worker_range
         if not 1 <= low <= high:
             raise InvalidValue("--workers", self.workers, "give N, or MIN-MAX with 1 <= MIN <= MAX")
@@ -122,11 +125,6 @@ class StudyConfig:
         if self.population and (self.launched_by != "inline" or self.finalists):
             fix = "a population runs on the inline launcher, one worker each, without finals"
             raise InvalidValue("--population", self.population, fix)
-        if self.scheduler not in SCHEDULERS:
-            fix = f"give one of {', '.join(SCHEDULERS)}"
-            raise InvalidValue("--scheduler", self.scheduler, fix)
-        if not 0 < self.failed_share <= 1:
-            raise InvalidValue("--failed-share", self.failed_share, "give a share from 0 to 1")
 
     @property
     def worker_range(self) -> tuple[int, int]:
@@ -146,25 +144,22 @@ class StudyConfig:
         base = self.storage if "://" in self.storage else str(Path(self.storage).resolve())
         return f"{base.rstrip('/')}/{self.name}"
 
-    def directory(self, run: str) -> str:
-        """Return the folder or URI of a run's checkpoints."""
-        return f"{self.runs_folder}/{run}"
-
     @property
     def runs_folder(self) -> str:
         """Folder or URI of the runs' folders."""
         return f"{self.folder}/trials"
+
+    def directory(self, run: str) -> str:
+        """Return the folder or URI of a run's checkpoints."""
+        return f"{self.runs_folder}/{run}"
 
     def milestones(self, mode: str) -> tuple[int, ...]:
         """Examples after which a trial validates: every so often, at the rungs and at the end.
 
         The papers validate every 100 steps and keep the best; the rungs alone are cheaper.
         """
-        more = (
-            range(self.validate_every, self.max_examples, self.validate_every)
-            if (self.validate_every)
-            else ()
-        )
+        every = self.validate_every or self.max_examples
+        more = range(every, self.max_examples, every)
         return tuple(sorted({*more, *self.scheduling(mode).milestones}))
 
     def scheduling(self, mode: str) -> Scheduler:

@@ -6,7 +6,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,16 +16,14 @@ from sentune.code import code_fingerprint
 from sentune.io.atomic import StorageError, read_document, write_document
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
-from sentune.records import Spent, TrialRecord, TrialState
+from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
 from sentune.study.fork import fork_from
 from sentune.study.planning.capacity import available
 from sentune.study.planning.plan import make_plan, searched
-from sentune.study.runner.budget import expected_finals
-from sentune.study.runner.finals import Finals
-from sentune.study.runner.limits import HeldLock, Limits
-from sentune.study.runner.outcome import StudyOutcome, outcome_of
-from sentune.study.runner.population import Population, PopulationPlan
+from sentune.study.runner.finals import Finals, compare
+from sentune.study.runner.limits import Alone, Limits, Why, spent_of
+from sentune.study.runner.population import Population
 from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
@@ -34,10 +32,10 @@ from sentune.study.runner.trial_source import (
     Candidate,
     SearchSource,
     Source,
-    identity,
+    name_of,
     settle_orphans,
 )
-from sentune.study.space.objectives import Objective
+from sentune.study.space.objectives import Objective, pareto_front
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.journal import StudyJournal
@@ -52,61 +50,58 @@ from sentune.training.trial import Program, TrialSpec
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["MakeSpec", "Study", "StudyConfig", "StudyOutcome", "run_study"]
+__all__ = ["MakeSpec", "Study", "StudyConfig", "StudyOutcome"]
 
 MakeSpec = Callable[[dict[str, Any], str, int, tuple[int, ...]], TrialSpec]
 """(settings, name of the run, seed, milestones) -> the training run. Where it leaves ``directory``
 empty, the study gives it one."""
 
-
 Watcher = Callable[[], None]
 """Called after something of a run is stored."""
+
+STATES = {
+    Why.BUDGET: "stopped",
+    Why.ASKED: "stopped",
+    Why.INTERRUPTED: "interrupted",
+    Why.FAILURES: "failed",
+    Why.STORAGE: "failed",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOutcome:
+    """What a study found.
+
+    Attributes:
+        state: ``complete``, ``stopped`` (by a budget or on request, before the finals were
+            through), ``interrupted`` (the same command resumes these two) or ``failed`` (too many
+            trials failed, or no trial, or no run of the finals, came to its end).
+        trials: all of them, by number.
+        finalists: best by mean first.
+        winner: index into ``finalists``; None without finalists.
+        best_checkpoint: local folder of the checkpoint to ship: of the winner's best seed on dev,
+            or, without finalists, of the best trial.
+        reason: why it ended before all was done.
+        spent: over all starts.
+        front: trials that no other one beats in every objective.
+        verdict, comparison: of winner and runner-up.
+    """
+
+    state: str
+    trials: list[TrialRecord]
+    finalists: list[FinalistRecord] = field(default_factory=list)
+    winner: int | None = None
+    best_checkpoint: str | None = None
+    reason: str = ""
+    spent: Spent = field(default_factory=Spent)
+    front: list[int] = field(default_factory=list)
+    verdict: str = ""
+    comparison: dict[str, Any] = field(default_factory=dict)
 
 
 def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
     """Return the objective of the space, and the further ones."""
     return (Objective(space.objective, space.mode), *config.objectives)
-
-
-def fingerprint_of(
-    config: StudyConfig, space: SearchSpace, fingerprints: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return everything that makes two trials comparable, as JSON types.
-
-    How many trials, which sampler and which resources do not belong to it: they may change from
-    one start to the next.
-
-    Args:
-        config: budget and seed count.
-        space: what is searched, and by which objective.
-        fingerprints: of corpora, encoder and code.
-    """
-    return {
-        **fingerprints,
-        "space": space.identity(),
-        "max_examples": config.max_examples,
-        "rungs": list(config.scheduling(space.mode).rungs),
-        "milestones": list(config.milestones(space.mode)),
-        "seed": config.seed,
-        "objectives": [objective.to_dict() for objective in config.objectives],
-        "population": [config.population, config.generations],
-        "constraints": sorted(map(str, config.constraints)),
-    }
-
-
-def run_study(
-    config: StudyConfig,
-    space: SearchSpace,
-    make_spec: MakeSpec,
-    program: Program,
-    watchers: Sequence[Watcher] = (),
-    fingerprints: Mapping[str, Any] | None = None,
-) -> StudyOutcome:
-    """Search, train the best again from fresh seeds, and say which one won.
-
-    Ray must be up. See ``Study`` for the arguments and what it raises.
-    """
-    return Study(config, space, make_spec, program, watchers, fingerprints).run()
 
 
 class Study:
@@ -125,6 +120,8 @@ class Study:
         view: takes snapshots of the study.
         watchers: as given; a driver adds its own before it runs.
         held: the driver's lock, where it has one: the hours of all starts, and what is asked.
+        fingerprint: everything that makes two trials comparable, JSON types. How many trials, which
+            sampler and which resources do not belong to it: they may change between two starts.
 
     Raises:
         StudyConflict: a study of this name exists and has another fingerprint.
@@ -154,6 +151,7 @@ class Study:
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.watchers = [*watchers]
         self._failed: list[Watcher] = []
+        self.held: DriverLock | Alone | None = None
         self.launch = Launch(
             program=program,
             launcher=config.launched_by,
@@ -164,35 +162,38 @@ class Study:
             code=code_fingerprint(),
             storage=config.folder,
         )
+        scheduler = config.scheduling(space.mode)
+        self.fingerprint = {
+            **(fingerprints or {}),
+            "space": self.space.identity(),
+            "max_examples": config.max_examples,
+            "rungs": list(scheduler.rungs),
+            "milestones": list(config.milestones(space.mode)),
+            "seed": config.seed,
+            "objectives": [objective.to_dict() for objective in config.objectives],
+            "population": [config.population, config.generations],
+            "constraints": sorted(map(str, config.constraints)),
+        }
+        self.objectives = objectives_of(config, self.space)
         url = storage_url(config.folder, config.optuna_url)
         self.storage = open_storage(url, driver=True)
-        self.fingerprint = fingerprint_of(config, self.space, fingerprints or {})
-        self.objectives = objectives_of(config, self.space)
-        self.held: HeldLock | None = None
         self.store = TrialStore(
             study=self._open(config.name),
             storage=self.storage,
             objectives=self.objectives,
             budget=config.max_examples,
-            scheduler=config.scheduling(space.mode),
+            scheduler=scheduler,
             constraints=config.constraints,
         )
+        number = self.storage.get_study_id_from_name(config.name)
+        if IDENTITY not in self.storage.get_study_user_attrs(number):
+            # on an MLflow server; studies of earlier versions have it in a file of their folder
+            known = read_document(f"{config.folder}/tracking", "identity")
+            known = known or read_document(config.folder, "identity")
+            self.storage.set_study_user_attr(number, IDENTITY, known or uuid.uuid4().hex)
         self.retention = Retention(config, self.store)
-        self._identify()
         place = StudyPlace(name=config.name, folder=config.folder, url=url)
         self.view = StudyView(place, self.storage)
-
-    def _identify(self) -> None:
-        """Give the study its identity on an MLflow server, once.
-
-        Studies of earlier versions have it in a file of their folder.
-        """
-        study = self.storage.get_study_id_from_name(self.config.name)
-        if IDENTITY not in self.storage.get_study_user_attrs(study):
-            folder = self.config.folder
-            known = read_document(f"{folder}/tracking", "identity")
-            known = known or read_document(folder, "identity")
-            self.storage.set_study_user_attr(study, IDENTITY, known or uuid.uuid4().hex)
 
     def _open(self, name: str) -> optuna.Study:
         return open_study(
@@ -203,13 +204,18 @@ class Study:
         )
 
     def run(self) -> StudyOutcome:
-        """Run what is left of the search and of the finals."""
+        """Search, train the best again from fresh seeds, and return which one won.
+
+        Ray must be up. What earlier starts have done is not done again.
+        """
         if isinstance(self.held, DriverLock):
             self.storage.guard(self.held)
         try:
             with self.sharing.watched():
-                self.prewarm.ask(min(self.sharing.allowed, self._runs_left()))
-                outcome = self._whole()
+                ended = sum(trial.state.is_finished() for trial in self.store.trials())
+                left = self.config.population or max(0, self.config.trials - ended)
+                self.prewarm.ask(min(self.sharing.allowed, left))
+                outcome = self._search_and_finals()
             if outcome.state == "complete" and isinstance(self.storage, StudyJournal):
                 self.storage.compact()
             return outcome
@@ -217,78 +223,104 @@ class Study:
             self.prewarm.release()
             self.launch.control.close()
 
-    def _whole(self) -> StudyOutcome:
-        limits = self._limits()
-        searched_whole = self._search(limits)
-        if not searched_whole:
-            return outcome_of(self.store, limits)
+    def _search_and_finals(self) -> StudyOutcome:
+        limits = Limits(
+            self.store,
+            budget=self.config.budget,
+            held=self.held,
+            finals=self.config.finalists * self.config.seeds,
+            concurrent=self.plan.concurrent,
+            failed_share=self.config.failed_share,
+        )
+        if not self._search(limits):
+            return self._outcome(limits, None)
         finals = Finals(
-            study=self._open(f"{self.config.name}/finalists"),
-            store=self.store,
-            config=self.config,
+            study=self._open(f"{self.config.name}/finalists"), store=self.store, config=self.config
         )
         self._keep_tables(finals.runs())
         self.retention.finals = finals
-        used = sum(run.gpu_seconds for run in finals.store.records()) / 3600
-        of_finals = limits.for_finals(used)
-        whole = self._run(finals.store, finals.source, of_finals)
+        limits.begin_finals(sum(run.gpu_seconds for run in finals.store.records()) / 3600)
+        whole = self._run(finals.store, finals.source, limits)
         if whole and (again := finals.lost()) is not None:
-            whole = self._run(finals.store, again, of_finals)
-        return outcome_of(self.store, of_finals, finals if whole else None)
+            whole = self._run(finals.store, again, limits)
+        return self._outcome(limits, finals if whole else None)
 
-    def _runs_left(self) -> int:
-        """Return the runs left of the search; of a population, its members."""
-        ended = sum(trial.state.is_finished() for trial in self.store.trials())
-        return self.config.population or max(0, self.config.trials - ended)
-
-    def _limits(self) -> Limits:
-        """Return the limits; what every start has used up counts."""
-        records = self.store.records()
-
-        def reserve() -> Spent:
-            finals = self.config.finalists * self.config.seeds
-            found = self.store.records()
-            return expected_finals(found, finals, self.config.max_examples, self.plan.concurrent)
-
-        def gain() -> str:
-            return self.config.budget.no_gain_in(self.store.records(), *self.objectives)
-
-        return Limits(
-            budget=self.config.budget,
-            held=self.held,
-            spent=Spent(gpu_hours=sum(r.gpu_seconds for r in records) / 3600),
-            trials=lambda: len(self.store.trials()),
-            reserve=reserve,
-            no_gain=gain,
-            failed_share=self.config.failed_share,
-        )
-
-    def _take_over(self) -> None:
-        """Take over the trials of other studies that still hold, each once."""
-        for name in self.config.warm_start:
-            place = find_study(self.config.storage, name, self.config.optuna_url)
+    def _search(self, limits: Limits) -> bool:
+        """Run what is left of the search; return whether it came to its end."""
+        config = self.config
+        for name in config.warm_start:  # trials of other studies that still hold, each once
+            place = find_study(config.storage, name, config.optuna_url)
             found = fork_from(place, self.store.study, self.fingerprint, self.space)
             logger.warning("%d trials taken over from study %s", found.taken, name)
             for sentence in found.left:
                 logger.warning("%s: %s", name, sentence)
-
-    def _search(self, limits: Limits) -> bool:
-        self._take_over()
         settle_orphans(self.store)
-        source = self._source()
-        if isinstance(source, Population):
-            self.retention.needed = source.needed
-        self._keep_tables({f"{trial.id:04d}": trial for trial in self.store.records()})
+        space = self.space.with_points(config.points)
+        source: Source
+        if config.population:
+            source = population = Population(
+                self.store,
+                space,
+                members=config.population,
+                generations=config.generations,
+                seed=config.seed,
+            )
+            self.retention.needed = population.needed
+        else:
+            source = SearchSource(
+                self.store,
+                space,
+                trials=config.trials,
+                seed=config.seed,
+                sampler=config.sampler,
+                first=not config.sampler.startswith("grid"),
+            )
+        self._keep_tables({run_name(trial.id): trial for trial in self.store.records()})
         self.retention.apply()
         self._changed()
         return self._run(self.store, source, limits)
+
+    def _run(self, store: TrialStore, source: Source, limits: Limits) -> bool:
+        """Run trials until the source has no more; False if the study was halted before."""
+        from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
+
+        runner = TrialRunner(
+            store=store,
+            source=source,
+            spec_of=self._spec_of,
+            stored=partial(self._stored, store),
+            limits=limits,
+            retire_after=self.config.retire_after,
+            max_failures=self.config.max_failures,
+            verdicts=self.launch.verdicts,
+            control=self.launch.control,
+            sharing=self.sharing,
+        )
+        trainable = self.launch.trainable()
+        self.prewarm.release()
+        return run_trials(trainable, runner, concurrent=self.plan.concurrent)
+
+    def _spec_of(self, candidate: Candidate) -> TrialSpec:
+        usual = {*self.config.milestones(self.space.mode), candidate.stop_at}
+        milestones = tuple(sorted(at for at in usual if at > candidate.start_at))
+        settings = dict(candidate.settings)
+        spec = self.make_spec(settings, candidate.name, candidate.seed, milestones)
+        return replace(
+            spec,
+            directory=spec.directory or self.config.directory(candidate.name),
+            checkpoint_every=self.config.checkpoint_every,
+            micro_batch=candidate.micro_batch,
+            generation=self.held.generation if self.held else 0,
+            start_from=candidate.start_from and self.config.directory(candidate.start_from),
+            start_at=candidate.start_at,
+        )
 
     def _stored(self, store: TrialStore, number: int) -> None:
         """Write tables, drop checkpoints and call watchers after something of a run is stored."""
         run = store.get(number)
         if run.state.is_finished():
             record = store.record(number)
-            name = f"{number:04d}" if store is self.store else run_name(*identity(run))
+            name = name_of(run)
             if store is not self.store and record.state is not TrialState.COMPLETE:
                 logger.warning("%s failed: %s", name, record.reason)
             self._keep_tables({name: record})
@@ -296,7 +328,7 @@ class Study:
         self._changed()
 
     def _changed(self) -> None:
-        """Call the watchers. One that fails is said once; the study goes on."""
+        """Call the watchers. The failure of one is logged once; the study goes on."""
         for watcher in self.watchers:
             try:
                 watcher()
@@ -329,51 +361,38 @@ class Study:
             except StorageError as error:  # MLflow and the report do without these pictures
                 logger.warning("%s: its readout tables could not be kept: %s", name, error)
 
-    def _source(self) -> SearchSource | Population:
-        space, config = self.space.with_points(self.config.points), self.config
-        if config.population:
-            members = PopulationPlan(members=config.population, generations=config.generations)
-            return Population(self.store, space, members, seed=config.seed)
-        return SearchSource(
-            self.store,
-            space,
-            trials=config.trials,
-            seed=config.seed,
-            sampler=config.sampler,
-            first=not config.sampler.startswith("grid"),
+    def _outcome(self, limits: Limits, finals: Finals | None) -> StudyOutcome:
+        """Return the outcome from the store; without finals where they did not come to an end."""
+        trials, several = self.store.records(), len(self.objectives) > 1
+        finalists = finals.records() if finals is not None else []
+        state, reason = self._ending(trials, limits, finals)
+        comparison = compare(finalists, self.store.first)
+        front = pareto_front(trials, self.objectives) if several else []
+        return StudyOutcome(
+            state=state,
+            trials=trials,
+            finalists=finalists,
+            winner=0 if finalists else None,
+            best_checkpoint=finals.best_checkpoint() if finals is not None else None,
+            reason=reason,
+            spent=spent_of(trials, finalists, self.store.budget, limits.used().hours),
+            front=[trial.id for trial in front],
+            verdict=comparison.verdict if comparison is not None else "",
+            comparison=comparison.to_dict() if comparison is not None else {},
         )
 
-    def _run(self, store: TrialStore, source: Source, limits: Limits) -> bool:
-        runner = TrialRunner(
-            store=store,
-            source=source,
-            spec_of=self._spec_of,
-            stored=partial(self._stored, store),
-            retire_after=self.config.retire_after,
-            verdicts=self.launch.verdicts,
-            control=self.launch.control,
-            limits=limits,
-            max_failures=self.config.max_failures,
-            place=self.sharing,
-        )
-        from sentune.study.runner.tune_adapter import run_trials  # loads Ray Tune
-
-        trainable = self.launch.trainable()
-        self.prewarm.release()
-        return run_trials(trainable, runner, concurrent=self.plan.concurrent)
-
-    def _spec_of(self, candidate: Candidate) -> TrialSpec:
-        settings = dict(candidate.settings)
-        usual = {*self.config.milestones(self.space.mode), candidate.stop_at}
-        milestones = tuple(sorted(at for at in usual if at > candidate.start_at))
-        spec = self.make_spec(settings, candidate.name, candidate.seed, milestones)
-        start = candidate.start_from and self.config.directory(candidate.start_from)
-        return replace(
-            spec,
-            directory=spec.directory or self.config.directory(candidate.name),
-            checkpoint_every=self.config.checkpoint_every,
-            micro_batch=candidate.micro_batch,
-            generation=self.held.generation if self.held else 0,
-            start_from=start,
-            start_at=candidate.start_at,
-        )
+    def _ending(
+        self, trials: list[TrialRecord], limits: Limits, finals: Finals | None
+    ) -> tuple[str, str]:
+        if finals is None:
+            halt = limits.halt
+            return (STATES[halt.why], halt.reason) if halt is not None else ("interrupted", "")
+        best = finals.best_trials()
+        if finals.records() or (best and not self.config.finalists):
+            return "complete", limits.ended_early
+        if not any(trial.state is TrialState.COMPLETE for trial in trials):
+            reasons = sorted({trial.reason for trial in trials if trial.reason})
+            return "failed", f"no trial came to its end: {'; '.join(reasons) or 'no reason given'}"
+        if not best:
+            return "failed", "no trial that came to its end holds every constraint"
+        return "failed", "no finalist came to its end; the same command tries them again"

@@ -29,7 +29,7 @@ from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe, searched
 from sentune.study.planning.probe import checkpoint_size, probe_training
-from sentune.study.runner.budget import Budget
+from sentune.study.runner.limits import Budget
 from sentune.study.space.domains import Dimension, Integer, Value
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from sentune.cluster import Cluster, read_cluster, running_cluster_file
 from sentune.cluster.packing import held
@@ -49,24 +48,12 @@ def available() -> Capacity:
 
         gpus = torch.cuda.device_count()
         return Capacity.fixed(Node(cpus=os.cpu_count() or 1, gpus=gpus))
-    nodes = tuple(_node(n["Resources"]) for n in ray.nodes() if n["Alive"])
+    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    nodes = tuple(Node(cpus=n.get("CPU", 0.0), gpus=n.get("GPU", 0.0)) for n in alive)
     file = running_cluster_file()
-    return Capacity(nodes=nodes, reachable=grown(file)) if file else Capacity.fixed(*nodes)
-
-
-def grown(cluster_file: str | Path) -> tuple[Node, ...]:
-    """Return every machine that a cluster file allows.
-
-    Raises:
-        InvalidValue: it is no cluster file, or a node type does not say its resources.
-    """
-    return machines(read_cluster(cluster_file))
+    return Capacity(nodes=nodes, reachable=machines(read_cluster(file)) if file else nodes)
 
 
 def machines(cluster: Cluster) -> tuple[Node, ...]:
     """Return every machine of a cluster grown to its limit."""
     return tuple(Node(cpus=n.cpus, gpus=n.gpus) for n in cluster.largest())
-
-
-def _node(resources: dict[str, float]) -> Node:
-    return Node(cpus=float(resources.get("CPU", 0)), gpus=float(resources.get("GPU", 0)))

@@ -70,17 +70,14 @@ def forecast(
     probe: Probe | None,
     prices: Mapping[str, float],
 ) -> CapacityForecast:
-    """Return how the cluster grows for a plan.
+    """Return how the cluster that a plan was made for grows.
 
     Args:
-        plan: made for this cluster.
-        config: that it was made from.
-        cluster: its kinds of nodes.
         probe: how fast a trial trains; None: not known.
         prices: name of the node type -> dollars an hour of one node.
     """
-    stages = tuple(_stages(plan, config, cluster, probe))
-    hours = _node_hours(stages, cluster)
+    stages = _stages(plan, config, cluster, probe)
+    hours = None if probe is None else _node_hours(stages, cluster)
     used = {name: value for name, value in (hours or {}).items() if value}
     other = stand_ins(cluster.kinds)
     dearer = (
@@ -112,46 +109,39 @@ def forecasts(
     }
 
 
-def _stages(plan: Plan, config: StudyConfig, cluster: Cluster, probe: Probe | None) -> list[Stage]:
-    runs = config.population or plan.trials
-    searching = min(plan.concurrent, runs)
-    parts = [("search", searching, _search_alone(plan))]
-    if plan.finalists:
-        parts.append(("finals", min(plan.concurrent, plan.finalists), plan))
-    stages: list[Stage] = []
-    for name, concurrent, so_far in parts:
-        passed = sum(stage.hours or 0.0 for stage in stages)
-        hours = None if probe is None else estimate(so_far, config, probe).hours - passed
-        nodes = nodes_for(cluster, _work(config, concurrent))
-        stages.append(Stage(name=name, concurrent=concurrent, nodes=nodes, hours=hours))
-    return stages
-
-
-def _search_alone(plan: Plan) -> Plan:
-    """Return the plan without its finals."""
-    finals = plan.finalists
-    return replace(
+def _stages(
+    plan: Plan, config: StudyConfig, cluster: Cluster, probe: Probe | None
+) -> tuple[Stage, ...]:
+    finals, (workers, _) = plan.finalists, config.worker_range
+    search_alone = replace(
         plan,
         finalists=0,
         examples_expected=plan.examples_expected - finals * plan.max_examples,
         validations_expected=plan.validations_expected - finals * plan.validations_full,
     )
+    stages: list[Stage] = []
+    for name, runs, so_far in (
+        ("search", config.population or plan.trials, search_alone),
+        ("finals", finals, plan),
+    ):
+        if not runs:
+            continue
+        concurrent = min(plan.concurrent, runs)
+        work = Work(
+            workers=concurrent * workers,
+            cpus=config.cpus_per_worker,
+            gpus=config.gpus_per_worker,
+            data_cpus=config.data_cpus,
+        )
+        passed = sum(stage.hours or 0.0 for stage in stages)
+        hours = None if probe is None else estimate(so_far, config, probe).hours - passed
+        nodes = nodes_for(cluster, work)
+        stages.append(Stage(name=name, concurrent=concurrent, nodes=nodes, hours=hours))
+    return tuple(stages)
 
 
-def _work(config: StudyConfig, concurrent: int) -> Work:
-    workers, _ = config.worker_range
-    return Work(
-        workers=concurrent * workers,
-        cpus=config.cpus_per_worker,
-        gpus=config.gpus_per_worker,
-        data_cpus=config.data_cpus,
-    )
-
-
-def _node_hours(stages: tuple[Stage, ...], cluster: Cluster) -> dict[str, float] | None:
+def _node_hours(stages: tuple[Stage, ...], cluster: Cluster) -> dict[str, float]:
     """A node that came for the study idles once, after the last stage that it has work in."""
-    if any(stage.hours is None for stage in stages):
-        return None
     found = {}
     for name, kind in cluster.kinds.items():
         counts = [stage.nodes[name] for stage in stages]

@@ -1,4 +1,4 @@
-"""What a plan needs of the outside world, asked for before anything starts.
+"""Whether storage, disk, database and tracking server can serve a plan, before anything starts.
 
 Storages, databases and servers may not answer for minutes; here each has a few seconds.
 """
@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -22,34 +22,29 @@ from sentune.credentials import without_credentials
 from sentune.errors import PlanError
 from sentune.io.atomic import StorageError, check_storage
 from sentune.study.config import StudyConfig
-from sentune.study.planning.plan import Plan, disk_bound, size_of
+from sentune.study.planning.plan import Plan, size_of
+from sentune.study.runner.retention import bytes_bound
 
 PATIENCE = 4.0
-"""Seconds that the outside world has to answer."""
+"""Seconds that a storage, a database or a server has to answer."""
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "redis": 6379, "mssql": 1433}
 
 
-def check_world(
+def check_services(
     config: StudyConfig, plan: Plan, *, tracking: str | None = None, checkpoint_bytes: int = 0
 ) -> list[str]:
     """Refuse a plan that its storage, disk or database cannot serve.
 
-    Args:
-        config: names the storage and the database.
-        plan: how many checkpoints stand at a time.
-        tracking: MLflow's address; None: in the storage.
-        checkpoint_bytes: of one checkpoint; 0 where it is not known.
-
     Returns:
-        What is worth a warning: training does not wait for a tracking server.
+        Warnings: training does not wait for a tracking server.
 
     Raises:
         PlanError, StorageError: naming the option, what is wrong and what to do.
     """
     check_writable(config.storage)
     check_disk(config, plan, checkpoint_bytes)
-    check_database(config)
+    check_database(config.optuna_url)
     warning = silent_server(tracking)
     return [warning] if warning else []
 
@@ -65,8 +60,11 @@ def check_writable(storage: str) -> None:
     except StorageError:
         raise
     except Exception as error:  # every file system raises its own
-        fix = f"it cannot be written ({_words(error)}); {_storage_fix(error)}"
-        raise PlanError("--storage", without_credentials(storage), fix) from error
+        fix = "make it writable for this user, or name another one"
+        if isinstance(error, ImportError):
+            fix = "install the package that its kind of address needs"
+        why = f"it cannot be written ({_words(error)}); {fix}"
+        raise PlanError("--storage", without_credentials(storage), why) from error
 
 
 def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
@@ -77,9 +75,12 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
     """
     if not checkpoint_bytes or "://" in config.storage:
         return
-    most = disk_bound(config, plan.concurrent, plan.finalists, checkpoint_bytes)
+    most = bytes_bound(
+        checkpoint_bytes, concurrent=plan.concurrent, keep=config.keep, finals=plan.finalists
+    )
+    files = (file for file in Path(config.folder, "trials").rglob("*") if file.is_file())
     try:
-        check_storage(config.storage, max(0, most - _bytes_in(Path(config.folder, "trials"))))
+        check_storage(config.storage, max(0, most - sum(file.stat().st_size for file in files)))
     except StorageError as error:
         fix = (
             f"checkpoints of {size_of(checkpoint_bytes)} take up to {size_of(most)} "
@@ -90,21 +91,28 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
         raise PlanError("--storage", config.storage, fix) from error
 
 
-def check_database(config: StudyConfig) -> None:
+def check_database(address: str | None) -> None:
     """Whether the database that ``--optuna`` names answers and takes a transaction.
 
     Raises:
         PlanError: it does not; says why.
     """
-    if config.optuna_url is None:
+    if address is None:
         return
-    shown = without_credentials(config.optuna_url)
+    shown = without_credentials(address)
     try:
-        url = make_url(config.optuna_url)
+        url = make_url(address)
     except (ArgumentError, ValueError):  # the latter for a port that is no number
         fix = "write sqlite:////PATH or postgresql+psycopg2://USER@HOST/DATABASE"
         raise PlanError("--optuna", shown, fix) from None
-    _check_host(url, shown)
+    port = url.port or PORTS.get(url.get_backend_name())
+    if url.host and port is not None:  # else the database's client may wait for minutes
+        try:
+            socket.create_connection((url.host, port), timeout=PATIENCE).close()
+        except OSError as error:
+            silence = f"nothing answers at {url.host}:{port} ({error})"
+            fix = f"{silence}; start it, or correct its address"
+            raise PlanError("--optuna", shown, fix) from error
     if url.get_backend_name() == "redis":
         return
     try:
@@ -117,49 +125,14 @@ def check_database(config: StudyConfig) -> None:
         raise PlanError("--optuna", shown, fix) from error
 
 
-def silent_server(tracking: str | None) -> str:
-    """A sentence where MLflow's server does not answer; empty where it does, or there is none."""
-    if tracking is None or not tracking.startswith(("http://", "https://")):
-        return ""
-    try:
-        with urllib.request.urlopen(f"{tracking.rstrip('/')}/health", timeout=PATIENCE):
-            return ""
-    except urllib.error.HTTPError:
-        return ""  # it answers, and may want credentials here
-    except (OSError, ValueError) as error:
-        shown = without_credentials(tracking)
-        return (
-            f"--tracking {shown} does not answer ({without_credentials(_words(error))}); training "
-            "goes on, and what it says is kept and sent when the server is there"
-        )
-
-
-def _check_host(url: URL, shown: str) -> None:
-    """Refuse a host that does not answer, which would hold a database's client for minutes."""
-    port = url.port or PORTS.get(url.get_backend_name())
-    if not url.host or port is None:
-        return
-    try:
-        socket.create_connection((url.host, port), timeout=PATIENCE).close()
-    except OSError as error:
-        fix = f"nothing answers at {url.host}:{port} ({error}); start it, or correct its address"
-        raise PlanError("--optuna", shown, fix) from error
-
-
 def _begin(url: URL) -> None:
-    if url.get_backend_name() == "sqlite" and url.database:
-        _begin_in_file(Path(url.database))
-        return
-    engine = sqlalchemy.create_engine(url)
-    try:
+    """Begin a transaction; of a SQLite file another driver may be writing, and none is made."""
+    if url.get_backend_name() != "sqlite" or not url.database:
+        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
         with engine.connect() as connection:
             connection.execute(sqlalchemy.text("SELECT 1"))
-    finally:
-        engine.dispose()
-
-
-def _begin_in_file(file: Path) -> None:
-    """Whether a file can be written that another driver may be writing; makes none."""
+        return
+    file = Path(url.database)
     if not file.exists():
         if not file.parent.is_dir():
             raise FileNotFoundError(f"there is no folder {file.parent}")
@@ -171,6 +144,34 @@ def _begin_in_file(file: Path) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
+
+
+def silent_server(tracking: str | None) -> str:
+    """A sentence where MLflow's server does not answer; empty where it does, or there is none."""
+    if tracking is None or not tracking.startswith(("http://", "https://")):
+        return ""
+    answer = http_answer(f"{tracking.rstrip('/')}/health")  # it may want credentials here
+    if not isinstance(answer, Exception):
+        return ""
+    return (
+        f"--tracking {without_credentials(tracking)} does not answer "
+        f"({without_credentials(_words(answer))}); training goes on, and what it reports is kept "
+        "and sent when the server is there"
+    )
+
+
+def http_answer(
+    url: str, headers: Mapping[str, str] | None = None, *, patience: float = PATIENCE
+) -> tuple[int, str] | OSError | ValueError:
+    """Return status and body of an answer, the body empty above 399; or why there is none."""
+    try:
+        request = urllib.request.Request(url, headers=dict(headers or {}))
+        with urllib.request.urlopen(request, timeout=patience) as answer:
+            return int(answer.status), str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+    except (OSError, ValueError) as error:
+        return error
 
 
 def _within(seconds: float, action: Callable[[], None]) -> None:
@@ -192,17 +193,6 @@ def _within(seconds: float, action: Callable[[], None]) -> None:
         raise raised[0]
 
 
-def _bytes_in(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
 def _words(error: BaseException) -> str:
-    """Return the first line of what an error says, with its kind."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
-
-
-def _storage_fix(error: Exception) -> str:
-    if isinstance(error, ImportError):
-        return "install the package that its kind of address needs"
-    return "make it writable for this user, or name another one"

@@ -1,4 +1,4 @@
-"""Asks every node of the connected Ray cluster what it runs, what it sees and what it reaches.
+"""Joins a Ray cluster step by step, and asks its nodes what they run, what they see and reach.
 
 One actor a node, without a CPU or a GPU: it neither waits for trials nor makes the cluster grow.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import configparser
+import json
+import logging
 import os
 import platform
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,55 +24,155 @@ import fsspec
 import ray
 import sqlalchemy
 import torch
-from ray.exceptions import RayError
+from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from sentune.cluster.findings import NodeAnswer
-from sentune.code import Code, CodeMismatch, compare, loaded_code
+from sentune.cluster.findings import Finding, NodeAnswer
+from sentune.code import CodeMismatch, compare, loaded_code, runtime_env
 from sentune.credentials import without_credentials
-from sentune.errors import PlanError
+from sentune.errors import InvalidValue, PlanError
 from sentune.io.atomic import StorageError
-from sentune.study.config import StudyConfig
-from sentune.study.planning.checks import check_database, check_writable
-from sentune.study.planning.connect import LOOPBACK
+from sentune.study.planning.checks import check_database, check_writable, http_answer
+from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, silent_head, token
 
 PATIENCE = 120.0
-"""Seconds for the answers; a worker's first start ships the packages."""
+"""Seconds for the nodes' answers; a worker's first start ships the packages."""
+
+MLFLOW_PATIENCE = 20.0
+"""Seconds for MLflow: checking a password for the first time took a small server over four."""
 
 PINGS = 3
 """The fastest of them bounds a clock best."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+TOKEN_FIX = (
+    "export RAY_AUTH_MODE=token, and copy the cluster's token to ~/.ray/auth_token (on its head: "
+    "ray get-auth-token)"
+)
+
+
+def address_of(given: str | None) -> str:
+    """``--address``, else ``RAY_ADDRESS``, else the cluster that runs on this machine.
+
+    Raises:
+        InvalidValue: an address of Ray's client, which cannot say on which node something runs.
+    """
+    address = given or os.environ.get("RAY_ADDRESS") or "auto"
+    if address.startswith("ray://"):
+        fix = "give HOST:PORT on a node of the cluster, or http://HOST:8265 of its job server"
+        raise InvalidValue("--address", address, fix)
+    return address
+
+
+def joined(address: str) -> list[Finding]:
+    """Join a cluster, ``HOST:PORT`` or ``auto``, with the driver's code; return what was found."""
+    if address != "auto" and (silence := silent_head(address, "--address")):
+        return [_cross("reachable", silence, START_FIX)]
+    try:
+        context = ray.init(
+            address=address,
+            runtime_env=runtime_env(),
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+        )
+    except (ConnectionError, RuntimeError, AuthenticationError) as error:
+        words = " ".join(str(error).split())
+        if "ersion mismatch" in words:
+            fix = "install requirements.lock here and there"
+            return [_tick("reachable", address), _cross("Ray", words, fix)]
+        if address == "auto" and "token" not in words:
+            return [_cross("reachable", f"no cluster runs on this machine ({words})", START_FIX)]
+        refusal = f"the cluster does not let this machine in ({words})"
+        return [_tick("reachable", address), _cross("authentication", refusal, TOKEN_FIX)]
+    reached, url = _tick("reachable", context.address_info["gcs_address"]), context.dashboard_url
+    if not url:
+        return [reached, _tick("dashboard", "none")]
+    if urlsplit(f"//{url}").hostname in LOOPBACK:
+        return [reached, _tick("dashboard", f"{url}, on loopback")]
+    fix = "start the head with --dashboard-host=127.0.0.1"
+    return [reached, _cross("dashboard", f"{url}, on an open address", fix)]
+
+
+def left() -> None:
+    """Leave the cluster, which goes on."""
+    ray.shutdown()
+
+
+def job_server(address: str) -> list[Finding]:
+    """Return what a job server, ``http://HOST:8265``, shows of its cluster from outside."""
+    version = f"{address.rstrip('/')}/api/version"
+    without = http_answer(version, patience=ANSWER_SECONDS)
+    if isinstance(without, Exception):
+        fix = "open the way: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
+        return [_cross("reachable", f"nothing answers at {address} ({without})", fix)]
+    reached = _tick("reachable", address)
+    if without[0] == 200:
+        fix = "export RAY_AUTH_MODE=token before ray start, on every node"
+        trouble = "the job server answers without a token"
+        return [reached, _cross("authentication", trouble, fix)]
+    having = {"Authorization": f"Bearer {token()}"}
+    answer = http_answer(version, having, patience=ANSWER_SECONDS)
+    if isinstance(answer, Exception) or answer[0] != 200:
+        trouble = "the job server does not take this machine's token"
+        return [reached, _cross("authentication", trouble, TOKEN_FIX)]
+    door = _tick("authentication", "with the token, and not without")
+    found = str(json.loads(answer[1])["ray_version"])
+    if found == ray.__version__:
+        return [reached, door, _tick("Ray", found)]
+    fix = "install requirements.lock on both sides"
+    return [reached, door, _cross("Ray", f"{found}, here {ray.__version__}", fix)]
+
+
+def _tick(subject: str, found: str) -> Finding:
+    return Finding(subject=subject, ok=True, said=found)
+
+
+def _cross(subject: str, trouble: str, fix: str) -> Finding:
+    return Finding(subject=subject, ok=False, said=trouble, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where a study keeps what it finds; None: not asked about."""
+class StudyAddresses:
+    """Where a study keeps its files, trials and runs; None: not asked about."""
 
     storage: str | None = None
     optuna: str | None = None
     tracking: str | None = None
 
 
-class Scout:
-    """What runs on a node."""
+class NodeInspector:
+    """An actor on a node, which reports what it finds there."""
 
-    def look(self, places: Places, mark: str | None, local: bool) -> dict[str, Any]:
-        """Return what is found here.
+    def inspect(self, addresses: StudyAddresses, mark: str | None, local: bool) -> dict[str, Any]:
+        """Return the fields of a ``NodeAnswer`` that are seen from within the node.
 
         Args:
-            places: a study's.
+            addresses: a study's.
             mark: file that the driver left in the storage.
-            local: whether places on loopback are asked about, too.
+            local: whether addresses on loopback are asked about, too.
         """
+        reach: dict[str, str] = {}
+        if mark is not None:
+            reach["storage"] = storage_trouble(mark)
+        optuna, tracking = addresses.optuna, addresses.tracking
+        if optuna is not None and (local or not on_loopback(optuna)):
+            reach["Optuna"] = database_trouble(optuna)
+        if tracking is not None and (local or not on_loopback(tracking)):
+            reach["tracking"] = tracking_trouble(tracking)
+        environment = dict(inherited())
+        os.environ.pop(VISIBLE, None)  # torch sees the GPUs of the environment Ray was started in
+        if VISIBLE in environment:
+            os.environ[VISIBLE] = environment[VISIBLE]
         return {
             **versions(),
             "code": loaded_code(),
-            "auth": inherited().get("RAY_AUTH_MODE", "").lower(),
-            "gpus_seen": visible_gpus(),
-            "reach": dict(_reached(places, mark, local)),
+            "auth": environment.get("RAY_AUTH_MODE", "").lower(),
+            "gpus_seen": torch.cuda.device_count(),
+            "reach": reach,
         }
 
     def clock(self) -> float:
@@ -80,30 +180,64 @@ class Scout:
         return time.time()
 
 
-def ask_nodes(places: Places, *, patience: float = PATIENCE) -> list[NodeAnswer]:
-    """An answer of every node that is up, the head first; one that says nothing is an answer, too.
-
-    Args:
-        places: that the nodes should reach.
-        patience: seconds to wait for all of them.
-    """
+def ask_nodes(addresses: StudyAddresses, *, patience: float = PATIENCE) -> list[NodeAnswer]:
+    """Return an answer of every node that is up, the head first; silence is an answer, too."""
     nodes = sorted((n for n in ray.nodes() if n["Alive"]), key=lambda n: not _is_head(n))
-    with _mark_in(places.storage) as (mark, trouble):
-        scouts = [_scout(node) for node in nodes]
-        looks = [
-            scout.look.remote(places, mark, _is_head(node))
-            for scout, node in zip(scouts, nodes, strict=True)
+    with ExitStack() as later:
+        mark, unwritable = None, {}
+        if addresses.storage is not None:
+            try:
+                mark = later.enter_context(marked(addresses.storage))
+            except (PlanError, StorageError) as error:  # then no node can look for it
+                unwritable = {"storage": f"the driver cannot write it: {error}"}
+        actor = ray.remote(num_cpus=0, max_restarts=0)(NodeInspector)
+        places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+        inspectors = [actor.options(scheduling_strategy=place).remote() for place in places]
+        found = [
+            inspector.inspect.remote(addresses, mark, _is_head(node))
+            for inspector, node in zip(inspectors, nodes, strict=True)
         ]
-        ready, _ = ray.wait(looks, num_returns=len(looks), timeout=patience)
+        ready, _ = ray.wait(found, num_returns=len(found), timeout=patience)
         answers = [
-            _answer(node, scout, look)
-            if look in set(ready)
-            else NodeAnswer(node=_name(node), trouble=f"no answer within {patience:g} s")
-            for node, scout, look in zip(nodes, scouts, looks, strict=True)
+            _answer(node, inspector, one if one in set(ready) else None, patience)
+            for node, inspector, one in zip(nodes, inspectors, found, strict=True)
         ]
-        for scout in scouts:
-            ray.kill(scout)
-    return [_with_trouble(answer, trouble) for answer in answers]
+        for inspector in inspectors:
+            ray.kill(inspector)
+    return [
+        answer if answer.trouble else replace(answer, reach={**unwritable, **answer.reach})
+        for answer in answers
+    ]
+
+
+def _is_head(node: Mapping[str, Any]) -> bool:
+    return "node:__internal_head__" in node["Resources"]
+
+
+def _answer(node: Mapping[str, Any], inspector: Any, found: Any, patience: float) -> NodeAnswer:
+    name, readings = str(node["NodeManagerAddress"]), []
+    if found is None:
+        return NodeAnswer(node=name, trouble=f"no answer within {patience:g} s")
+    try:
+        seen = ray.get(found)
+        for _ in range(PINGS):
+            before = time.time()
+            answer = ray.get(inspector.clock.remote(), timeout=PATIENCE)
+            readings.append((before, answer, time.time()))
+    except RayError as error:
+        return NodeAnswer(node=name, trouble=str(error).strip().splitlines()[-1])
+    difference = ""
+    try:
+        compare(loaded_code(), seen["code"], where=name)
+    except CodeMismatch as mismatch:
+        difference = str(mismatch)
+    return NodeAnswer(
+        node=name,
+        cpus=node["Resources"].get("CPU", 0.0),
+        gpus=node["Resources"].get("GPU", 0.0),
+        clock=clock_bounds(readings),
+        **{**seen, "code": difference},
+    )
 
 
 def versions() -> dict[str, str]:
@@ -123,16 +257,6 @@ def inherited() -> Mapping[str, str]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def visible_gpus() -> int:
-    """Return GPUs that torch sees with the environment that Ray was started in."""
-    before = inherited().get(VISIBLE)
-    if before is None:
-        os.environ.pop(VISIBLE, None)
-    else:
-        os.environ[VISIBLE] = before
-    return torch.cuda.device_count()
-
-
 def clock_bounds(readings: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
     """Return how far a clock may be ahead: the least and the most seconds.
 
@@ -143,83 +267,6 @@ def clock_bounds(readings: Sequence[tuple[float, float, float]]) -> tuple[float,
         max(answer - after for _, answer, after in readings),
         min(answer - before for before, answer, _ in readings),
     )
-
-
-def _scout(node: Mapping[str, Any]) -> Any:
-    place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    return ray.remote(num_cpus=0, max_restarts=0)(Scout).options(scheduling_strategy=place).remote()
-
-
-def _is_head(node: Mapping[str, Any]) -> bool:
-    return "node:__internal_head__" in node["Resources"]
-
-
-def _name(node: Mapping[str, Any]) -> str:
-    return str(node["NodeManagerAddress"])
-
-
-@contextmanager
-def _mark_in(storage: str | None) -> Iterator[tuple[str | None, str]]:
-    """The driver's file in the storage, if it is asked about; or why there is none."""
-    with ExitStack() as later:
-        mark, trouble = None, ""
-        if storage is not None:
-            try:
-                mark = later.enter_context(marked(storage))
-            except (PlanError, StorageError) as error:
-                trouble = f"the driver cannot write it: {error}"
-        yield mark, trouble
-
-
-def _answer(node: Mapping[str, Any], scout: Any, look: Any) -> NodeAnswer:
-    try:
-        told = ray.get(look)
-        bounds = clock_bounds([_reading(scout) for _ in range(PINGS)])
-    except RayError as error:
-        return NodeAnswer(node=_name(node), trouble=str(error).strip().splitlines()[-1])
-    return NodeAnswer(
-        node=_name(node),
-        cpus=node["Resources"].get("CPU", 0.0),
-        gpus=node["Resources"].get("GPU", 0.0),
-        clock=bounds,
-        **{**told, "code": _difference(told["code"], _name(node))},
-    )
-
-
-def _reading(scout: Any) -> tuple[float, float, float]:
-    before = time.time()
-    answer = ray.get(scout.clock.remote(), timeout=PATIENCE)
-    return before, answer, time.time()
-
-
-def _difference(code: Code, where: str) -> str:
-    try:
-        compare(loaded_code(), code, where=where)
-    except CodeMismatch as mismatch:
-        return str(mismatch)
-    return ""
-
-
-def _with_trouble(answer: NodeAnswer, storage: str) -> NodeAnswer:
-    """What the driver could not write, no node could look for."""
-    if not storage or answer.trouble:
-        return answer
-    return replace(answer, reach={"storage": storage, **answer.reach})
-
-
-def _reached(places: Places, mark: str | None, local: bool) -> Iterator[tuple[str, str]]:
-    if mark is not None:
-        yield "storage", storage_trouble(mark)
-    if places.optuna is not None and (local or not on_loopback(places.optuna)):
-        yield "Optuna", database_trouble(places.optuna)
-    if places.tracking is not None and (local or not on_loopback(places.tracking)):
-        yield "tracking", tracking_trouble(places.tracking)
-
-
-PATIENT = 20.0
-"""Seconds for MLflow: checking a password for the first time took a small server over four."""
-
-_ASKED = "/api/2.0/mlflow/experiments/search?max_results=1"
 
 
 @contextmanager
@@ -255,11 +302,15 @@ def storage_trouble(address: str) -> str:
 def database_trouble(url: str) -> str:
     """Return whether Optuna's database answers and a table can be made in it."""
     try:
-        check_database(StudyConfig(name="check", storage=".", max_examples=1, optuna_url=url))
-        if make_url(url).get_backend_name() == "postgresql":
-            _make_a_table(url)
+        check_database(url)
+        if make_url(url).get_backend_name() == "postgresql":  # makes tables within a transaction
+            engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+            with engine.connect() as connection:
+                table = f"sentune_check_{uuid.uuid4().hex}"
+                connection.execute(sqlalchemy.text(f"CREATE TABLE {table} (x INTEGER)"))
+                connection.rollback()
     except (PlanError, SQLAlchemyError) as error:
-        return without_credentials(str(error).splitlines()[0])
+        return str(without_credentials(str(error).splitlines()[0]))
     return ""
 
 
@@ -267,18 +318,26 @@ def tracking_trouble(uri: str) -> str:
     """Return whether an MLflow server answers, wants a password, and takes the one that is here."""
     if not uri.startswith(("http://", "https://")):
         return ""
-    status = _status(uri, {})
-    if isinstance(status, str):
-        return status
-    if status not in (401, 403):
-        if status >= 400:
-            return f"it answers {status}"
+    search = f"{uri.rstrip('/')}/api/2.0/mlflow/experiments/search?max_results=1"
+
+    def status(**headers: str) -> int | str:
+        answer = http_answer(search, headers, patience=MLFLOW_PATIENCE)
+        if isinstance(answer, Exception):
+            return str(without_credentials(f"it does not answer ({answer})"))
+        return answer[0]
+
+    open_door = status()
+    if isinstance(open_door, str):
+        return open_door
+    if open_door not in (401, 403):
+        if open_door >= 400:
+            return f"it answers {open_door}"
         return "" if on_loopback(uri) else "it lets everyone in who reaches it"
     known = credentials()
     if known is None:
         return "it wants a user and a password, and there are none in ~/.mlflow/credentials"
-    status = _status(uri, {"Authorization": f"Basic {base64.b64encode(known).decode()}"})
-    return "" if status == 200 else f"it does not take this user and password ({status})"
+    having = status(Authorization=f"Basic {base64.b64encode(known).decode()}")
+    return "" if having == 200 else f"it does not take this user and password ({having})"
 
 
 def on_loopback(address: str) -> bool:
@@ -301,27 +360,3 @@ def credentials() -> bytes | None:
         file.read(Path.home() / ".mlflow/credentials", encoding="utf-8")
         found = [file.get("mlflow", name, fallback="") for name in names]
     return ":".join(found).encode() if all(found) else None
-
-
-def _make_a_table(url: str) -> None:
-    """PostgreSQL makes tables within a transaction, which is not kept."""
-    engine = sqlalchemy.create_engine(url)
-    try:
-        with engine.connect() as connection:
-            table = f"sentune_check_{uuid.uuid4().hex}"
-            connection.execute(sqlalchemy.text(f"CREATE TABLE {table} (x INTEGER)"))
-            connection.rollback()
-    finally:
-        engine.dispose()
-
-
-def _status(uri: str, headers: dict[str, str]) -> int | str:
-    """Return the status of an answer, or why there is none."""
-    request = urllib.request.Request(uri.rstrip("/") + _ASKED, headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=PATIENT) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-    except (OSError, ValueError) as error:
-        return without_credentials(f"it does not answer ({error})")

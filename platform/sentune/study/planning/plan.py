@@ -6,7 +6,7 @@ Ray's own answer to a bundle that fits nowhere is to wait for ever.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sentune.errors import PlanError
@@ -109,10 +109,6 @@ class Plan:
     note: str = ""
     estimate: Estimate | None = None
 
-    def estimated(self, config: StudyConfig, probe: Probe) -> Plan:
-        """Return the plan with what it will cost, by a probe."""
-        return replace(self, estimate=estimate(self, config, probe))
-
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON types."""
         return {**asdict(self), "rungs": list(self.rungs), "workers": list(self.workers)}
@@ -155,12 +151,15 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         raise PlanError("--concurrent", config.concurrent, f"the cluster holds {full}; give auto")
     concurrent = min(config.concurrent or full, config.max_concurrent or full, most)
     low, high = config.worker_range
+    # validations of a search in which each rung before them lets its share of trials go on
+    share = 2 if config.scheduler == "median" else config.eta
+    passed = [sum(rung < milestone for rung in scheduler.rungs) for milestone in milestones]
+    validations = sum(max(1, runs // share**stops) for stops in passed)
+    kind = "none" if config.objectives else config.scheduler
     return Plan(
         study=config.name,
         launcher=config.launched_by,
-        scheduler=f"population of {config.population}"
-        if config.population
-        else ("none" if config.objectives else config.scheduler),
+        scheduler=f"population of {config.population}" if config.population else kind,
         sampler=config.sampler,
         trials=trials,
         rungs=scheduler.rungs,
@@ -168,8 +167,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         finalists=finals,
         examples_expected=scheduler.expected(runs) + finals * config.max_examples,
         examples_at_most=(runs + finals) * config.max_examples,
-        validations_expected=_validations(config, scheduler.rungs, milestones, runs)
-        + finals * len(milestones),
+        validations_expected=validations + finals * len(milestones),
         validations_full=len(milestones),
         workers=(low, high),
         cpus=low * config.cpus_per_worker,
@@ -179,15 +177,6 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         concurrent_now=min(concurrent, now),
         note=space.published_note() if not config.sampler.startswith("grid") else "",
     )
-
-
-def _validations(
-    config: StudyConfig, rungs: Sequence[int], milestones: Sequence[int], trials: int
-) -> int:
-    """Validations of a search in which each rung before them lets its share of trials go on."""
-    share = 2 if config.scheduler == "median" else config.eta
-    passed = [sum(rung < milestone for rung in rungs) for milestone in milestones]
-    return sum(max(1, trials // share**stops) for stops in passed)
 
 
 def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:
@@ -201,17 +190,17 @@ def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:
 
 
 def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
+    """Return why not one trial fits on these machines: the option, its value and the fix."""
     low, _ = config.worker_range
     cpus, gpus = config.cpus_per_worker, config.gpus_per_worker
-    if gpus > max(node.gpus for node in nodes):
-        most = max(node.gpus for node in nodes)
-        fix = f"the largest machine has {most:g} GPUs; give {most:g} or less"
-        return PlanError("--gpus-per-worker", gpus, fix)
-    if not any(node.holds(cpus, gpus) for node in nodes):
-        most = max(node.cpus for node in nodes)
-        fix = f"no machine has them beside {gpus:g} GPUs; the largest has {most:g} CPUs"
-        return PlanError("cpus_per_worker", cpus, fix)
+    most_cpus, most_gpus = max(node.cpus for node in nodes), max(node.gpus for node in nodes)
     workers = sum(node.holds(cpus, gpus) for node in nodes)
+    if gpus > most_gpus:
+        fix = f"the largest machine has {most_gpus:g} GPUs; give {most_gpus:g} or less"
+        return PlanError("--gpus-per-worker", gpus, fix)
+    if not workers:
+        fix = f"no machine has them beside {gpus:g} GPUs; the largest has {most_cpus:g} CPUs"
+        return PlanError("cpus_per_worker", cpus, fix)
     if low > workers:
         fix = f"the cluster holds {workers} workers of {cpus:g} CPUs and {gpus:g} GPUs"
         return PlanError("--workers", low, fix)
@@ -242,30 +231,25 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
         return (max(search / concurrent, full) + rounds * full) / 3600
 
     held = (search + finals) * workers / 3600
+    basis = [probe.basis]
+    if workers > 1:
+        basis.append(f"{workers} workers are taken to train {workers} times as fast")
+    if config.gpus_per_worker and not probe.gpu:
+        basis.append("a GPU trains faster than this CPU, so this is an upper bound")
     return Estimate(
         hours=wall(plan.concurrent),
         hours_now=wall(plan.concurrent_now) if plan.concurrent_now else None,
         gpu_hours=held * config.gpus_per_worker,
         cpu_hours=held * config.cpus_per_worker,
         checkpoint_bytes=probe.checkpoint_bytes,
-        disk_bytes=disk_bound(config, plan.concurrent, plan.finalists, probe.checkpoint_bytes),
-        basis=_basis(probe, config),
+        disk_bytes=bytes_bound(
+            probe.checkpoint_bytes,
+            concurrent=plan.concurrent,
+            keep=config.keep,
+            finals=plan.finalists,
+        ),
+        basis="; ".join([*basis, "on other machines it will differ"]),
     )
-
-
-def disk_bound(config: StudyConfig, concurrent: int, finals: int, checkpoint_bytes: int) -> int:
-    """Return bytes of checkpoints that the study never exceeds."""
-    return bytes_bound(checkpoint_bytes, concurrent=concurrent, keep=config.keep, finals=finals)
-
-
-def _basis(probe: Probe, config: StudyConfig) -> str:
-    parts = [probe.basis]
-    workers, _ = config.worker_range
-    if workers > 1:
-        parts.append(f"{workers} workers are taken to train {workers} times as fast")
-    if config.gpus_per_worker and not probe.gpu:
-        parts.append("a GPU trains faster than this CPU, so this is an upper bound")
-    return "; ".join([*parts, "on other machines it will differ"])
 
 
 def size_of(count: int) -> str:

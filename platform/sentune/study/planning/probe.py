@@ -46,7 +46,16 @@ def probe_training(
         InvalidValue: the settings do not fit together, the encoder or the corpus.
     """
     group, seen = Group.single(), ProbeTimes(batch_size=batch_size)
-    short = _shortened(replace(spec, corpus=_Watched(spec.corpus, seen.begin)), batch_size)
+    warm_up, whole = WARM_UP * batch_size, (WARM_UP + STEPS) * batch_size
+    short = replace(
+        spec,
+        corpus=_Watched(spec.corpus, seen.begin),
+        max_examples=whole,
+        milestones=(warm_up, whole),  # the first one warms up the validation, too
+        directory="",
+        start_from="",
+        every_step=True,
+    )
     progresses = train(short, group)
     with threads_of(threads), within(seconds), closing(progresses):  # type: ignore[type-var]
         for progress in progresses:
@@ -67,8 +76,7 @@ def probe_fit(
     Args:
         program: fits and judges.
         samples: rows of the corpus -> the fit on so many of them, fewest first.
-        seconds: after which the probe makes do with what it has seen.
-        threads: see ``probe_training``.
+        seconds, threads: see ``probe_training``.
 
     Raises:
         TrialFailed: not one fit was through in time.
@@ -82,15 +90,19 @@ def probe_fit(
                 took[rows], size = time.perf_counter() - started, bytes_of(progress)
     if not took:
         raise TrialFailed(f"no fit on {min(samples):,} rows was through in {seconds:g} s")
-    by_row, each = _line(took)
-    rows_tried = " and ".join(f"{rows:,}" for rows in took)
+    (few, short), (many, long) = min(took.items()), max(took.items())
+    by_row, each = long / many, 0.0  # of a single sample everything counts by row
+    if few < many:
+        by_row = max(0.0, (long - short) / (many - few))
+        each = max(0.0, long - by_row * many)
+    tried = " and ".join(f"{rows:,}" for rows in took)
     return Probe(
         start_seconds=0.0,
         seconds_per_example=by_row,
         seconds_per_validation=each,
         checkpoint_bytes=size,
         gpu=False,
-        basis=f"fits on {rows_tried} rows on this machine's CPU: {duration(by_row)} a row, "
+        basis=f"fits on {tried} rows on this machine's CPU: {duration(by_row)} a row, "
         f"{duration(each)} to solve and judge",
     )
 
@@ -100,27 +112,13 @@ def checkpoint_size(spec: TrialSpec) -> int:
     kind = find(spec.method)
     own, settings = split(spec.settings, kind)
     method = build_method(kind, own, settings, spec.encoder, spec.seed)
-    weights = sum(t.numel() * t.element_size() for t in method.state_dict().values())
-    trained = [p for p in method.parameters() if p.requires_grad]
-    return weights + 2 * sum(p.numel() * p.element_size() for p in trained)
-
-
-def _shortened(spec: TrialSpec, batch_size: int) -> TrialSpec:
-    """A validation after the warm-up, which warms up the validation too, and one at the end."""
-    warm_up, whole = WARM_UP * batch_size, (WARM_UP + STEPS) * batch_size
-    return replace(
-        spec,
-        max_examples=whole,
-        milestones=(warm_up, whole),
-        directory="",
-        start_from="",
-        every_step=True,
-    )
+    weights = sum(int(t.nbytes) for t in method.state_dict().values())
+    return weights + 2 * sum(int(p.nbytes) for p in method.parameters() if p.requires_grad)
 
 
 @dataclass(frozen=True)
 class _Watched:
-    """A corpus that says when it is opened: the method is built then, and its steps begin."""
+    """A corpus that calls ``begin`` once it is open: the method is built then."""
 
     corpus: Opens
     begin: Callable[[], None]
@@ -129,15 +127,6 @@ class _Watched:
         opened = self.corpus.open()
         self.begin()
         return opened
-
-
-def _line(took: Mapping[int, float]) -> tuple[float, float]:
-    """Return seconds a row and seconds each; of a single sample everything counts by row."""
-    (few, short), (many, long) = min(took.items()), max(took.items())
-    if few == many:
-        return long / many, 0.0
-    by_row = max(0.0, (long - short) / (many - few))
-    return by_row, max(0.0, long - by_row * many)
 
 
 @dataclass(kw_only=True)
@@ -149,6 +138,7 @@ class ProbeTimes:
         waits: seconds of steps that no validation followed.
         paces: seconds an example, from one milestone to the next.
         validations: seconds of each.
+        bytes: of the newest checkpoint.
     """
 
     batch_size: int
@@ -170,42 +160,39 @@ class ProbeTimes:
         """A step or a milestone has come."""
         self._steps += 1
         if progress.milestone:
-            self._milestone(progress)
+            pace = 1 / progress.metrics["train/examples_per_second"]
+            since = progress.metrics["train/seconds"] - self._seconds
+            self.validations.append(max(0.0, since - pace * self._steps * self.batch_size))
+            self.paces.append(pace)
+            self._seconds, self._steps = progress.metrics["train/seconds"], 0
+            self.bytes = bytes_of(progress)
         else:
             self.waits.append(time.perf_counter() - self._last)
         self._last = time.perf_counter()
 
-    def _milestone(self, progress: Progress) -> None:
-        pace = 1 / progress.metrics["train/examples_per_second"]
-        since = progress.metrics["train/seconds"] - self._seconds
-        self.validations.append(max(0.0, since - pace * self._steps * self.batch_size))
-        self.paces.append(pace)
-        self._seconds, self._steps = progress.metrics["train/seconds"], 0
-        self.bytes = bytes_of(progress)
-
     def probe(self, seconds: float, size: int, *, gpu: bool) -> Probe:
-        """What it comes to; the latest figures are those of a warm process."""
-        if not self.paces and not self.waits:
+        """Return what it comes to; the latest figures are those of a warm process.
+
+        Raises:
+            TrialFailed: not one step was seen in the seconds that the probe had.
+        """
+        steps = len(self.waits) + len(self.paces)
+        if not steps:
             raise TrialFailed(f"no step of {self.batch_size} examples was through in {seconds:g} s")
         whole = len(self.paces) > 1 or not self.waits
         pace = self.paces[-1] if whole else sum(self.waits) / len(self.waits) / self.batch_size
-        validation = self.validations[-1] if self.validations else 0.0
+        validation, judged = 0.0, f"no validation within {seconds:g} s, so none is counted"
+        if self.validations:
+            validation = self.validations[-1]
+            judged = f"{duration(validation)} a validation"
         return Probe(
             start_seconds=self.start,
             seconds_per_example=pace,
             seconds_per_validation=validation,
             checkpoint_bytes=size,
             gpu=gpu,
-            basis=self._basis(pace, validation, "GPU" if gpu else "CPU", seconds),
-        )
-
-    def _basis(self, pace: float, validation: float, device: str, seconds: float) -> str:
-        judged = f"{duration(validation)} a validation"
-        if not self.validations:
-            judged = f"no validation within {seconds:g} s, so none is counted"
-        return (
-            f"probe of {len(self.waits) + len(self.paces)} steps of batch {self.batch_size} on "
-            f"this machine's {device}: {duration(pace)} an example, {judged}"
+            basis=f"probe of {steps} steps of batch {self.batch_size} on this machine's "
+            f"{'GPU' if gpu else 'CPU'}: {duration(pace)} an example, {judged}",
         )
 
 

@@ -10,23 +10,34 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
-from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
+from sentune.lazy_import import LazyModule
 from sentune.records import FinalistRecord, Spread, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import ranked
-from sentune.study.runner.seed_comparison import Comparison, compare
-from sentune.study.runner.trial_source import FinalsSource, identity, settle_orphans
-from sentune.study.store.trial_codec import SEED, TRIAL, run_name
+from sentune.study.runner.trial_source import FinalsSource, identity, name_of, settle_orphans
+from sentune.study.space.objectives import Objective
+from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore
 
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = LazyModule("scipy.stats")
+
 logger = logging.getLogger(__name__)
+
+LEVEL = 0.95
+SAME = 1e-12
+"""Differences that are closer to each other than this come from rounding."""
 
 _OPEN: list[CheckpointStore] = []
 """Of checkpoints that are being shipped: a download goes with its store."""
@@ -41,26 +52,21 @@ class Finals:
         config: number of finalists and seeds.
     """
 
-    def __init__(
-        self,
-        *,
-        study: optuna.Study,
-        store: TrialStore,
-        config: StudyConfig,
-    ) -> None:
+    def __init__(self, *, study: optuna.Study, store: TrialStore, config: StudyConfig) -> None:
         self.search, self.config = store, config
         self.store = replace(
             store, study=study, scheduler=None, constraints=(), budget=config.max_examples
         )
         settle_orphans(self.store)
-        self._dismiss()
-        self.source = FinalsSource(self.store, self._wanted())
+        wanted = [(trial, seed) for trial in self._chosen() for seed in self.seeds()]
+        known = {(trial.id, seed) for trial, seed in wanted}
+        for run in self.store.trials():
+            if run.state == Stored.RUNNING and identity(run) not in known:
+                self.store.fail(run.number, "no longer among the finalists")
+        self.source = FinalsSource(self.store, wanted)
 
     def best_trials(self) -> list[TrialRecord]:
-        """Return complete trials that hold every constraint, best first, the earlier among equals.
-
-        With several objectives only those on the Pareto front, by the first objective.
-        """
+        """Return complete trials that may win, best first; see ``ranked``."""
         return ranked(self.search.records(), self.search.objectives)
 
     def seeds(self) -> list[int]:
@@ -70,81 +76,66 @@ class Finals:
     def _chosen(self) -> list[TrialRecord]:
         return self.best_trials()[: self.config.finalists]
 
-    def _wanted(self) -> list[tuple[TrialRecord, int]]:
-        return [(trial, seed) for trial in self._chosen() for seed in self.seeds()]
+    def _complete(self) -> dict[tuple[int, int], TrialRecord]:
+        """Trial and seed -> complete run."""
+        return {
+            identity(run): self.store.record(run)
+            for run in self.store.trials()
+            if run.state == Stored.COMPLETE
+        }
 
-    def _dismiss(self) -> None:
-        """Fail the runs that a killed driver left of trials that are no finalists any more."""
-        wanted = {(trial.id, seed) for trial, seed in self._wanted()}
-        for run in self.store.trials():
-            if run.state == Stored.RUNNING and identity(run) not in wanted:
-                self.store.fail(run.number, "no longer among the finalists")
+    def _best_seed(self, trial: int, runs: dict[tuple[int, int], TrialRecord]) -> int:
+        first, seeds = self.search.first, [s for s in self.seeds() if (trial, s) in runs]
+        return min(seeds, key=lambda seed: (-first.of(runs[trial, seed].metrics), seed))
 
     def records(self) -> list[FinalistRecord]:
         """Return finalists that have a run to show, best mean first."""
-        found = [record for trial in self._chosen() if (record := self._record(trial))]
-        first = self.search.first
+        complete, first = self._complete(), self.search.first
+        found = []
+        for trial in self._chosen():
+            seeds = [seed for seed in self.seeds() if (trial.id, seed) in complete]
+            if not seeds:
+                continue
+            values: dict[str, list[float]] = defaultdict(list)
+            for seed in seeds:
+                for name, value in complete[trial.id, seed].metrics.items():
+                    values[name].append(value)
+            started = [run for run in self.store.trials() if identity(run)[0] == trial.id]
+            attempts = [self.store.record(run) for run in started]  # those that failed cost, too
+            found.append(
+                FinalistRecord(
+                    trial=trial.id,
+                    settings=trial.settings,
+                    seeds=seeds,
+                    readouts=complete[trial.id, self._best_seed(trial.id, complete)].readouts,
+                    metrics={name: spread(numbers) for name, numbers in values.items()},
+                    seconds=sum(run.seconds for run in attempts),
+                    gpu_seconds=sum(run.gpu_seconds for run in attempts),
+                )
+            )
         return sorted(found, key=lambda r: (-first.sign * r.metrics[first.metric].mean, r.trial))
-
-    def comparison(self) -> Comparison | None:
-        """Return the winner against the runner-up; None without finalists."""
-        return compare(self.records(), self.search.first)
-
-    def _record(self, trial: TrialRecord) -> FinalistRecord | None:
-        runs = self._runs(trial.id)
-        if not runs:
-            return None
-        values: dict[str, list[float]] = defaultdict(list)
-        for run in runs.values():
-            for name, value in run.metrics.items():
-                values[name].append(value)
-        return FinalistRecord(
-            trial=trial.id,
-            settings=trial.settings,
-            seeds=list(runs),
-            readouts=runs[self._best_seed(runs)].readouts,
-            metrics={name: spread(found) for name, found in values.items()},
-            seconds=sum(run.seconds for run in self._of(trial.id)),
-            gpu_seconds=sum(run.gpu_seconds for run in self._of(trial.id)),
-        )
-
-    def _of(self, trial: int) -> list[TrialRecord]:
-        """Return all runs of a finalist, those that failed too."""
-        stored = self.store.trials()
-        return [self.store.record(run) for run in stored if run.user_attrs.get(TRIAL) == trial]
-
-    def _runs(self, trial: int) -> dict[int, TrialRecord]:
-        """Seed -> complete run, of the seeds that are asked for now."""
-        stored = {
-            t.user_attrs[SEED]: self.store.record(t)
-            for t in self.store.trials()
-            if t.user_attrs.get(TRIAL) == trial and t.state == Stored.COMPLETE
-        }
-        return {seed: stored[seed] for seed in self.seeds() if seed in stored}
-
-    def _best_seed(self, runs: dict[int, TrialRecord]) -> int:
-        first = self.search.first
-        return min(runs, key=lambda seed: (-first.of(runs[seed].metrics), seed))
 
     def runs(self) -> dict[str, TrialRecord]:
         """Return name -> run, all that are stored, also of trials that are not chosen any more."""
-        return {run_name(*identity(t)): self.store.record(t) for t in self.store.trials()}
+        return {name_of(run): self.store.record(run) for run in self.store.trials()}
+
+    def _winner(self) -> tuple[TrialRecord, int, str] | None:
+        """Return the winning trial, and seed and name of the run whose model is shipped."""
+        best, complete = self.best_trials(), self._complete()
+        if records := self.records():
+            (trial,) = [trial for trial in best if trial.id == records[0].trial]
+            seed = self._best_seed(trial.id, complete)
+            return trial, seed, run_name(trial.id, seed)
+        if not best:
+            return None
+        trial, seed = best[0], self.config.seed  # without finalists; ``lost`` may have run it again
+        again = (trial.id, seed) in complete
+        return trial, seed, run_name(trial.id, seed if again else None)
 
     def winning_run(self) -> str | None:
         """Name of the run whose model is shipped, as things stand; None where no trial may win."""
-        if finalists := self.records():
-            trial = finalists[0].trial
-            return run_name(trial, self._best_seed(self._runs(trial)))
-        best = self.best_trials()
-        if not best:
-            return None
-        again = self._runs_of_seed(best[0].id, self.config.seed)
-        return run_name(best[0].id, self.config.seed) if again else f"{best[0].id:04d}"
-
-    def _runs_of_seed(self, trial: int, seed: int) -> list[FrozenTrial]:
-        """Return complete runs of a trial with a seed."""
-        complete = [t for t in self.store.trials() if t.state == Stored.COMPLETE]
-        return [run for run in complete if identity(run) == (trial, seed)]
+        winner = self._winner()
+        return winner[2] if winner is not None else None
 
     def best_checkpoint(self) -> str | None:
         """Return the local folder of the checkpoint to ship."""
@@ -160,35 +151,120 @@ class Finals:
         """The winning run once more, where its best checkpoint is gone; None where all is well.
 
         Once a winner is published the others' checkpoints are dropped, and with further trials or
-        seeds one of them may win after all; or a disk has damaged it; or, without finalists, it
-        is a trial that was taken over from another study. The same seed trains the
-        same model again, from the start: a newer checkpoint would not come past the best one.
+        seeds one of them may win after all; or a disk has damaged it; or, without finalists, it is
+        a trial that was taken over from another study. The same seed trains the same model again,
+        from the start: a newer checkpoint would not come past the best one.
         """
-        run = self.winning_run()
-        if run is None:
+        winner = self._winner()
+        if winner is None:
             return None
+        trial, seed, run = winner
         store = CheckpointStore(self.config.directory(run))
         if store.best() is not None and not store.notes:
             return None
-        trial, seed = self._winner()
         store.drop_all()
-        logger.warning(
-            "%s has won and its best checkpoint is %s: it is trained again",
-            run,
-            f"with {trial.source}" if trial.source else "gone",
-        )
+        where = f"with {trial.source}" if trial.source else "gone"
+        logger.warning("%s has won and its best checkpoint is %s: it is trained again", run, where)
         return FinalsSource(self.store, [(trial, seed)], again=True)
-
-    def _winner(self) -> tuple[TrialRecord, int]:
-        """The trial whose run wins, and the seed of that; without finalists the search's seed."""
-        records, best = self.records(), self.best_trials()
-        if not records:
-            return best[0], self.config.seed
-        (trial,) = [trial for trial in best if trial.id == records[0].trial]
-        return trial, self._best_seed(self._runs(trial.id))
 
 
 def spread(values: list[float]) -> Spread:
     """Return the mean and sample standard deviation; 0 for a single value, which has none."""
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return Spread(mean=float(np.mean(values)), sd=sd, values=values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The winner against the runner-up, over the seeds that both were trained with.
+
+    Attributes:
+        winner: trial.
+        runner_up: trial; None where there is only one finalist.
+        metric: the objective.
+        seeds: that both have.
+        difference: mean over these seeds, above 0 where the winner is better; of all seeds where
+            none is shared.
+        interval: 95 % confidence interval of the mean difference; None where nothing tells.
+        p: of the two-sided test that there is no difference; None where nothing tells.
+        test: its name; empty where none was made.
+        verdict: all of it in a sentence.
+    """
+
+    winner: int
+    metric: str
+    verdict: str
+    runner_up: int | None = None
+    seeds: list[int] = field(default_factory=list)
+    difference: float | None = None
+    interval: list[float] | None = None
+    p: float | None = None
+    test: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types, without the verdict."""
+        return {name: value for name, value in asdict(self).items() if name != "verdict"}
+
+
+def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Comparison | None:
+    """Return the paired t test of the best two finalists (Student 1908); None without finalists.
+
+    Args:
+        finalists: best mean first.
+        objective: by which they are ordered.
+    """
+    if not finalists:
+        return None
+    winner, metric = finalists[0].trial, objective.metric
+    if len(finalists) == 1:
+        verdict = f"Trial {winner} is the only finalist; there is none to compare it with."
+        return Comparison(winner=winner, metric=metric, verdict=verdict)
+    other = finalists[1].trial
+    ours, theirs = (
+        {s: objective.sign * v for s, v in zip(one.seeds, one.metrics[metric].values, strict=True)}
+        for one in finalists[:2]
+    )
+    seeds = [seed for seed in ours if seed in theirs]
+    apart = np.array([ours[seed] - theirs[seed] for seed in seeds])
+    means = float(np.mean(list(ours.values())) - np.mean(list(theirs.values())))
+    difference = float(apart.mean()) if seeds else means
+    fractions = all(abs(value) <= 1 for value in (*ours.values(), *theirs.values()))
+
+    def number(value: float) -> str:
+        return f"{100 * value:.1f}" if fractions else f"{value:.3g}"
+
+    # the mean of all seeds chose the winner; over the shared ones the other may be ahead
+    place = "behind" if difference < 0 else "ahead of"
+    unit = "points" if fractions else f"in {metric}"
+    ahead = f"Trial {winner} is {place} trial {other} by {number(abs(difference))} {unit}"
+    interval: list[float] | None = None
+    p: float | None = None
+    count = len(seeds)
+    if count < 2:
+        shared = "one seed" if seeds else "seeds that they do not share"
+        verdict = f"over {shared}: that tells nothing about noise; give --seeds 2 or more."
+    elif np.ptp(apart) <= SAME:
+        equal = abs(apart[0]) <= SAME
+        same = "neither is better" if equal else "no seed changes the difference"
+        verdict = f"on each of {count} seeds: {same}."
+    else:
+        test = stats.ttest_rel(apart, np.zeros(count))
+        interval = [float(end) for end in test.confidence_interval(LEVEL)]
+        low, high = interval
+        p = float(test.pvalue)
+        meaning = f"more than noise (p = {p:.2g})"
+        if low <= 0 <= high:
+            meaning = "within noise; either may be better"
+        ends = f"{number(low)} to {number(high)}"
+        verdict = f"({100 * LEVEL:.0f} % interval {ends} over {count} seeds): {meaning}."
+    return Comparison(
+        winner=winner,
+        runner_up=other,
+        metric=metric,
+        seeds=seeds,
+        difference=difference,
+        interval=interval,
+        p=p,
+        test="paired t test" if p is not None else "",
+        verdict=f"{ahead} {verdict}",
+    )

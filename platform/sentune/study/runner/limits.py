@@ -3,17 +3,137 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from sentune.errors import StudyConflict
-from sentune.records import Spent, TrialRecord, TrialState
-from sentune.study.runner.budget import Budget
+from sentune.errors import InvalidValue, StudyConflict
+from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
+from sentune.study.space.objectives import Objective
+
+if TYPE_CHECKING:
+    from sentune.study.store.driver_lock import DriverLock
+    from sentune.study.store.trial_store import TrialStore
 
 FEWEST = 5
-"""Trials that must have ended before their share of failures says something."""
+"""Trials that must have ended before their share of failures ends a study."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Limits of a study over all of its starts; None: no such limit.
+
+    Attributes:
+        max_trials: trials of the search that may be started.
+        max_hours: wall time in which a driver runs it.
+        max_gpu_hours: GPU hours of all trials and finalists.
+        no_gain: trials in a row that end without a new best one, after which the search ends.
+    """
+
+    max_trials: int | None = None
+    max_hours: float | None = None
+    max_gpu_hours: float | None = None
+    no_gain: int | None = None
+
+    def __post_init__(self) -> None:
+        for option, value in (
+            ("--max-trials", self.max_trials),
+            ("--max-hours", self.max_hours),
+            ("--max-gpu-hours", self.max_gpu_hours),
+            ("--stop-after-no-gain", self.no_gain),
+        ):
+            if value is not None and value <= 0:
+                raise InvalidValue(option, value, "give more than 0, or leave it out")
+
+    def exhausted(self, spent: Spent, reserve: Spent) -> str:
+        """Return which limit is used up, in a sentence; empty while there is room.
+
+        Args:
+            spent: so far.
+            reserve: what is kept free for the finals.
+        """
+        for option, unit, most, used, kept in (
+            ("--max-trials", "trials", self.max_trials, spent.trials, 0.0),
+            ("--max-hours", "hours", self.max_hours, spent.hours, reserve.hours),
+            ("--max-gpu-hours", "GPU hours", self.max_gpu_hours, spent.gpu_hours,
+             reserve.gpu_hours),
+        ):  # fmt: skip
+            if most is not None and used + kept >= most:
+                free = f", {round(kept, 2):g} are kept for the finals" if kept else ""
+                return f"{option} {most:g} is used up: {round(used, 2):g} {unit} so far{free}"
+        return ""
+
+    def no_gain_in(self, records: Sequence[TrialRecord], *objectives: Objective) -> str:
+        """Return why more trials are not worth it, in a sentence; empty while they may be.
+
+        Trials are taken in the order of their numbers; those that run or have failed are not
+        counted. With several objectives a trial is a gain where none before it is at least as
+        good in all of them.
+        """
+        if self.no_gain is None:
+            return ""
+        best: list[tuple[float, ...]] = []
+        without = 0
+        for record in records:
+            if record.state in (TrialState.RUNNING, TrialState.FAILED):
+                continue
+            without += 1
+            if record.state is TrialState.COMPLETE and record.feasible:
+                point = tuple(objective.of(record.metrics) for objective in objectives)
+                if not any(_covers(other, point) for other in best):
+                    best = [other for other in best if not _covers(point, other)] + [point]
+                    without = 0
+        if without < self.no_gain:
+            return ""
+        found = f"{without} trials in a row found nothing better"
+        return f"--stop-after-no-gain {self.no_gain}: {found}"
+
+
+def _covers(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Return whether one point is at least as good as the other in every objective."""
+    return all(a >= b for a, b in zip(one, other, strict=True))
+
+
+def expected_finals(
+    records: Sequence[TrialRecord], runs: int, max_examples: int, concurrent: int
+) -> Spent:
+    """Return what the runs of the finals will use up, by the seconds an example of complete trials.
+
+    Before the first complete trial the others count; before the first example it is nothing.
+    """
+    seen = [r for r in records if r.examples]
+    known = [r for r in seen if r.state is TrialState.COMPLETE] or seen
+    if not known:
+        return Spent()
+    runs_seen = sum(r.examples for r in known) / max_examples
+    rounds = -(-runs // max(1, concurrent))
+    return Spent(
+        examples=runs * max_examples,
+        hours=rounds * sum(r.seconds for r in known) / runs_seen / 3600,
+        gpu_hours=runs * sum(r.gpu_seconds for r in known) / runs_seen / 3600,
+    )
+
+
+def spent_of(
+    records: Sequence[TrialRecord],
+    finalists: Sequence[FinalistRecord],
+    max_examples: int,
+    hours: float,
+) -> Spent:
+    """Return what a study has used up in the search and in finals of ``max_examples`` a run.
+
+    Trials that were taken over from other studies were paid for there.
+    """
+    records = [record for record in records if not record.source]
+    runs = sum(len(finalist.seeds) for finalist in finalists)
+    gpu = sum(r.gpu_seconds for r in records) + sum(f.gpu_seconds for f in finalists)
+    return Spent(
+        trials=len(records),
+        examples=sum(r.examples - r.begun_at for r in records) + runs * max_examples,
+        hours=hours,
+        gpu_hours=gpu / 3600,
+    )
 
 
 class Why(StrEnum):
@@ -34,35 +154,8 @@ class Halt:
     reason: str
 
 
-class HeldLock(Protocol):
-    """The lock of a study's driver as the limits see it.
-
-    Attributes:
-        signal: what was asked of the driver: empty, ``stop`` or ``stop now``.
-        lost: whether another driver has taken the study over.
-        lost_because: by whom, or why it may have.
-        generation: number of this start of the study, over all of its starts.
-        hours: that drivers have run the study, this one included.
-    """
-
-    @property
-    def signal(self) -> str: ...
-
-    @property
-    def lost_because(self) -> str: ...
-
-    @property
-    def lost(self) -> bool: ...
-
-    @property
-    def generation(self) -> int: ...
-
-    @property
-    def hours(self) -> float: ...
-
-
 class Alone:
-    """The lock of a study that no other process can see: a clock."""
+    """The lock of a study that no other process can see: a clock. See ``DriverLock``."""
 
     signal, lost, lost_because, generation = "", False, "", 0
 
@@ -71,91 +164,77 @@ class Alone:
 
     @property
     def hours(self) -> float:
-        """Since it was made."""
+        """Hours since it was made."""
         return (time.monotonic() - self._started) / 3600
 
 
 class Limits:
-    """What a study may use up, and what it has.
+    """What a study may use up, what it has used up, and why it ends.
 
     Args:
+        store: of the search.
         budget: of all starts together.
-        held: the driver's lock.
-        spent: of all starts before this one, trials and hours left out.
-        trials: trials of the search that were started, whenever.
-        reserve: what the runs after these ones (the finals) are expected to use up, kept free.
-        no_gain: says why further trials are not worth it; empty while they are.
+        held: the driver's lock; None: no other process can see the study.
+        finals: runs after the search, for which hours and GPU hours are kept free.
+        concurrent: runs at a time.
         failed_share: share of failed trials above which the study ends.
+
+    Attributes:
+        gpu_seconds: start of a run -> what it has used up so far.
+        ended: runs that are over, of this start.
+        halt: why everything ends; None while it does not.
     """
 
     def __init__(
         self,
+        store: TrialStore,
         *,
         budget: Budget | None = None,
-        held: HeldLock | None = None,
-        spent: Spent | None = None,
-        trials: Callable[[], int] = int,
-        reserve: Callable[[], Spent] = Spent,
-        no_gain: Callable[[], str] = str,
+        held: DriverLock | Alone | None = None,
+        finals: int = 0,
+        concurrent: int = 1,
         failed_share: float = 1.0,
     ) -> None:
-        self._budget, self._held = budget or Budget(), held or Alone()
-        self._before, self._trials = spent or Spent(), trials
-        self._reserve, self._no_gain = reserve, no_gain
-        self._hard = replace(self._budget, max_trials=None)
-        self._failed_share = failed_share
-        self._gpu_seconds: dict[str, float] = {}
-        self._ended: list[TrialRecord] = []
-        self._closed = self._closed_before = ""
+        self._store, self._budget, self._held = store, budget or Budget(), held or Alone()
+        self._finals, self._concurrent, self._failed_share = finals, concurrent, failed_share
+        self._gpu_hours = sum(record.gpu_seconds for record in store.records()) / 3600
+        self.gpu_seconds: dict[str, float] = {}
+        self.ended: list[TrialRecord] = []
+        self._closed = self._search_closed = ""
         self.halt: Halt | None = None
 
-    def for_finals(self, gpu_hours: float) -> Limits:
-        """Return the limits of the runs after the search, which have nothing to keep free.
-
-        Args:
-            gpu_hours: that earlier starts have used up in them.
-        """
-        before = self.spent()
-        limits = Limits(
-            budget=replace(self._budget, max_trials=None, no_gain=None),
-            held=self._held,
-            spent=replace(before, gpu_hours=before.gpu_hours + gpu_hours),
-            trials=self._trials,
-            failed_share=self._failed_share,
-        )
-        limits._closed_before = self.ended_early
-        return limits
+    def begin_finals(self, gpu_hours: float) -> None:
+        """Go on with the finals, in which earlier starts have used up so many GPU hours."""
+        self._gpu_hours = self.used().gpu_hours + gpu_hours
+        self.gpu_seconds.clear()
+        self.ended.clear()
+        self._budget = replace(self._budget, max_trials=None, no_gain=None)
+        self._finals = 0
+        self._search_closed, self._closed = self._closed, ""
 
     @property
     def ended_early(self) -> str:
         """Why the search ended before its planned trials; empty if it did not."""
-        return self._closed or self._closed_before
+        return self._closed or self._search_closed
 
-    def spent(self) -> Spent:
-        """Return trials, hours and GPU hours so far; examples are counted from the records."""
-        return replace(self._used(), trials=self._trials())
-
-    def _used(self) -> Spent:
-        """Hours and GPU hours; asked for in every turn of Tune's loop, so the store is not read."""
-        gpu_hours = self._before.gpu_hours + sum(self._gpu_seconds.values()) / 3600
-        return replace(self._before, hours=self._held.hours, gpu_hours=gpu_hours)
+    def used(self) -> Spent:
+        """Return hours and GPU hours of all starts; asked for every turn, so no store is read."""
+        gpu_hours = self._gpu_hours + sum(self.gpu_seconds.values()) / 3600
+        return Spent(hours=self._held.hours, gpu_hours=gpu_hours)
 
     def set(self, halt: Halt) -> None:
         """Set the reason for which the study ends; the first one stands."""
         self.halt = self.halt or halt
 
-    def charge(self, attempt: str, gpu_seconds: float) -> None:
-        """Set the GPU seconds that a start of a run has used up so far."""
-        self._gpu_seconds[attempt] = gpu_seconds
-
-    def ended(self, record: TrialRecord) -> None:
-        """Count a run that is over."""
-        self._ended.append(record)
-
     def closed(self) -> str:
-        """Why no further run is started while those at work may go on; empty while one may."""
+        """Return why no further run is started while those at work may go on; else empty."""
         if self._budget != Budget() and not self._closed:
-            self._closed = self._budget.exhausted(self.spent(), self._reserve()) or self._no_gain()
+            store, records = self._store, self._store.records()
+            spent = replace(self.used(), trials=len(store.trials()))
+            reserve = expected_finals(records, self._finals, store.budget, self._concurrent)
+            self._closed = self._budget.exhausted(spent, reserve) or self._budget.no_gain_in(
+                records, *store.objectives
+            )
         return self._closed
 
     def watch(self) -> Halt | None:
@@ -165,26 +244,17 @@ class Limits:
             StudyConflict: another driver has taken the study over; nothing may be written any more.
         """
         if self._held.lost:
-            told = "this driver has lost its study and has stopped"
-            raise StudyConflict(f"{told}: {self._held.lost_because}")
+            reason = f"this driver has lost its study and has stopped: {self._held.lost_because}"
+            raise StudyConflict(reason)
         if self._held.signal:
             self.set(Halt(why=Why.ASKED, reason="stopped by `sentune study stop`"))
-        if told := self._hard.exhausted(self._used(), Spent()):
-            self.set(Halt(why=Why.BUDGET, reason=told))
-        if told := _failures(self._ended, self._failed_share):
-            self.set(Halt(why=Why.FAILURES, reason=told))
+        if reason := replace(self._budget, max_trials=None).exhausted(self.used(), Spent()):
+            self.set(Halt(why=Why.BUDGET, reason=reason))
+        failed, count = [r for r in self.ended if r.state is TrialState.FAILED], len(self.ended)
+        if count >= FEWEST and len(failed) > self._failed_share * count:
+            reasons = sorted({r.reason for r in failed})
+            more = f" (and {len(reasons) - 3} more reasons)" if len(reasons) > 3 else ""
+            most = f"{len(failed)} of {count} trials failed, more than a share of"
+            reason = f"{most} {self._failed_share:g}: {'; '.join(reasons[:3])}{more}"
+            self.set(Halt(why=Why.FAILURES, reason=reason))
         return self.halt
-
-
-def _failures(ended: Sequence[TrialRecord], share: float) -> str:
-    """Return why too many runs failed, of those that this start has ended; else an empty text."""
-    failed = [r for r in ended if r.state is TrialState.FAILED]
-    if len(ended) < FEWEST or len(failed) <= share * len(ended):
-        return ""
-    reasons = sorted({r.reason for r in failed})
-    more = f" (and {len(reasons) - 3} more reasons)" if len(reasons) > 3 else ""
-    return (
-        f"{len(failed)} of {len(ended)} trials failed, more than a share of {share:g}: "
-        + "; ".join(reasons[:3])
-        + more
-    )

@@ -10,18 +10,12 @@ from sentune.study.planning.plan import Plan
 
 
 class Prewarm:
-    """Holds the places of runs that are about to be given out.
+    """Holds the places of runs that are about to be given out, where a cluster can grow.
 
-    A cluster that can grow so starts its nodes while this process still imports Ray Tune and opens
-    its databases. The places are given back right before the runs ask for them themselves; were
-    both asked for, there would be twice the nodes.
-
-    Nothing is asked for groups of workers: each asks by a process of its own, which takes longer to
-    come up than a short idle timeout lets a node wait.
-
-    Args:
-        plan: of the study.
-        capacity: of the cluster; one that cannot grow is asked for nothing.
+    It so starts its nodes while this process still imports Ray Tune and opens its databases. The
+    places are given back right before the runs ask for them themselves; were both asked for, there
+    would be twice the nodes. Nothing is asked for groups of workers: each asks by a process of its
+    own, which takes longer to come up than a short idle timeout lets a node wait.
     """
 
     def __init__(self, plan: Plan, capacity: Capacity) -> None:
@@ -37,6 +31,5 @@ class Prewarm:
 
     def release(self) -> None:
         """Give back what is held."""
-        for held in self._held:
-            remove_placement_group(held)
-        self._held = []
+        while self._held:
+            remove_placement_group(self._held.pop())

@@ -1,27 +1,43 @@
 """Which checkpoints stay on disk, over a whole study.
 
-Checkpoints of trials that do not go on fill disks (ray#4381, ray#30506). What a trial said
-is in the store, so a stopped trial's weights are of no use.
+Checkpoints of trials that do not go on fill disks (ray#4381, ray#30506); a trial's results are in
+the store, so a stopped trial's weights are of no use.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sentune.io.atomic import read_document, write_document
+from sentune.io.object_store import files_at, names_in
 from sentune.records import TrialRecord, TrialState
+from sentune.study import SCHEDULERS
 from sentune.study.config import StudyConfig
 from sentune.study.space.objectives import Objective, feasible, pareto_front
-from sentune.training.checkpoint_storage import storage_of
-from sentune.training.checkpoints import CheckpointStore
+from sentune.study.store.driver_process import runs
+from sentune.study.store.trial_codec import run_name
+from sentune.training.checkpoint_storage import DAMAGED, PARTIAL, storage_of
+from sentune.training.checkpoints import CHECKPOINT, CheckpointStore, examples_of, name_of
+
+if TYPE_CHECKING:
+    from sentune.study.runner.finals import Finals
+    from sentune.study.store.study_view import StudyView
+    from sentune.study.store.trial_store import TrialStore
 
 logger = logging.getLogger(__name__)
 
 PUBLISHED = "published.json"
+SCRATCH = "ray-train"
+"""Ray Train's own snapshots in a study's folder; nothing ever goes on from them."""
+
 MANY = 20
 """Runs that are due at once, from which on their folders are listed first."""
 
@@ -38,27 +54,6 @@ class Stays(StrEnum):
     NOTHING = "nothing"
 
 
-class Search(Protocol):
-    """A store as retention sees it."""
-
-    @property
-    def objectives(self) -> Sequence[Objective]:
-        """By which trials are compared."""
-
-    def records(self) -> list[TrialRecord]:
-        """Return all trials, as the store has them."""
-
-
-class FinalRuns(Protocol):
-    """The finals as retention sees them."""
-
-    def runs(self) -> dict[str, TrialRecord]:
-        """Name -> run, all that are stored."""
-
-    def winning_run(self) -> str | None:
-        """Return the name of the run whose model is shipped, as things stand."""
-
-
 def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
     """Return trials that may win, best first, the earlier first among equals.
 
@@ -69,9 +64,7 @@ def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> li
     return sorted(feasible(trials), key=lambda t: (-objectives[0].of(t.metrics), t.id))
 
 
-def bytes_bound(
-    checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0, needed: int = 0
-) -> int:
+def bytes_bound(checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0) -> int:
     """Return bytes of checkpoints that a study never exceeds.
 
     Args:
@@ -79,44 +72,75 @@ def bytes_bound(
         concurrent: runs at a time, the most of all starts.
         keep: best trials whose checkpoints stay.
         finals: runs of the finals.
-        needed: runs that a scheduler may want to go on from.
     """
     at_work, published = PER_RUN * concurrent, 1
-    return checkpoint_bytes * (at_work + keep + finals + published + PER_RUN * needed)
+    return checkpoint_bytes * (at_work + keep + finals + published)
+
+
+def rule_of(
+    trials: Sequence[TrialRecord],
+    objectives: Sequence[Objective],
+    keep: int,
+    *,
+    finals: Mapping[str, TrialRecord],
+    winner: str | None,
+    published: str | None,
+    needed: Iterable[str],
+) -> dict[str, Stays]:
+    """Return run -> what stays of it. A run that is not named is not touched.
+
+    Args:
+        trials: of the search.
+        objectives: by which they are compared.
+        keep: best trials whose best checkpoint stays.
+        finals: name -> run of the finals; all keep their best until the winner is published.
+        winner: run whose model is shipped, as things stand.
+        published: run whose model stands in the study's folder, whatever else has won since.
+        needed: runs whose checkpoints other runs may still go on from.
+    """
+
+    def stays(run: TrialRecord, kept: bool) -> Stays:
+        if run.state is TrialState.RUNNING:
+            return Stays.ALL
+        return Stays.BEST if run.state is TrialState.COMPLETE and kept else Stays.NOTHING
+
+    best = {trial.id for trial in ranked(trials, objectives)[:keep]}
+    over = winner is not None and published == winner
+    return {
+        **{run_name(trial.id): stays(trial, trial.id in best) for trial in trials},
+        **{name: stays(run, not over or name == winner) for name, run in finals.items()},
+        **({published: Stays.BEST} if published is not None else {}),
+        **dict.fromkeys(needed, Stays.ALL),
+    }
 
 
 class Retention:
     """Drops what is not needed; safe to call at any time, and after a kill.
 
-    Args:
-        config: how many to keep, and where.
-        search: all trials.
-        needed: names of runs whose checkpoints other runs may still go on from.
-
     Attributes:
+        needed: returns names of runs whose checkpoints other runs may still go on from.
         finals: None until they have begun; before, their runs are left alone.
     """
 
     def __init__(
-        self, config: StudyConfig, search: Search, needed: Callable[[], set[str]] = set
+        self, config: StudyConfig, search: TrialStore, needed: Callable[[], set[str]] = set
     ) -> None:
         self.config, self.search, self.needed = config, search, needed
-        self.finals: FinalRuns | None = None
+        self.finals: Finals | None = None
         self._applied: dict[str, Stays] = {}
         self._dropped: set[int] = set()
-        self._published: tuple[str | None] | None = None
+        self._published = published(config.folder)  # while runs are at work it does not change
 
     def apply(self, *, everything: bool = False) -> None:
         """Drop what the rule does not keep.
 
         Args:
-            everything: also look again at runs that were tidied before, and at what is published;
-                to be called so after a model was.
+            everything: look again at runs that were tidied before, and at what is published now.
         """
         if everything:
             self._applied.clear()
             self._dropped.clear()
-            self._published = None
+            self._published = published(self.config.folder)
         rule = self.rule()
         due = {
             name: stays
@@ -128,54 +152,34 @@ class Retention:
             self._applied |= {name: stays for name, stays in due.items() if name not in there}
             due = {name: stays for name, stays in due.items() if name in there}
         for name, stays in due.items():
-            self._tidy(name, stays)
+            store = CheckpointStore(self.config.directory(name))
+            try:
+                if stays is Stays.BEST:
+                    store.keep_best_only()
+                else:
+                    store.drop_all()
+            except OSError as error:  # a busy file system: no reason to end a study, tried again
+                logger.warning("%s: its checkpoints could not be dropped: %s", name, error)
+            else:
+                self._applied[name] = stays
         dropped = (name for name in rule if self._applied.get(name) is Stays.NOTHING)
         self._dropped |= {int(name) for name in dropped if name.isdecimal()}  # no finalists
 
     def rule(self) -> dict[str, Stays]:
-        """Run -> what stays of it. A run that is not named is not touched.
+        """Return run -> what stays of it; see ``rule_of``.
 
         Trials whose checkpoints were dropped are left out: those that were better then still are.
         """
-        trials = [t for t in self.search.records() if t.id not in self._dropped]
-        best = {t.id for t in ranked(trials, self.search.objectives)[: self.config.keep]}
-        rule = {f"{t.id:04d}": _of_trial(t, best) for t in trials}
-        rule |= self._of_finals() | self._shipped()
-        return rule | dict.fromkeys(self.needed(), Stays.ALL)
-
-    def _of_finals(self) -> dict[str, Stays]:
-        """Return all runs' best until the winner is published, then the winner's alone."""
-        if self.finals is None:
-            return {}
-        winner = self.finals.winning_run()
-        over = winner is not None and self._run_published() == winner
-        return {
-            name: _of_run(run, keep=not over or name == winner)
-            for name, run in self.finals.runs().items()
-        }
-
-    def _shipped(self) -> dict[str, Stays]:
-        """Of the model that stands in the study's folder, whatever else has won since."""
-        run = self._run_published()
-        return {run: Stays.BEST} if run is not None else {}
-
-    def _run_published(self) -> str | None:
-        """As of the last look at everything: nothing is published while runs are at work."""
-        if self._published is None:
-            self._published = (published(self.config.folder),)
-        return self._published[0]
-
-    def _tidy(self, name: str, stays: Stays) -> None:
-        store = CheckpointStore(self.config.directory(name))
-        try:
-            if stays is Stays.BEST:
-                store.keep_best_only()
-            else:
-                store.drop_all()
-        except OSError as error:  # a busy file system: no reason to end a study, tried again
-            logger.warning("%s: its checkpoints could not be dropped: %s", name, error)
-        else:
-            self._applied[name] = stays
+        finals = self.finals
+        return rule_of(
+            [trial for trial in self.search.records() if trial.id not in self._dropped],
+            self.search.objectives,
+            self.config.keep,
+            finals=finals.runs() if finals is not None else {},
+            winner=finals.winning_run() if finals is not None else None,
+            published=self._published,
+            needed=self.needed(),
+        )
 
 
 def note_published(folder: str, run: str) -> None:
@@ -189,13 +193,84 @@ def published(folder: str) -> str | None:
     return str(json.loads(text)["run"]) if text is not None else None
 
 
-def _of_trial(trial: TrialRecord, best: set[int]) -> Stays:
-    if trial.state is TrialState.RUNNING:
-        return Stays.ALL
-    return Stays.BEST if trial.id in best else Stays.NOTHING
+@dataclass(frozen=True, kw_only=True)
+class Removable:
+    """One folder that may go: where, why, and what it holds."""
+
+    folder: str
+    name: str
+    why: str
+    bytes: int
+
+    def drop(self) -> None:
+        """Take it away, and its folder where nothing else lies there."""
+        place = storage_of(self.folder)
+        place.drop(self.name)
+        place.leave()
 
 
-def _of_run(run: TrialRecord, *, keep: bool) -> Stays:
-    if run.state is TrialState.RUNNING:
-        return Stays.ALL
-    return Stays.BEST if run.state is TrialState.COMPLETE and keep else Stays.NOTHING
+def removable_of(view: StudyView) -> list[Removable]:
+    """Return what a study without a driver can do without, by the rule that its driver follows.
+
+    The published model's checkpoint and those of trials that have not ended stay.
+    """
+    (files, root), folder = files_at(view.place.folder), view.place.folder
+    found: list[Removable] = []
+
+    def add(run: str, name: str, why: str) -> None:
+        size = int(files.du(f"{root}{run}/{name}"))
+        found.append(Removable(folder=f"{folder}{run}", name=name, why=why, bytes=size))
+
+    rule = _rule(view)
+    for run in sorted(names_in(files, f"{root}/trials")):
+        place = f"/trials/{run}"
+        names = sorted(names_in(files, f"{root}{place}"))
+        stored = {name for name in names if name.startswith(CHECKPOINT)}
+        kept = _kept(f"{folder}{place}", stored, rule.get(run, Stays.ALL))
+        for name in names:
+            if name.startswith(PARTIAL):
+                add(place, name, "written in part")
+            elif name.startswith(DAMAGED):
+                add(place, name, "damaged")
+            elif name in stored - kept:
+                add(place, name, "checkpoints that the study does not keep")
+    if files.isdir(f"{root}/{SCRATCH}"):
+        add("", SCRATCH, "scratch of Ray Train")
+    return found
+
+
+def _kept(folder: str, stored: set[str], stays: Stays) -> set[str]:
+    if stays is Stays.ALL or not stored:
+        return stored
+    if stays is Stays.NOTHING:
+        return set()
+    best = CheckpointStore(folder).best_progress()
+    if best is None:
+        return {max(stored, key=examples_of)}
+    return stored & {name_of(best.examples)}
+
+
+def _rule(view: StudyView) -> dict[str, Stays]:
+    """Return run -> what stays of it; the winner is known once its model is published."""
+    options = view.place.description.get("options", {})
+    complete = view.place.summary().get("state") == "complete"
+    ended_by_rungs = options.get("scheduler", "none") in SCHEDULERS and not options.get(
+        "population"
+    )  # such a scheduler never goes on from another trial's checkpoint
+    seen, run = view.snapshot(), published(view.place.folder)
+    return rule_of(
+        seen.trials,
+        seen.objectives,
+        options.get("keep", 3),
+        finals={final.name: final.record for final in seen.finals},
+        winner=run if complete else None,
+        published=run,
+        needed=() if complete or ended_by_rungs else [run_name(trial.id) for trial in seen.trials],
+    )
+
+
+def abandoned_scratch() -> list[Path]:
+    """Return folders of Ray Tune that drivers of this machine have left when they were killed."""
+    found = Path(tempfile.gettempdir()).glob("sentune-tune-*")
+    owned = ((path, re.match(r"sentune-tune-(\d+)-", path.name)) for path in found)
+    return sorted(path for path, owner in owned if owner and not runs(int(owner[1])))

@@ -21,10 +21,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol
 
 import ray
 
+from sentune.launchers.ray_internals import ClusterStore
 from sentune.study.planning.capacity import Capacity
 
 logger = logging.getLogger(__name__)
@@ -61,23 +61,7 @@ class Claim:
 
     def share(self, runs: float, cpus: float, gpus: float) -> float:
         """Return the largest part of one of the resources that so many runs hold."""
-        return runs * max(
-            self.cpus / cpus if cpus else 0.0,
-            self.gpus / gpus if gpus else 0.0,
-        )
-
-
-class ClaimStore(Protocol):
-    """Where claims are left for others to read; see ``launchers.ray_internals.ClusterStore``."""
-
-    def write(self, key: str, text: str) -> None:
-        """This study's claim."""
-
-    def read(self) -> dict[str, str]:
-        """Return all claims, by key."""
-
-    def remove(self, key: str) -> None:
-        """A claim that no longer holds."""
+        return runs * max(self.cpus / cpus if cpus else 0.0, self.gpus / gpus if gpus else 0.0)
 
 
 class Sharing:
@@ -91,11 +75,10 @@ class Sharing:
     Attributes:
         most: runs at a time that this study could ever use.
         allowed: runs at a time, as of the last look.
-        live: runs that are at work; set by the trial runner.
-        wanted: runs that could be at work; set by the trial runner.
+        live, wanted: runs that are, and that could be, at work; set by the trial runner.
     """
 
-    def __init__(self, claim: Claim, capacity: Capacity, store: ClaimStore) -> None:
+    def __init__(self, claim: Claim, capacity: Capacity, store: ClusterStore) -> None:
         self.most = self.allowed = self.wanted = claim.wanted
         self.live = 0
         self._claim, self._store = claim, store
@@ -105,22 +88,35 @@ class Sharing:
         self._beats = 0
         self._looked: float | None = None
         self._signs: dict[str, tuple[str, float]] = {}
-        self._told: set[str] = set()
+        self._known: set[str] = set()
         self._ignored = False
         self._over = threading.Event()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Look once a second in a thread of its own: trials never wait for it."""
+
+        def watch() -> None:
+            while not self._over.wait(EVERY):
+                try:
+                    self.look()
+                except (ray.exceptions.RayError, OSError) as error:
+                    logger.warning(
+                        "other studies on this cluster cannot be seen for now: %s", error
+                    )
+
         self.look()
-        thread = threading.Thread(target=self._watch, name="sharing", daemon=True)
+        thread = threading.Thread(target=watch, name="sharing", daemon=True)
         thread.start()
         try:
             yield
         finally:
             self._over.set()
             thread.join()
-            self._leave()
+            try:
+                self._store.remove(self._key)
+            except (ray.exceptions.RayError, OSError) as error:
+                logger.warning("others will hold places free for %g s more: %s", FORGOTTEN, error)
 
     def look(self) -> None:
         """Write what this study wants, and compute what it gets."""
@@ -136,7 +132,13 @@ class Sharing:
         order = sorted(claims)  # the same in each driver
         shares = fair_shares([claims[key] for key in order], self._cpus, self._gpus)
         self.allowed = shares[order.index(self._key)]
-        self._tell({claim.study for key, claim in claims.items() if key != self._key})
+        others = {claim.study for key, claim in claims.items() if key != self._key}
+        if others - self._known:
+            logger.warning(
+                "the cluster is shared with %s: %d of %d runs at a time for now",
+                ", ".join(sorted(others)), self.allowed, self.wanted,
+            )  # fmt: skip
+        self._known |= others
 
     def _others(self, now: float) -> dict[str, Claim]:
         """Return claims of the studies that have given a sign lately."""
@@ -158,9 +160,9 @@ class Sharing:
     def _read(self, text: str) -> Claim | None:
         """Return a claim; None, and a warning once, where another version wrote it."""
         try:
-            told = json.loads(text)
-            numbers = {name: float(told[name]) for name in ("cpus", "gpus", "weight", "used")}
-            claim = Claim(study=str(told["study"]), wanted=int(told["wanted"]), **numbers)
+            fields = json.loads(text)
+            numbers = {name: float(fields[name]) for name in ("cpus", "gpus", "weight", "used")}
+            claim = Claim(study=str(fields["study"]), wanted=int(fields["wanted"]), **numbers)
             if claim.weight <= 0:
                 raise ValueError(f"weight {claim.weight}")
             return claim
@@ -171,37 +173,9 @@ class Sharing:
             self._ignored = True
             return None
 
-    def _tell(self, others: set[str]) -> None:
-        """Once for each study that joins: who shares the cluster."""
-        if others - self._told:
-            logger.warning(
-                "the cluster is shared with %s: %d of %d runs at a time for now",
-                ", ".join(sorted(others)), self.allowed, self.wanted,
-            )  # fmt: skip
-        self._told |= others
-
-    def _watch(self) -> None:
-        while not self._over.wait(EVERY):
-            try:
-                self.look()
-            except (ray.exceptions.RayError, OSError) as error:
-                logger.warning("other studies on this cluster cannot be seen for now: %s", error)
-
-    def _leave(self) -> None:
-        try:
-            self._store.remove(self._key)
-        except (ray.exceptions.RayError, OSError) as error:
-            logger.warning("others will hold places free for %g s more: %s", FORGOTTEN, error)
-
 
 def fair_shares(claims: Sequence[Claim], cpus: float, gpus: float) -> list[int]:
-    """Runs at a time of each claim, in the order of the claims.
-
-    Args:
-        claims: of all studies.
-        cpus: of the whole cluster.
-        gpus: of the whole cluster.
-    """
+    """Return the runs at a time of each claim, on a cluster of so many CPUs and GPUs."""
     given = [0] * len(claims)
     free_cpus, free_gpus = cpus + 1e-9, gpus + 1e-9  # three thirds of a GPU are one
     queue = [(0.0, claim.used / claim.weight, place) for place, claim in enumerate(claims)]

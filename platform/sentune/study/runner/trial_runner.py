@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -18,6 +18,10 @@ from sentune.study.schedulers import Verdict
 from sentune.study.store.trial_codec import RESTARTS
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.trial import TrialSpec
+
+if TYPE_CHECKING:
+    from sentune.launchers.control_actor import ControlClient
+    from sentune.study.runner.sharing import Sharing
 
 logger = logging.getLogger(__name__)
 
@@ -37,83 +41,45 @@ class Crash:
     preempted: bool = False
 
 
-class Control(Protocol):
-    """Where running trials ask what they are to do."""
-
-    def ask_to_leave(self) -> None:
-        """Ask every run to write a checkpoint and leave."""
-
-
-class Place(Protocol):
-    """Among the studies that share a cluster.
-
-    Attributes:
-        most: runs at a time that this study could ever use.
-        allowed: of these, for now.
-        live: runs that are at work, as the trial runner says.
-        wanted: runs that could be at work, likewise.
-    """
-
-    most: int
-    allowed: int
-    live: int
-    wanted: int
-
-
-class Verdicts(Protocol):
-    """Told every verdict, for workers that wait for it and leave by themselves."""
-
-    def put(self, trial: str, examples: int, goes_on: bool) -> None:
-        """Set the verdict on a trial at a milestone."""
-
-    def forget(self, trial: str) -> None:
-        """Drop the verdicts on a trial whose run has ended."""
-
-
+@dataclass(kw_only=True, eq=False)
 class TrialRunner:
     """Gives runs to Ray Tune, stores what they report, and decides how each goes on or ends.
 
-    Args:
+    Attributes:
         store: where everything is kept.
         source: of runs.
         spec_of: the training run of a candidate.
         stored: called with a run's Optuna number when its start, a milestone or its end is stored.
-        retire_after: runs after which a worker process is replaced.
-        verdicts: None where Tune stops a trial; else trials leave by themselves when told.
-        control: asked to send runs home when the study halts; None where none can leave early.
         limits: what ends the study before its source does.
+        retire_after: runs after which a worker process is replaced.
         max_failures: deaths of a run's processes that are forgiven.
-        place: of the study among those that share the cluster; None where it is alone.
-
-    Attributes:
+        verdicts: where trials learn their verdicts and leave by themselves; None: Tune stops them.
+        control: asked to send runs home when the study halts; None where none can leave early.
+        sharing: among the studies on the cluster; None where it is alone.
         live: Tune's id -> what it runs.
+        last: number of a run -> its last report.
+        crashes: Tune's id -> why its process died.
     """
 
-    def __init__(
-        self,
-        *,
-        store: TrialStore,
-        source: Source,
-        spec_of: Callable[[Candidate], TrialSpec],
-        stored: Callable[[int], None],
-        retire_after: int,
-        verdicts: Verdicts | None = None,
-        control: Control | None = None,
-        limits: Limits | None = None,
-        max_failures: int = 0,
-        place: Place | None = None,
-    ) -> None:
-        self.store, self.source, self.spec_of, self.stored = store, source, spec_of, stored
-        self.retire_after, self.verdicts, self.control = retire_after, verdicts, control
-        self.limits = limits or Limits()
-        self.max_failures, self.place = max_failures, place
-        self.live: dict[str, Candidate] = {}
-        self.last: dict[int, Report] = {}
-        self.stopped: dict[int, str] = {}
-        self._again: deque[Candidate] = deque()
-        self._given = self._generation = 0
-        self._halted = False
-        self._forgiven: dict[str, int] = {}
+    store: TrialStore
+    source: Source
+    spec_of: Callable[[Candidate], TrialSpec]
+    stored: Callable[[int], None]
+    limits: Limits
+    retire_after: int
+    max_failures: int = 0
+    verdicts: ControlClient | None = None
+    control: ControlClient | None = None
+    sharing: Sharing | None = None
+    live: dict[str, Candidate] = field(default_factory=dict, init=False)
+    last: dict[int, Report] = field(default_factory=dict, init=False)
+    crashes: dict[str, Crash] = field(default_factory=dict, init=False)
+    _stopped: dict[int, str] = field(default_factory=dict, init=False)
+    _forgiven: dict[str, int] = field(default_factory=dict, init=False)
+    _again: deque[Candidate] = field(default_factory=deque, init=False)
+    _given: int = field(default=0, init=False)
+    _generation: int = field(default=0, init=False)
+    _halted: bool = field(default=False, init=False)
 
     @property
     def finished(self) -> bool:
@@ -131,8 +97,7 @@ class TrialRunner:
             self._retire()
         self._given += 1
         self.live[tune_id] = candidate
-        known = self.store.get(candidate.number).user_attrs
-        self._forgiven[tune_id] = known.get(RESTARTS, 0)
+        self._forgiven[tune_id] = self._restarts(candidate)
         self.stored(candidate.number)
         return {
             "trial": candidate.name,
@@ -142,17 +107,17 @@ class TrialRunner:
 
     def _next(self) -> Candidate | None:
         live = len(self.live)
-        if self.place is not None and live >= self.place.allowed:
+        if self.sharing is not None and live >= self.sharing.allowed:
             return None
-        candidate = self._again.popleft() if self._again else self._fresh(live)
-        if self.place is not None:  # without a candidate it needs no more places than it has
-            self.place.wanted = max(1, live) if candidate is None else self.place.most
+        if self._again:
+            candidate: Candidate | None = self._again.popleft()
+        else:
+            if self.limits.closed():
+                self.source.close()
+            candidate = self.source.next(live)
+        if self.sharing is not None:  # without a candidate it needs no more places than it has
+            self.sharing.wanted = max(1, live) if candidate is None else self.sharing.most
         return candidate
-
-    def _fresh(self, live: int) -> Candidate | None:
-        if self.limits.closed():
-            self.source.close()
-        return self.source.next(live)
 
     def _retire(self) -> None:
         """Give the next runs new processes; those at work finish theirs."""
@@ -161,8 +126,8 @@ class TrialRunner:
 
     def watch(self) -> None:
         """Halt the study where a limit says so; called again and again."""
-        if self.place is not None:
-            self.place.live = len(self.live)
+        if self.sharing is not None:
+            self.sharing.live = len(self.live)
         if not self._halted and self.limits.watch() is not None:
             self.halt()
 
@@ -181,26 +146,30 @@ class TrialRunner:
             return True
         candidate = self.live[tune_id]
         with self.store.together():
-            report, verdict = self._record(tune_id, candidate, report, result)
+            report, verdict = self._record(tune_id, candidate.number, report, result)
+        goes_on = False
         if verdict is None:
             if report.poisoned:
                 self._retire()
-            return self._answer(candidate, report, goes_on=False)
-        self.stored(candidate.number)
-        if 0 < candidate.stop_at <= report.examples:
-            self.last[candidate.number] = replace(report, final=True)
-            return self._answer(candidate, report, goes_on=False)
-        if verdict.stop:
-            self.stopped[candidate.number] = verdict.reason
-        return self._answer(candidate, report, goes_on=not verdict.stop)
+        else:
+            self.stored(candidate.number)
+            if 0 < candidate.stop_at <= report.examples:
+                self.last[candidate.number] = replace(report, final=True)
+            elif verdict.stop:
+                self._stopped[candidate.number] = verdict.reason
+            else:
+                goes_on = True
+        if self.verdicts is None:
+            return goes_on
+        self.verdicts.put(candidate.name, report.examples, goes_on)
+        return True
 
     def _record(
-        self, tune_id: str, candidate: Candidate, report: Report, result: dict[str, Any]
+        self, tune_id: str, number: int, report: Report, result: dict[str, Any]
     ) -> tuple[Report, Verdict | None]:
         """The report as it counts, and the verdict; None where the run has failed or left."""
-        number = candidate.number
         seconds = float(result.get("time_total_s", report.seconds))
-        self.limits.charge(tune_id, seconds * report.gpus)
+        self.limits.gpu_seconds[tune_id] = seconds * report.gpus
         self.store.noted(number, report.notes)
         if report.restarts:  # those that a group's own launcher has forgiven, of this start
             self.store.forgiven(number, self._forgiven[tune_id] + report.restarts)
@@ -214,109 +183,86 @@ class TrialRunner:
         cost = {tune_id: {"seconds": seconds, "gpus": report.gpus}}
         return report, self.store.milestone(number, report, cost)
 
-    def _answer(self, candidate: Candidate, report: Report, *, goes_on: bool) -> bool:
-        if self.verdicts is None:
-            return goes_on
-        self.verdicts.put(candidate.name, report.examples, goes_on)
-        return True
-
     def end(self, tune_id: str, crash: Crash | None = None) -> None:
-        """Write how a run ended, or give it out again where it may go on.
-
-        Args:
-            tune_id: of the Tune trial.
-            crash: why its process died; None if it did not.
-        """
+        """Write how a run ended, or give it out again; None: its process did not die."""
         candidate = self.live.pop(tune_id)
         if self.verdicts is not None:
             self.verdicts.forget(candidate.name)
         number = candidate.number
-        report, stopped = self.last.pop(number, None), self.stopped.pop(number, "")
-        if report is not None and report.failure:
+        report, stopped = self.last.pop(number, None) or Report(), self._stopped.pop(number, "")
+        if report.failure:
             if report.storage:  # the next trial would meet it too; this one goes on when mended
                 self.halt(Halt(why=Why.STORAGE, reason=report.failure))
                 return
-            if self._fits_smaller(candidate, report):
+            if report.out_of_memory and report.micro_batch:
+                self._give_again(candidate, report.failure, micro_batch=report.micro_batch)
                 return
-            self._fail(number, report)
+            if report.out_of_memory:
+                self.store.infeasible(number, report.failure)
+            else:
+                self.store.fail(
+                    number, report.failure, repeats=report.repeats, traceback=report.traceback
+                )
         elif stopped:
             self.store.prune(number, stopped)
-        elif report is not None and report.final:
+        elif report.final:
             self.store.complete(number)
-        elif report is not None and report.left:
-            self._left(candidate, report)
+        elif report.left:  # the next start goes on with one that was sent home
+            if report.preempted:
+                at = f"{report.examples:,} examples"
+                note = f"its machine was taken back; it went on elsewhere from {at}"
+                self._give_again(candidate, note)
             return
-        elif crash is not None and self._goes_on(candidate, crash):
-            return
-        else:
-            self._lost(number, crash)
-        self.stored(number)
-        self.limits.ended(self.store.record(number))
-
-    def _fail(self, number: int, said: Report) -> None:
-        if said.out_of_memory:
-            self.store.infeasible(number, said.failure)
-        else:
-            self.store.fail(number, said.failure, repeats=said.repeats, traceback=said.traceback)
-
-    def _fits_smaller(self, candidate: Candidate, said: Report) -> bool:
-        """Return whether a run that met an end of memory is given out again with less at a time."""
-        if not (said.out_of_memory and said.micro_batch):
-            return False
-        note = f"micro-batch {said.micro_batch} from here on: {said.failure}"
-        number, size = candidate.number, said.micro_batch
-        self.store.restarted(number, note, micro_batch=size, counts=False)
-        self._again.append(replace(candidate, micro_batch=size))
-        return True
-
-    def _left(self, candidate: Candidate, report: Report) -> None:
-        """Give a preempted run out again; the next start goes on with one that was sent home."""
-        if report.preempted:
-            at = f"{report.examples:,} examples"
-            note = f"its machine was taken back; it went on elsewhere from {at}"
-            self.store.restarted(candidate.number, note, counts=False)
-            self._again.append(candidate)
-
-    def _goes_on(self, candidate: Candidate, crash: Crash) -> bool:
-        """Whether a run whose process died is given out again, from its newest checkpoint."""
-        number = candidate.number
-        smaller = candidate.halved if crash.out_of_memory else None
-        if smaller is not None:
-            note = f"micro-batch {smaller.micro_batch} from here on: {crash.reason}"
-            self.store.restarted(number, note, micro_batch=smaller.micro_batch, counts=False)
-            candidate = smaller
-        elif crash.out_of_memory and candidate.micro_batch == 1:
-            return False
-        elif crash.preempted:
-            self.store.restarted(number, f"went on elsewhere: {crash.reason}", counts=False)
-        elif self.store.get(number).user_attrs.get(RESTARTS, 0) < self.max_failures:
-            self.store.restarted(number, f"started again: {crash.reason}", counts=True)
-        else:
-            return False
-        logger.warning("run %s: %s; it goes on from its checkpoint", candidate.name, crash.reason)
-        self._again.append(candidate)
-        return True
-
-    def _lost(self, number: int, crash: Crash | None) -> None:
-        if crash is None:
+        elif crash is None:
             self.store.fail(number, "the trial ended before its budget was used up")
+        elif self._goes_on(candidate, crash):
+            return
         elif crash.out_of_memory:
             self.store.infeasible(number, crash.reason)
         else:
             self.store.fail(number, crash.reason)
+        self.stored(number)
+        self.limits.ended.append(self.store.record(number))
+
+    def _restarts(self, candidate: Candidate) -> int:
+        return int(self.store.get(candidate.number).user_attrs.get(RESTARTS, 0))
+
+    def _give_again(
+        self, candidate: Candidate, note: str, *, micro_batch: int = 0, counts: bool = False
+    ) -> None:
+        """Give a run out again, from its newest checkpoint; ``note`` tells the user why."""
+        if micro_batch:
+            note = f"micro-batch {micro_batch} from here on: {note}"
+            candidate = replace(candidate, micro_batch=micro_batch)
+        self.store.restarted(candidate.number, note, micro_batch=micro_batch, counts=counts)
+        self._again.append(candidate)
+
+    def _goes_on(self, candidate: Candidate, crash: Crash) -> bool:
+        """Whether a run whose process died is given out again."""
+        if crash.out_of_memory and (half := candidate.half):
+            self._give_again(candidate, crash.reason, micro_batch=half)
+        elif crash.out_of_memory and candidate.micro_batch == 1:
+            return False
+        elif crash.preempted:
+            self._give_again(candidate, f"went on elsewhere: {crash.reason}")
+        elif self._restarts(candidate) < self.max_failures:
+            self._give_again(candidate, f"started again: {crash.reason}", counts=True)
+        else:
+            return False
+        logger.warning("run %s: %s; it goes on from its checkpoint", candidate.name, crash.reason)
+        return True
 
 
 def crash_of(error: BaseException | None) -> Crash:
     """Return why a run's process ended, as Ray says it."""
     if isinstance(error, ray.exceptions.OutOfMemoryError):
-        told = "out of memory on the host: Ray ended its process before the machine stood still"
-        return Crash(reason=told, out_of_memory=True)
+        cause = "out of memory on the host: Ray ended its process before the machine stood still"
+        return Crash(reason=cause, out_of_memory=True)
     if isinstance(error, ray.exceptions.RayTaskError):
         return Crash(reason=reason(error.cause))
     lines = [line.strip() for line in str(error or "").splitlines() if line.strip()]
     if not lines:
         return Crash()
-    preempted = bool(getattr(error, "preempted", False))
-    if preempted:
+    if getattr(error, "preempted", False):
         return Crash(reason="its machine was taken back", preempted=True)
     return Crash(reason=f"its process died: {lines[-1][:300]}")

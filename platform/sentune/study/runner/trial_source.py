@@ -7,11 +7,10 @@ nothing, and the next one starts an orphan again under its number.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
@@ -63,26 +62,22 @@ class Candidate:
     stop_at: int = 0
 
     @property
-    def halved(self) -> Candidate | None:
-        """The same run with half as many sentences at a time; None where it cannot be halved."""
+    def half(self) -> int:
+        """Half as many sentences at a time, rounded up; 0 where there is nothing to halve."""
         stated = (self.settings.get(name) for name in ("micro_batch", "batch_size"))
         sizes = (int(size) for size in stated if size not in (None, "none"))
         now = self.micro_batch or next(sizes, 1)
-        return replace(self, micro_batch=-(-now // 2)) if now > 1 else None
+        return -(-now // 2) if now > 1 else 0
 
 
 class Source(Protocol):
     """Gives one training run after the other."""
 
     def next(self, live: int) -> Candidate | None:
-        """Return the next run; None if there is none now, or no more (see ``finished``).
-
-        Args:
-            live: runs that have been given and have not ended.
-        """
+        """Return the next run, beside so many live ones; None: none now, or none any more."""
 
     def close(self) -> None:
-        """No further run, though there may be some; those at work go on."""
+        """Give no further run, though there may be some; those at work go on."""
 
     @property
     def finished(self) -> bool:
@@ -114,83 +109,83 @@ class SearchSource:
         self.store, self.space, self.planned, self.seed = store, space, trials, seed
         self.finished = self._exhausted = False
         if isinstance(sampler, str):
-            modes = [objective.mode for objective in store.objectives]
             sampler = make_sampler(
                 sampler,
                 space,
                 trials=trials,
                 seed=seed,
-                modes=modes,
+                modes=[objective.mode for objective in store.objectives],
                 constraints=store.constraints,
             )
         self._sampler = sampler
         self._axes = {name: distribution(d) for name, d in space.settings.items()}
-        self._first = [self._held(point) for point in space.first_points()] if first else []
+        self._first = [self._as_stored(point) for point in space.first_points()] if first else []
         self._answers: dict[str, FrozenTrial] = {}
         self._ended: set[str] = set()
         self._unended: list[int] = []
         self._seen = 0
         self._orphans = [t for t in store.trials() if t.state == Stored.RUNNING]
 
-    def _held(self, point: Mapping[str, Value]) -> dict[str, Value]:
+    def _as_stored(self, point: Mapping[str, Value]) -> dict[str, Value]:
         """Return the point as the store will give it back: a range's 1 is 1.0."""
         axes = self._axes
         return {n: axes[n].to_external_repr(axes[n].to_internal_repr(v)) for n, v in point.items()}
 
     def close(self) -> None:
-        """No further trial; those that run go on."""
+        """Start no further trial; those that run go on."""
         self._exhausted = True
 
     def next(self, live: int) -> Candidate | None:
         """Return the next trial that must be run; those that the store answers are passed over."""
         if self._orphans and not self._exhausted:
-            orphan = self._orphans.pop(0)
-            return _candidate(orphan.number, f"{orphan.number:04d}", orphan.user_attrs)
+            return candidate_of(self._orphans.pop(0))
         for _ in range(ATTEMPTS):
-            if self._exhausted or self._used_up():
+            if self._exhausted or len(self.store.trials()) >= self.planned:
                 break
-            candidate = self._create()
-            if candidate is not None:
+            stored, running = self._look()
+            points = None if self.space.size is None else max(self.space.size, 1)
+            if points is not None and len(self._ended | running.keys()) >= points:
+                break
+            if (candidate := self._create(stored, running)) is not None:
                 return candidate
         self._exhausted = True  # asked again ten times a second while the last trials run
         self.finished = live == 0
         return None
 
-    def _used_up(self) -> bool:
-        trials = self.store.trials()
-        if len(trials) >= self.planned:
-            return True
-        if self.space.size is None:
-            return False
-        running = {key(t.params) for t in trials if not t.state.is_finished()}
-        self._look()
-        return len(running | self._ended) >= max(self.space.size, 1)
-
-    def _create(self) -> Candidate | None:
+    def _create(
+        self, stored: Sequence[FrozenTrial], running: Mapping[str, FrozenTrial]
+    ) -> Candidate | None:
         """Store the next trial; None if the store has, or will have, the answer already."""
-        stored, running = self._look()
-        drawn = self._first_point(stored)
         notes: dict[str, Any] = {}
-        if drawn is None:
-            known = {**self._answers, **running}
-            draw = self._sampler.draw(stored, len(stored), known)
-            drawn = self._held(draw.point)
-            notes = {SAMPLER: draw.notes} if draw.notes else {}
-        axes = {name: self._axes[name] for name in drawn}
-        same = key(drawn)
-        if (twin := self._answers.get(same) or running.get(same)) is not None:
-            self.store.add(_copy(twin, drawn, axes))
-            return None
-        settings = {**self.space.fixed, **drawn}
-        number = self.store.create(drawn, axes, settings=settings, seed=self.seed, attributes=notes)
-        return _candidate(number, f"{number:04d}", {SETTINGS: settings, SEED: self.seed})
-
-    def _first_point(self, stored: Sequence[FrozenTrial]) -> dict[str, Value] | None:
-        """Return the first of the points to try that no trial has had; None if there is none."""
-        if self._first:
+        if self._first:  # of the points to try, those that no trial has had
             tried = {key(trial.params) for trial in stored}
             self._first = [point for point in self._first if key(point) not in tried]
-        return self._first[0] if self._first else None
+        if self._first:
+            point = self._first[0]
+        else:
+            draw = self._sampler.draw(stored, len(stored), {**self._answers, **running})
+            point = self._as_stored(draw.point)
+            notes = {SAMPLER: draw.notes} if draw.notes else {}
+        axes = {name: self._axes[name] for name in point}
+        if twin := self._answers.get(key(point)) or running.get(key(point)):
+            # A copy takes up a number, so that the next draw is another one; that of a run at
+            # work is a draw that is forgotten.
+            ended = twin.state.is_finished()
+            self.store.add(
+                optuna.create_trial(
+                    state=twin.state if ended else Stored.FAIL,
+                    values=twin.values,
+                    params=point,
+                    distributions=axes,
+                    intermediate_values=twin.intermediate_values if ended else None,
+                    constraints=twin.constraints if ended else None,
+                    user_attrs={TWIN: twin.number},
+                )
+            )
+            return None
+        settings = {**self.space.fixed, **point}
+        number = self.store.create(point, axes, settings=settings, seed=self.seed, attributes=notes)
+        return candidate_of(self.store.get(number))
 
     def _look(self) -> tuple[Sequence[FrozenTrial], dict[str, FrozenTrial]]:
         """Note what has ended, which never changes; return all trials, and those that run by key.
@@ -213,33 +208,20 @@ class SearchSource:
         return stored, running
 
 
-def _candidate(number: int, name: str, attributes: Mapping[str, Any]) -> Candidate:
+def name_of(run: FrozenTrial) -> str:
+    """Return the name of a stored run in its study, and of its folder."""
+    return run_name(*identity(run)) if TRIAL in run.user_attrs else run_name(run.number)
+
+
+def candidate_of(run: FrozenTrial) -> Candidate:
     """Return the training run of a stored trial."""
+    attributes = run.user_attrs
     return Candidate(
-        number=number,
-        name=name,
+        number=run.number,
+        name=name_of(run),
         settings=attributes[SETTINGS],
         seed=attributes[SEED],
         micro_batch=attributes.get(MICRO_BATCH, 0),
-    )
-
-
-def _copy(
-    twin: FrozenTrial, params: dict[str, Value], axes: dict[str, BaseDistribution]
-) -> FrozenTrial:
-    """Return a trial with the outcome of another one; of one that runs, a draw that is forgotten.
-
-    The copy takes up a number, so that the next draw is another one.
-    """
-    ended = twin.state.is_finished()
-    return optuna.create_trial(
-        state=twin.state if ended else Stored.FAIL,
-        values=twin.values,
-        params=params,
-        distributions=axes,
-        intermediate_values=twin.intermediate_values if ended else None,
-        constraints=twin.constraints if ended else None,
-        user_attrs={TWIN: twin.number},
     )
 
 
@@ -267,33 +249,28 @@ class FinalsSource:
         runs = [run for run in store.trials() if identity(run) in asked]
         self._orphans = [run for run in runs if run.state == Stored.RUNNING]
         ended = [run for run in runs if run.state.is_finished() and not again]
-        stored = {identity(t) for t in self._orphans + ended if not _worth_another(t)}
+        # one that failed for a reason outside of it, such as a lost worker, is run again
+        answered = [run for run in ended if run.state != Stored.FAIL or repeats(run)]
+        stored = {identity(run) for run in self._orphans + answered}
         self._left = [(trial, seed) for trial, seed in wanted if (trial.id, seed) not in stored]
 
     def next(self, live: int) -> Candidate | None:
         """Return the next run."""
         if self._orphans:
-            run = self._orphans.pop(0)
-            return _candidate(run.number, run_name(*identity(run)), run.user_attrs)
+            return candidate_of(self._orphans.pop(0))
         if not self._left:
             self.finished = live == 0
             return None
         trial, seed = self._left.pop(0)
-        settings = dict(trial.settings)
         number = self.store.create(
-            {}, {}, settings=settings, seed=seed, attributes={TRIAL: trial.id}
+            {}, {}, settings=trial.settings, seed=seed, attributes={TRIAL: trial.id}
         )
-        return _candidate(number, run_name(trial.id, seed), {SETTINGS: settings, SEED: seed})
+        return candidate_of(self.store.get(number))
 
     def close(self) -> None:
         """Start no further run."""
         self._orphans.clear()
         self._left.clear()
-
-
-def _worth_another(run: FrozenTrial) -> bool:
-    """A run that failed for a reason outside of it, a worker that was lost for one."""
-    return run.state == Stored.FAIL and not repeats(run)
 
 
 def identity(run: FrozenTrial) -> tuple[int, int]:

@@ -30,22 +30,23 @@ from sentune.study.runner.limits import Halt, Why
 from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
 
 
-class _LeftOut:
-    """Tune pickles searcher and scheduler into a snapshot, which is never restored here.
+class _RunnerPart:
+    """A part of Tune that works for a trial runner.
 
-    Nothing of them goes into it: what watches a study holds threads and terminals.
+    Tune pickles its parts into a snapshot, which is never restored here. Nothing of them goes into
+    it: what watches a study holds threads and terminals.
     """
+
+    def __init__(self, runner: TrialRunner) -> None:
+        super().__init__()
+        self.runner = runner
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
-class StudySearcher(_LeftOut, Searcher):
+class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # mypy does not follow ray
     """Gives Tune the runs of a runner."""
-
-    def __init__(self, runner: TrialRunner, crashes: dict[str, Crash]) -> None:
-        super().__init__()
-        self.runner, self.crashes = runner, crashes
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next run."""
@@ -58,9 +59,7 @@ class StudySearcher(_LeftOut, Searcher):
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         """Tell the trial runner that a run is over."""
-        del result
-        crash = self.crashes.pop(trial_id, Crash()) if error else None
-        self.runner.end(trial_id, crash)
+        self.runner.end(trial_id, self.runner.crashes.pop(trial_id, Crash()) if error else None)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the state is in Optuna's storage, and Tune's snapshots are never restored."""
@@ -69,12 +68,8 @@ class StudySearcher(_LeftOut, Searcher):
         """Nothing, as above."""
 
 
-class StudyScheduler(_LeftOut, FIFOScheduler):
+class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy does not follow ray
     """Hears every result before Tune's searcher does."""
-
-    def __init__(self, runner: TrialRunner, crashes: dict[str, Crash]) -> None:
-        super().__init__()
-        self.runner, self.crashes = runner, crashes
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Store the milestone and stop what its rung stops."""
@@ -85,15 +80,30 @@ class StudyScheduler(_LeftOut, FIFOScheduler):
         """Keep why a process died; the searcher is told next, without a reason."""
         file = trial.pickled_error_file
         error = ray.cloudpickle.loads(Path(file).read_bytes()) if file else None
-        self.crashes[trial.trial_id] = crash_of(error)
+        self.runner.crashes[trial.trial_id] = crash_of(error)
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """None: Tune starts trials in their order by itself. Called in every turn of its loop.
+
+        A trial that is named here gets the next worker that is free, even where its own is coming
+        up, which Tune then ends: trials shorter than the start of a process would run one at a
+        time, beside processes that start for nothing.
+
+        When the study halts, trials that wait for a node are taken back. They would ask the
+        autoscaler for nodes only to leave them, and the study would not end before the nodes came:
+        a spot machine may take hours. The next start goes on with them.
+        """
+        if self.runner.limits.halt is not None:
+            for trial in list(tune_controller.get_live_trials()):
+                if trial.status == Trial.PENDING:
+                    number = self.runner.live[trial.trial_id].number
+                    self.runner.last[number] = Report(left=True)
+                    tune_controller.stop_trial(trial)
+        return None
 
 
-class Watch(_LeftOut, Callback):
+class Watch(_RunnerPart, Callback):  # type: ignore[misc]  # mypy does not follow ray
     """Looks at the clock and at what was asked of the driver, in every turn of Tune's loop."""
-
-    def __init__(self, runner: TrialRunner) -> None:
-        super().__init__()
-        self.runner = runner
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """End the study where its time is up."""
@@ -108,22 +118,14 @@ trials. Otherwise it holds on to one of them, and to its node, for as long as th
 """
 
 
-class StudySearch(SearchGenerator):
-    """Asks a study for trials, and says whether there are more to come.
+class StudySearch(SearchGenerator):  # type: ignore[misc]  # mypy does not follow ray
+    """Asks a runner for trials, so many at a time, and says whether there are more to come."""
 
-    Args:
-        searcher: gives trials.
-        concurrent: trials at a time; as many may wait for nodes at once.
-    """
+    def __init__(self, runner: TrialRunner, *, concurrent: int) -> None:
+        super().__init__(ConcurrencyLimiter(StudySearcher(runner), max_concurrent=concurrent))
+        self.runner, self._concurrent, self._ask_again = runner, concurrent, 0.0
 
-    def __init__(self, searcher: StudySearcher, *, concurrent: int) -> None:
-        super().__init__(ConcurrencyLimiter(searcher, max_concurrent=concurrent))
-        self.runner: TrialRunner = searcher.runner
-        self._concurrent, self._ask_again = concurrent, 0.0
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune's snapshot is never restored, and what is behind it holds threads."""
-        return {}
+    __getstate__ = _RunnerPart.__getstate__
 
     def next_trial(self) -> Trial | None:
         """Return the next trial, if there is one now."""
@@ -142,30 +144,7 @@ class StudySearch(SearchGenerator):
     def is_finished(self) -> bool:
         """Whether there is nothing to run now beside what runs, or nothing at all any more."""
         waits = time.monotonic() < self._ask_again and bool(self.runner.live)
-        return waits or super().is_finished()
-
-
-class DemandScheduler(StudyScheduler):
-    """Takes back the trials that wait for a node when the study halts.
-
-    They would ask the autoscaler for nodes only to leave them, and the study would not end before
-    the nodes came: a spot machine may take hours. The next start goes on with them.
-    """
-
-    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """None: Tune starts trials in their order by itself. Called in every turn of its loop.
-
-        A trial that is named here gets the next worker that is free, even where its own is coming
-        up, which Tune then ends: trials shorter than the start of a process would run one at a
-        time, beside processes that start for nothing.
-        """
-        if self.runner.limits.halt is not None:
-            for trial in list(tune_controller.get_live_trials()):
-                if trial.status == Trial.PENDING:
-                    number = self.runner.live[trial.trial_id].number
-                    self.runner.last[number] = Report(left=True)
-                    tune_controller.stop_trial(trial)
-        return None
+        return waits or bool(super().is_finished())
 
 
 QUIET = {
@@ -193,30 +172,32 @@ LEVELS = {
 def run_trials(
     trainable: Callable[[dict[str, Any]], None], runner: TrialRunner, *, concurrent: int
 ) -> bool:
-    """Run trials until the source has no more, or the runner halts.
+    """Run so many trials at a time until the source has no more, or the runner halts.
 
     A trial whose process dies is given out again by the runner, not by Tune: only so a machine
     that was taken back costs no failure, and less memory is asked for after there was too little.
 
-    Args:
-        trainable: of a launcher.
-        runner: gives trials and hears of them.
-        concurrent: trials at a time.
-
     Returns:
         False if it was halted; what was running then is continued by the next start.
     """
-    crashes: dict[str, Crash] = {}
-    with quiet(), own_signals(runner), scratch_folder() as scratch:
+
+    def name(trial: Any) -> str:
+        return str(trial.config.get("trial", trial.trial_id))
+
+    # the files of Tune are never read; `study gc` removes those of processes that are gone
+    files = tempfile.TemporaryDirectory(
+        prefix=f"sentune-tune-{os.getpid()}-", ignore_cleanup_errors=True
+    )
+    with quiet(), own_signals(runner), files as scratch:
         tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=StudySearch(StudySearcher(runner, crashes), concurrent=concurrent),
-                scheduler=DemandScheduler(runner, crashes),
+                search_alg=StudySearch(runner, concurrent=concurrent),
+                scheduler=StudyScheduler(runner),
                 num_samples=-1,
                 reuse_actors=True,
-                trial_name_creator=_name,
-                trial_dirname_creator=_name,
+                trial_name_creator=name,
+                trial_dirname_creator=name,
             ),
             run_config=tune.RunConfig(
                 name=f"start-{int(time.time())}",
@@ -229,34 +210,23 @@ def run_trials(
     return runner.limits.halt is None and runner.finished
 
 
-def scratch_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder for the files of Tune, which are never read."""
-    prefix = f"sentune-tune-{os.getpid()}-"  # `study gc` removes those of processes that are gone
-    return tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-
-
-def _name(trial: Any) -> str:
-    return str(trial.config.get("trial", trial.trial_id))
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Tune without tables, result files and advice on how to restore what is never restored."""
     before = {name: os.environ.get(name) for name in QUIET}
-    levels = {name: logging.getLogger(name).level for name in LEVELS}
+    loggers = {logging.getLogger(name): level for name, level in LEVELS.items()}
+    levels = {logger: logger.level for logger in loggers}
     os.environ.update(QUIET)
-    for name, level in LEVELS.items():
-        logging.getLogger(name).setLevel(level)
+    for logger, level in loggers.items():
+        logger.setLevel(level)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        for name in QUIET:
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 @contextmanager
@@ -273,8 +243,8 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
         del frame
         if runner.limits.halt is not None and runner.limits.halt.why is Why.INTERRUPTED:
             raise KeyboardInterrupt
-        told = "interrupted" if number == signal.SIGINT else "ended by a signal"
-        runner.halt(Halt(why=Why.INTERRUPTED, reason=told))
+        reason = "interrupted" if number == signal.SIGINT else "ended by a signal"
+        runner.halt(Halt(why=Why.INTERRUPTED, reason=reason))
 
     caught = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     before = {number: signal.getsignal(number) for number in caught}
