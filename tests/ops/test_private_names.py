@@ -58,7 +58,7 @@ def private_uses(tree: ast.Module, own: set[str]) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def trees() -> dict[Path, ast.Module]:
     files = [p for p in PACKAGE.rglob("*.py") if not p.name.endswith("_internals.py")]
-    assert len(files) > 300
+    assert len(files) > 200
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}
 
 
