@@ -194,14 +194,14 @@ def main() -> None:
         view = StudyView(place, store.study._storage)
         look = partial(view.snapshot, driven=True)
         with Path(folder, "log").open("w") as log:
-            display = Display(Console(file=log, width=120), varied=tuple(SPACE.settings))
             summary = StudySummary(
                 study="large", method="gumbel", state="running", objective=OBJECTIVE, mode="max",
                 corpora={}, space=SPACE.to_dict(),
             )  # fmt: skip
             summary.plan = plan.to_dict()
             tracker.start(look, summary)
-            display.begin(summary, plan.to_dict(), look)
+            console, varied = Console(file=log, width=120), tuple(SPACE.settings)
+            display = Display(console, summary, plan.to_dict(), look, varied=varied)
 
             def stored(_: int) -> None:
                 display.refresh()

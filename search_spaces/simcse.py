@@ -5,23 +5,17 @@ Gao, Yao, Chen: SimCSE, 2021; as used in section 4.1 of GumbelCSE's paper.
 
 from sentune.study.space import Choice, SearchSpace, Uniform
 
-TRAINING = {
-    "batch_size": Choice(32, 64, 128, 256, 512),
-    "learning_rate": Uniform(1e-5, 5e-3, log=True),
-    "temperature": Uniform(0.02, 0.2, log=True),
-}
-ENCODING = {"pooling": Choice("cls", "mean"), "warmup": Uniform(0.0, 0.2)}
-# From scratch: a small encoder needs a larger learning rate.
-TINY = {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}
-
 # A point cannot tell direction, so recognising entailment is what it is selected by.
 SPACE = SearchSpace(
     method="simcse",
     objective="rte/auc",
     settings={
-        **TRAINING,
+        "batch_size": Choice(32, 64, 128, 256, 512),
+        "learning_rate": Uniform(1e-5, 5e-3, log=True),
+        "temperature": Uniform(0.02, 0.2, log=True),
         "contradiction_weight": Uniform(0.25, 4.0, log=True),
-        **ENCODING,
+        "pooling": Choice("cls", "mean"),
+        "warmup": Uniform(0.0, 0.2),
     },
     live=frozenset({"learning_rate", "temperature", "contradiction_weight"}),
     # Batch 512, learning rate 5e-5, temperature 0.05, [CLS].
@@ -33,7 +27,15 @@ SPACE = SearchSpace(
         "pooling": "cls",
         "warmup": 0.0,
     },
-    starts={"builtin:tiny": {**TINY, "warmup": 0.1}},
+    # From scratch: a small encoder needs a larger learning rate.
+    starts={
+        "builtin:tiny": {
+            "batch_size": 64,
+            "learning_rate": 1e-3,
+            "pooling": "mean",
+            "warmup": 0.1,
+        }
+    },
 )
 
 # Dropout pairs from plain sentences: batch 64, learning rate 3e-5 for bert-base.
@@ -41,10 +43,12 @@ UNSUPERVISED = SearchSpace(
     method="simcse-unsupervised",
     objective="rte/auc",
     settings={
-        **TRAINING,
+        "batch_size": Choice(32, 64, 128, 256, 512),
         "learning_rate": Uniform(1e-5, 1e-3, log=True),
+        "temperature": Uniform(0.02, 0.2, log=True),
         "dropout": Uniform(0.05, 0.3),
-        **ENCODING,
+        "pooling": Choice("cls", "mean"),
+        "warmup": Uniform(0.0, 0.2),
     },
     live=frozenset({"learning_rate", "temperature", "dropout"}),
     published={
@@ -63,9 +67,11 @@ PAIRS = SearchSpace(
     method="simcse-pairs",
     objective="sts/spearman",
     settings={
-        **TRAINING,
+        "batch_size": Choice(32, 64, 128, 256, 512),
         "learning_rate": Uniform(1e-6, 5e-3, log=True),
-        **ENCODING,
+        "temperature": Uniform(0.02, 0.2, log=True),
+        "pooling": Choice("cls", "mean"),
+        "warmup": Uniform(0.0, 0.2),
     },
     live=frozenset({"learning_rate", "temperature"}),
     published={
@@ -75,5 +81,5 @@ PAIRS = SearchSpace(
         "pooling": "cls",
         "warmup": 0.05,
     },
-    starts={"builtin:tiny": TINY},
+    starts={"builtin:tiny": {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}},
 )

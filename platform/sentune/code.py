@@ -9,7 +9,6 @@ new code and the workers the installed one).
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,22 +17,19 @@ from typing import Any
 
 from sentune.errors import SentuneError
 
-PACKAGES = ("sentune",)
-"""Packages that run on workers. A search space stays on the driver: a trial gets its values."""
+PACKAGE = Path(__file__).parent
+"""What runs on workers. A search space stays on the driver: a trial gets its values."""
 
 _DECIDES = (
-    "corpora",
-    "encoders",
-    "geometry",
-    "methods",
-    "readouts",
-    "tasks",
-    "training",
-    "launchers",
+    *("corpora", "encoders", "geometry", "methods"),
+    *("readouts", "tasks", "training", "launchers"),
 )
 """Parts of the package between a corpus and a metric."""
 
-_NOT_SHIPPED = ["**/__pycache__", "*.pyc"]
+_FIX = (
+    "start Ray with ray.init(runtime_env=sentune.code.runtime_env()) "
+    "and let a job's first import be `import _path`"
+)
 
 
 class CodeMismatch(SentuneError):
@@ -42,7 +38,7 @@ class CodeMismatch(SentuneError):
 
 @dataclass(frozen=True)
 class Code:
-    """The code of the packages as this process finds it.
+    """The code of packages as this process finds it.
 
     Attributes:
         fingerprint: hash over the names and contents of all ``.py`` files.
@@ -55,14 +51,8 @@ class Code:
     files: Mapping[str, str]
 
 
-def package_folders() -> tuple[Path, ...]:
-    """Folders of the packages that ``import`` finds here."""
-    specs = (importlib.util.find_spec(name) for name in PACKAGES)
-    return tuple(Path(next(iter(s.submodule_search_locations or ()))) for s in specs if s)
-
-
 def read_code(folders: Sequence[Path]) -> Code:
-    """Reads the code of package folders; where a folder lies does not change the fingerprint."""
+    """Read the code of package folders; where a folder lies does not change the fingerprint."""
     files = {
         f"{folder.name}/{path.relative_to(folder).as_posix()}": _digest(path.read_bytes())
         for folder in folders
@@ -73,35 +63,34 @@ def read_code(folders: Sequence[Path]) -> Code:
 
 
 def result_fingerprint() -> str:
-    """Fingerprint of the code that a trial's figures depend on.
+    """Return the fingerprint of the code that a trial's figures depend on.
 
     A study is not continued across a change of it; how a job shows or tracks it may change.
     """
-    (sentune,) = (folder for folder in package_folders() if folder.name == "sentune")
-    return read_code([sentune / name for name in _DECIDES]).fingerprint
+    return read_code([PACKAGE / name for name in _DECIDES]).fingerprint
 
 
 @cache
 def loaded_code() -> Code:
-    """The code this process runs, read once: files edited later are not what was imported."""
-    return read_code(package_folders())
+    """Return the code this process runs, read once: files edited later were not imported."""
+    return read_code([PACKAGE])
 
 
 def code_fingerprint() -> str:
-    """Fingerprint of the code this process runs."""
+    """Return the fingerprint of the code this process runs."""
     return loaded_code().fingerprint
 
 
 def runtime_env() -> dict[str, Any]:
-    """What ``ray.init(runtime_env=...)`` needs so that workers run the driver's code.
+    """Return what ``ray.init(runtime_env=...)`` needs so that workers run the driver's code.
 
     Bytecode stays out: it is written while the job starts and would change the package's hash.
     """
-    return {"py_modules": [str(f) for f in package_folders()], "excludes": list(_NOT_SHIPPED)}
+    return {"py_modules": [str(PACKAGE)], "excludes": ["**/__pycache__", "*.pyc"]}
 
 
 def require_code(expected: str) -> None:
-    """Checks, in a trial's actor, that it runs the driver's code; costs a few ms, once a process.
+    """Check, in a trial's actor, that it runs the driver's code; costs a few ms, once a process.
 
     Args:
         expected: the driver's ``code_fingerprint()``.
@@ -118,7 +107,7 @@ def require_code(expected: str) -> None:
 
 
 def assert_same_code(*, timeout_s: float = 120.0) -> None:
-    """Compares the code of this driver with that of a worker process on every node alive.
+    """Compare the code of this driver with that of a worker process on every node alive.
 
     Takes no CPU of the cluster (the tasks ask for none), so it neither waits for running trials
     nor makes the cluster grow. Nodes that join later are checked by ``require_code``.
@@ -152,46 +141,27 @@ def assert_same_code(*, timeout_s: float = 120.0) -> None:
     ray.wait(list(asked), num_returns=len(asked), timeout=timeout_s)
     for answer, node in asked.items():
         try:
-            said = ray.get(answer, timeout=0)
+            found = ray.get(answer, timeout=0)
         except ray.exceptions.RayError:
-            if _alive(node["NodeID"]):
+            if any(one["Alive"] for one in ray.nodes() if one["NodeID"] == node["NodeID"]):
                 raise
             continue  # it went while it was asked: no trial will run there
-        compare(loaded_code(), said, where=node["NodeManagerAddress"])
-
-
-def _alive(node: str) -> bool:
-    """Whether Ray still counts a node in."""
-    import ray
-
-    return any(one["Alive"] for one in ray.nodes() if one["NodeID"] == node)
+        compare(loaded_code(), found, where=node["NodeManagerAddress"])
 
 
 def compare(driver: Code, worker: Code | str, *, where: str) -> None:
-    """Raises ``CodeMismatch`` where a worker's code (or its import error) is not the driver's."""
+    """Raise ``CodeMismatch`` where a worker's code (or its import error) is not the driver's."""
     if isinstance(worker, str):
         raise CodeMismatch(f"the worker on {where} cannot import sentune.code: {worker}; {_FIX}")
     if worker.fingerprint != driver.fingerprint:
+        one, other = driver.files, worker.files
+        names = sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n))
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         raise CodeMismatch(
             f"the driver runs code {driver.fingerprint} from {', '.join(driver.folders)}, "
             f"the worker on {where} {worker.fingerprint} from {', '.join(worker.folders)}; "
-            f"they differ in {_listed(_differing(driver.files, worker.files))}; {_FIX}"
+            f"they differ in {', '.join(names[:5])}{more}; {_FIX}"
         )
-
-
-_FIX = (
-    "start Ray with ray.init(runtime_env=sentune.code.runtime_env()) "
-    "and let a job's first import be `import _path`"
-)
-
-
-def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-
-
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def _digest(content: bytes) -> str:

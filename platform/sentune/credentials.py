@@ -1,4 +1,4 @@
-"""Keeps credentials out of whatever is printed, logged, tagged, stored or uploaded."""
+"""Keeps credentials out of all that is printed, logged, tagged, stored or uploaded."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NAMED = re.compile(rf"(?i){_NAME}")
 
 
 def without_credentials(value: Any) -> Any:
-    """A copy in which no text holds a credential; lists and dicts are walked.
+    """Return a copy in which no text holds a credential; lists and dicts are walked.
 
-    Goes: ``user:password@`` of a URI, what is assigned to a name that ends in password, token,
+    Left out: ``user:password@`` of a URI, what is assigned to a name that ends in password, token,
     secret and the like (``?sig=...``, ``AWS_SECRET_ACCESS_KEY=...``), the value after an option of
     such a name (``--api-key ...``), the text under such a key of a dict, and an HTTP
     authorization.
@@ -37,13 +37,16 @@ def without_credentials(value: Any) -> Any:
             text = pattern.sub(r"\1***", text)
         return _QUOTED.sub(r"\1'***'", text)
     if isinstance(value, dict):
-        return {without_credentials(key): _under(key, item) for key, item in value.items()}
+        return {
+            without_credentials(key): "***"
+            if _is_credential(key, item)
+            else without_credentials(item)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [without_credentials(item) for item in value]
     return value
 
 
-def _under(key: object, value: Any) -> Any:
-    """The value of a dict's key."""
-    hidden = isinstance(value, str) and isinstance(key, str) and _NAMED.fullmatch(key)
-    return "***" if hidden else without_credentials(value)
+def _is_credential(key: object, value: object) -> bool:
+    return isinstance(value, str) and isinstance(key, str) and bool(_NAMED.fullmatch(key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from sentune.credentials import without_credentials
@@ -43,11 +44,7 @@ class CorpusError(SentuneError):
         self.path, self.reason, self.line = path, reason, line
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _corpus_error, (str(self.path), self.reason, self.line)
-
-
-def _corpus_error(path: str, reason: str, line: int | None) -> CorpusError:
-    return CorpusError(path, reason, line=line)
+        return partial(type(self), line=self.line), (str(self.path), self.reason)
 
 
 class TrialFailed(SentuneError):

@@ -17,13 +17,10 @@ MARKS = {
 }
 """Word and colour of a state on a terminal."""
 
-STATES = {
-    TrialState.RUNNING: "running",
-    TrialState.COMPLETE: "complete",
-    TrialState.PRUNED: "stopped early",
-    TrialState.FAILED: "failed",
-    TrialState.INFEASIBLE: "infeasible",
-}
+STATES = {state: word for state, (word, _) in MARKS.items()}
+STATES[TrialState.INFEASIBLE] = "infeasible"
+"""Word of a state in a report."""
+
 SIGNS = {
     TrialState.RUNNING: "○",
     TrialState.COMPLETE: "●",
@@ -38,14 +35,14 @@ NO_SHARES = ("loss", "deviation", "examples_per_second", "mse", "perplexity")
 
 
 def percent(value: float | None, sd: float | None = None) -> str:
-    """0.9312 -> ``93.1 %``; with a standard deviation ``93.1 ± 0.4 %``."""
+    """Return 0.9312 as ``93.1 %``; with a standard deviation ``93.1 ± 0.4 %``."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{100 * value:.1f} %" if sd is None else f"{100 * value:.1f} ± {100 * sd:.1f} %"
 
 
 def short(settings: dict[str, Any]) -> str:
-    """Settings on one line, floats to three digits."""
+    """Return settings on one line, floats to three digits."""
     return ", ".join(
         f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in settings.items()
@@ -53,14 +50,14 @@ def short(settings: dict[str, Any]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """75 -> ``1:15``; 4000 -> ``1:06:40``."""
+    """Return 75 seconds as ``1:15``, 4000 as ``1:06:40``."""
     hours, rest = divmod(round(seconds), 3600)
     minutes, seconds = divmod(rest, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def measured(metric: str, value: float | None, sd: float | None = None) -> str:
-    """A metric in its unit: a share in percent, seconds as a clock, a loss as it is."""
+    """Return a metric in its unit: a share in percent, seconds as a clock, a loss as it is."""
     if value is None or not math.isfinite(value):
         return "-"
     last = metric.rpartition("/")[2]
@@ -72,17 +69,17 @@ def measured(metric: str, value: float | None, sd: float | None = None) -> str:
 
 
 def _plain(value: float, digits: int = 4) -> str:
-    """A number that is no share: 128,569 and 39.9."""
+    """Return a number that is no share: 128,569 and 39.9."""
     return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 def spread(metric: str, over: Spread, error: float | None = None) -> str:
-    """Over seeds; for one run with the error that was measured beside it, if any."""
+    """Return a metric over seeds; for one run with the error measured beside it, if any."""
     return measured(metric, over.mean, over.sd if len(over.values) > 1 else error)
 
 
 def setting(value: Any) -> str:
-    """A setting: floats to three digits, lists as JSON."""
+    """Return a setting: floats to three digits, lists as JSON."""
     if isinstance(value, bool) or value is None:
         return "-" if value is None else str(value).lower()
     if isinstance(value, float):
@@ -93,12 +90,12 @@ def setting(value: Any) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 trial``, ``3 trials``."""
+    """Return ``1 trial``, ``3 trials``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def hours(value: float) -> str:
-    """Hours with a unit that fits: ``42 s``, ``12.3 min``, ``4.2 h``."""
+    """Return hours with a unit that fits: ``42 s``, ``12.3 min``, ``4.2 h``."""
     seconds = 3600 * value
     if seconds < 120:
         return f"{seconds:.0f} s"

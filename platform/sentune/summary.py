@@ -19,14 +19,14 @@ NAME = "summary.json"
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """The JSON schema that every ``summary.json`` satisfies; it ships with the package."""
+    """Return the JSON schema that every ``summary.json`` satisfies; it ships with the package."""
     text = resources.files("sentune").joinpath("summary.schema.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 
 def write_summary(summary: StudySummary, folder: str) -> str:
-    """Writes ``summary.json`` into ``folder`` (a path or fsspec URI) at once or not at all.
+    """Write ``summary.json`` into ``folder`` (a path or fsspec URI) at once or not at all.
 
     Returns:
         Where it stands.
@@ -42,7 +42,7 @@ def write_summary(summary: StudySummary, folder: str) -> str:
 
 
 def read_summary(folder: str) -> dict[str, Any]:
-    """The content of ``folder``'s summary, checked against the schema.
+    """Return the content of ``folder``'s summary, checked against the schema.
 
     Raises:
         FileNotFoundError: the study has not written one yet.
@@ -57,14 +57,16 @@ def read_summary(folder: str) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN: a figure that is not finite is left out, its trial's reason names it."""
+    """Return a copy without figures that are not finite; JSON has no NaN.
+
+    A trial whose figure is left out names it in its reason.
+    """
     if isinstance(value, dict):
-        kept = {key: _finite(item) for key, item in value.items()}
-        return {key: item for key, item in kept.items() if not _is_nan(item)}
+        return {
+            key: _finite(item)
+            for key, item in value.items()
+            if not isinstance(item, float) or math.isfinite(item)
+        }
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return value
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)

@@ -28,7 +28,7 @@ def harmless(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """The text as it may be printed: harmless, and without the credentials of a URI."""
+    """Return the text as it may be printed: harmless, and without the credentials of a URI."""
     return harmless(str(without_credentials(text)))
 
 
@@ -52,7 +52,7 @@ class Terminal(Console):
 
 
 def screen() -> Terminal:
-    """The terminal; where there is none (a job's log), tables are 120 characters wide."""
+    """Return the terminal; where there is none (a job's log), tables are 120 characters wide."""
     console = Terminal()
     return console if console.is_terminal else Terminal(width=120)
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from sentune.cli import app, main, study_again, study_watch
 from sentune.cli.study_export import write_trials
 from sentune.errors import InvalidValue, SentuneError, StudyConflict
-from sentune.job.exit_codes import Ended
+from sentune.job.command import Ended
 from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.records import TrialRecord, TrialState
 from sentune.study.store.driver_lock import DriverLock

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentune.embedder.interpret import interpret, interpretations
+from sentune.embedder.interpret import interpret
 from sentune.embedder.references import REFERENCES_FILE, StoredReferences
 from sentune.errors import InvalidValue
 from sentune.geometry import Boxes, Geometry, Points
@@ -73,7 +73,7 @@ def test_a_model_without_alphas_finds_as_many_as_are_asked_for() -> None:
     assert len(found.interpretations) == 1
     assert found.between == 3
     assert found.alpha_2 == 1.0
-    assert len(interpretations(Model(), "a sentence", 5)) == 5
+    assert len(interpret(Model(), "a sentence", 5).interpretations) == 5
 
 
 def test_the_sentence_itself_is_left_out() -> None:

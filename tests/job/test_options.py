@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from search_spaces.intersent import SPACE
-from sentune.cli.job_command import command
 from sentune.errors import InvalidValue
+from sentune.job.command import command
 from sentune.job.options import (
     JobOptions,
     OperationOptions,
@@ -69,10 +69,12 @@ def test_storage_leaves_an_uploaded_copy(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("SENTUNE_STORAGE", raising=False)
     uploaded = tmp_path / "session" / "runtime_resources" / "working_dir_files" / "abc"
     uploaded.mkdir(parents=True)
-    assert default_storage(tmp_path) == "studies"
-    assert not default_storage(uploaded).startswith(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert default_storage() == "studies"
+    monkeypatch.chdir(uploaded)
+    assert not default_storage().startswith(str(tmp_path))
     monkeypatch.setenv("SENTUNE_STORAGE", "s3://bucket/studies")
-    assert default_storage(uploaded) == "s3://bucket/studies"
+    assert default_storage() == "s3://bucket/studies"
 
 
 def test_a_cluster_says_where_trials_and_runs_are_kept(monkeypatch) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,13 @@ import pytest
 from sentune.corpora.formats import read_pairs
 from sentune.corpora.schema import Corpus
 from sentune.errors import SentuneError, StudyConflict
-from sentune.job.product import Product
+from sentune.job.families.base import Card
+from sentune.job.families.sentences import SentenceFamily
+from sentune.job.options import JobOptions
+from sentune.job.product import publish
 from sentune.job.test_set import FILE, TestReads, Winner
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
+from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import published
 from sentune.summary import write_summary
 from sentune.tasks import Result
@@ -30,27 +34,38 @@ class KilledError(Exception):
     """The driver is gone."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Toy(Product):
-    """A product whose model is a file, judged by the letters of its run."""
+class Toy(SentenceFamily):
+    """A job whose model is a file, judged by the letters of its run."""
 
-    judged: list[str] = field(default_factory=list)
-    killed: bool = False
+    def __init__(self, checkpoint: Path, test: Sequence[str], *, killed: bool, force: bool) -> None:
+        storage = str(checkpoint.parents[3])
+        self.config = StudyConfig(name="study", storage=storage, max_examples=9)
+        self.options = JobOptions(dev=("snli:dev",), test=tuple(test), force_test=force)
+        self.checkpoint, self.killed, self.dev = checkpoint, killed, ()
+        self.judged: list[str] = []
 
     def export(
-        self, summary: StudySummary, folder: Path, card: Mapping[str, Mapping[str, Any]]
+        self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
     ) -> None:
+        del best, checkpoint
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "card.json").write_text(json.dumps(card, default=str))
 
-    def rules(self, judged: Sequence[Corpus]) -> dict[str, float]:
-        return {}
+    def publish(self, summary: StudySummary) -> None:
+        publish(self, self.checkpoint, summary)
 
-    def _measured(self, folder: str, test: tuple[Corpus, ...]) -> Result:
-        if self.killed:
+
+@pytest.fixture(autouse=True)
+def judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge a toy in place of measuring its model."""
+
+    def measured(toy: Toy, folder: str, test: tuple[Corpus, ...]) -> Result:
+        if toy.killed:
             raise KilledError
-        self.judged.append(self.checkpoint.parent.name)
+        toy.judged.append(toy.checkpoint.parent.name)
         return Result(metrics={METRIC: 0.7}, readouts={}, tables={})
+
+    monkeypatch.setattr("sentune.job.product.measured", measured)
 
 
 def corpus(folder: Path, name: str = "test", more: str = "") -> str:
@@ -70,15 +85,14 @@ def summary_of(trial: int, seeds: Sequence[int] = (1, 2)) -> StudySummary:
     )  # fmt: skip
 
 
-def product(folder: Path, run: str, test: Sequence[str], **more: Any) -> Toy:
+def product(
+    folder: Path, run: str, test: Sequence[str], *, killed: bool = False, force_test: bool = False
+) -> Toy:
     store = CheckpointStore(str(folder / "study" / "trials" / run))
     store.save(Progress(examples=9, metrics={}, save=lambda folder: None), 0.5)
     found = store.best()
     assert found is not None
-    return Toy(
-        settings={}, readouts={}, checkpoint=found, storage=str(folder / "study"),
-        test=tuple(test), dev=(), **more,
-    )  # fmt: skip
+    return Toy(found, test, killed=killed, force=force_test)
 
 
 def reads(folder: Path) -> list[dict[str, Any]]:

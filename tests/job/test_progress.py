@@ -37,7 +37,7 @@ class Scene:
     """A display that writes into a file, as in a submitted job, and the study that it shows."""
 
     def __init__(self, console: Console) -> None:
-        self.display = Display(console, varied=("batch_size",))
+        self.console = console
         self.runs: dict[int, StoredRun] = {}
         self.finals: dict[tuple[int, int], StoredRun] = {}
         self.mode = "max"
@@ -51,7 +51,10 @@ class Scene:
         )
 
     def begin(self, **plan: int) -> None:
-        self.display.begin(summary(self.mode), {**PLAN, **plan}, self.look)
+        shown = {**PLAN, **plan}
+        self.display = Display(
+            self.console, summary(self.mode), shown, self.look, varied=("batch_size",)
+        )
 
     def store(self, record: TrialRecord, curve: dict[int, float] | None = None) -> None:
         """A run of the search is stored as it is now."""
@@ -194,15 +197,15 @@ def test_the_live_table_shows_trials_finalists_and_hides_old_ones() -> None:
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, width=80)
     scene = Scene(console)
+    scene.begin(trials=30)
     with scene.display.shown():
-        scene.begin(trials=30)
         for number in range(25):
             scene.store(trial(number, TrialState.COMPLETE, number / 100, 900))
         wide = trial(25, TrialState.RUNNING)
         wide.settings = {"batch_size": "x" * 200}
         scene.store(wide)
         scene.final(24, 1, trial(0, TrialState.RUNNING, 0.31, 300), {300: 0.31})
-        console.print(scene.display._screen())
+        console.print(scene.display.screen())
     table = text.getvalue()
     assert "24.0 %" in table
     assert "31.0 %" in table

@@ -12,8 +12,7 @@ from ray.autoscaler._private.util import prepare_config
 
 from sentune.cluster import (
     NodeLimit,
-    cluster_limits,
-    largest_cluster,
+    read_cluster,
     running_cluster_file,
 )
 from sentune.errors import InvalidValue
@@ -34,7 +33,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def test_limits_are_read() -> None:
-    limits = cluster_limits(FILE)
+    limits = read_cluster(FILE).kinds
     assert limits["head"] == NodeLimit(cpus=0, gpus=0, max_nodes=1, min_nodes=1, head=True)
     assert limits["gpu-spot"] == NodeLimit(cpus=4, gpus=1, max_nodes=8, priority=1)
     assert limits["gpu-on-demand"].stands_in_for == "gpu-spot"
@@ -42,7 +41,7 @@ def test_limits_are_read() -> None:
 
 
 def test_nodes_that_stand_in_are_not_counted_beside_those_they_stand_in_for() -> None:
-    nodes = largest_cluster(FILE)
+    nodes = read_cluster(FILE).largest()
     assert sum(node.gpus for node in nodes) == 8
     assert len(nodes) == 1 + 8 + 2
 
@@ -52,7 +51,7 @@ def test_groups_of_one_size_and_priority_are_all_counted(
 ) -> None:
     config["available_node_types"]["gpu-spot"]["priority"] = 0
     config["max_workers"] = 18
-    assert sum(node.gpus for node in largest_cluster(_written(config, tmp_path))) == 16
+    assert sum(node.gpus for node in read_cluster(_written(config, tmp_path)).largest()) == 16
 
 
 def test_a_head_knows_its_own_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +60,7 @@ def test_a_head_knows_its_own_limits(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "ray_bootstrap_config.yaml").write_text(FILE.read_text())
     found = running_cluster_file()
     assert found is not None
-    assert cluster_limits(found) == cluster_limits(FILE)
+    assert read_cluster(found).kinds == read_cluster(FILE).kinds
 
 
 def test_own_machines_are_counted_as_they_stand(
@@ -73,7 +72,7 @@ def test_own_machines_are_counted_as_they_stand(
     (tmp_path / "ray_bootstrap_config.yaml").write_text(prepared)
     assert running_cluster_file() is None
     with pytest.raises(InvalidValue, match="--node"):
-        cluster_limits(ONPREM)
+        read_cluster(ONPREM)
 
 
 def _written(config: Any, tmp_path: Path) -> Path:
@@ -86,14 +85,14 @@ def test_the_whole_clusters_maximum_bounds_each_group(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
     config["max_workers"] = 3
-    assert cluster_limits(_written(config, tmp_path))["gpu-spot"].max_nodes == 3
+    assert read_cluster(_written(config, tmp_path)).kinds["gpu-spot"].max_nodes == 3
 
 
 def test_a_group_without_its_own_maximum_has_the_clusters(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
     del config["available_node_types"]["gpu-spot"]["max_workers"]
-    assert cluster_limits(_written(config, tmp_path))["gpu-spot"].max_nodes == 10
+    assert read_cluster(_written(config, tmp_path)).kinds["gpu-spot"].max_nodes == 10
 
 
 @pytest.mark.parametrize(
@@ -110,25 +109,25 @@ def test_a_number_that_cannot_be_known_is_named(
     config = deepcopy(config)
     config["available_node_types"]["gpu-spot"].update(change)
     with pytest.raises(InvalidValue) as error:
-        cluster_limits(_written(config, tmp_path))
+        read_cluster(_written(config, tmp_path))
     assert error.value.field == field
 
 
 @pytest.mark.parametrize("content", ["a: [", "just text", "provider: {type: aws}", ""])
 def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
     with pytest.raises(InvalidValue, match="cluster file"):
-        cluster_limits(_written(content, tmp_path))
+        read_cluster(_written(content, tmp_path))
 
 
 def test_an_unknown_head_is_refused(config: dict[str, Any], tmp_path: Path) -> None:
     config["head_node_type"] = "boss"
     with pytest.raises(InvalidValue, match="head_node_type"):
-        cluster_limits(_written(config, tmp_path))
+        read_cluster(_written(config, tmp_path))
 
 
 def test_yaml_cannot_run_code(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="not YAML"):
-        cluster_limits(_written("a: !!python/object/apply:os.getcwd []", tmp_path))
+        read_cluster(_written("a: !!python/object/apply:os.getcwd []", tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -144,5 +143,5 @@ def test_a_group_of_kuberay_that_does_not_say_its_size_is_named(
     cluster = read(KUBERAY)
     cluster["spec"]["workerGroupSpecs"][2].update(change)
     with pytest.raises(InvalidValue) as error:
-        cluster_limits(_written(cluster, tmp_path))
+        read_cluster(_written(cluster, tmp_path))
     assert error.value.field == field

@@ -17,7 +17,7 @@ from ray.autoscaler._private.kuberay.autoscaling_config import (
 )
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from sentune.cluster import cluster_limits, largest_cluster, read_cluster
+from sentune.cluster import read_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("requirements-torch.lock", "requirements.lock")
@@ -109,9 +109,9 @@ def test_what_the_clouds_have_in_common_is_the_same() -> None:
 
 
 def test_all_clusters_grow_alike() -> None:
-    limits = cluster_limits(FILE)
-    assert cluster_limits(GCP) == cluster_limits(KUBERAY) == limits
-    assert largest_cluster(KUBERAY) == largest_cluster(FILE)
+    limits = read_cluster(FILE).kinds
+    assert read_cluster(GCP).kinds == read_cluster(KUBERAY).kinds == limits
+    assert read_cluster(KUBERAY).largest() == read_cluster(FILE).largest()
     assert (
         read_cluster(KUBERAY).idle_hours == read_cluster(FILE).idle_hours == pytest.approx(5 / 60)
     )
@@ -122,7 +122,7 @@ def test_ray_reads_the_groups_of_kuberay_as_the_plan_does() -> None:
     assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")
     cluster["metadata"]["namespace"] = "default"
     seen = read_by_ray(cluster)["available_node_types"]
-    limits = cluster_limits(KUBERAY)
+    limits = read_cluster(KUBERAY).kinds
     for name, limit in limits.items():
         found = seen["headgroup" if limit.head else name]
         assert found["resources"]["CPU"] == limit.cpus

@@ -60,7 +60,9 @@ def test_bytecode_does_not_count(package: Path) -> None:
 
 def test_the_loaded_package_is_the_one_that_is_fingerprinted() -> None:
     here = Path(code.__file__).parent
-    assert code.package_folders()[0] == here
+    spec = importlib.util.find_spec("sentune")
+    assert spec is not None
+    assert spec.submodule_search_locations == [str(code.PACKAGE)]
     assert "sentune/code.py" in code.loaded_code().files
     assert code.runtime_env()["py_modules"][0] == str(here)
 

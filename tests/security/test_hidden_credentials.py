@@ -22,8 +22,7 @@ from sentune.job.artifacts import write_page
 from sentune.job.corpora import read_evaluation
 from sentune.job.families import make_job
 from sentune.job.options import ClosedFormOptions, JobOptions, parse
-from sentune.job.study_session import describe
-from sentune.job.study_summary import start_summary
+from sentune.job.study_files import describe, start_summary
 from sentune.job.terminal_report import next_commands, print_commands, report
 from sentune.job.test_set import TestReads, Winner
 from sentune.records import Spent, TrialRecord, TrialState
@@ -129,7 +128,7 @@ def test_a_job_writes_and_says_no_password(place: str, tmp_path: Path) -> None:
     tracker.update(summary)
     tracker.close(0.1)
     report(summary, console, varied=tuple(job.space.settings))
-    print_commands(summary, console, commands=next_commands(summary, job.config, options))
+    print_commands(console, next_commands(summary, job.config, options))
     files = written(tmp_path)
     assert {"studies/doors/summary.json", "studies/doors/report.html"} <= files.keys()
     assert any(name.endswith("table.json") for name in files)

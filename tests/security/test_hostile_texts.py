@@ -185,14 +185,14 @@ def test_a_study_of_hostile_texts_is_printed_harmless() -> None:
     console = Terminal(file=file, width=120)
     study = hostile(TERMINAL + "[/red][link=http://evil]")
     printed(study, console, varied=("pooling",))
-    display = Display(console, varied=("pooling",))
     trial = replace(study.trials[0], state=TrialState.RUNNING)
     failed = replace(trial, state=TrialState.FAILED, reason=TERMINAL)
     runs = (StoredRun(trial=0, record=trial), StoredRun(trial=0, record=failed, ended=1))
     place, objective = StudyPlace(name="s", folder="", url=""), Objective(study.objective)
     before = StudySnapshot(place=place, objectives=(objective,))
     seen = iter([before, *(replace(before, runs=(run,)) for run in runs)])
-    display.begin(study, {"trials": 1, "rungs": [], "max_examples": 9}, lambda: next(seen))
+    plan = {"trials": 1, "rungs": [], "max_examples": 9}
+    display = Display(console, study, plan, lambda: next(seen), varied=("pooling",))
     for _ in runs:
         display.refresh()
     assert clean(file.getvalue())

@@ -12,8 +12,8 @@ from typing import Any
 import typer
 
 from sentune import job
-from sentune.cli.job_command import command, options_given
 from sentune.errors import InvalidValue
+from sentune.job.command import command, options_given
 from sentune.job.options import StudyOptions
 from sentune.study.space.space import SearchSpace
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sentune.cli.job_command import exit_codes
 from sentune.errors import InvalidValue
+from sentune.job.command import exit_codes
 from sentune.job.options import (
     ClosedFormOptions,
     JobOptions,

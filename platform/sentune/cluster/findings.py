@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 CLOCK_LIMIT = 2.0
 """Seconds between two clocks: beats and MLflow's times are compared across machines."""
 
 SHOWN = 5
 """Nodes that a line names."""
-
-Say = Callable[["NodeAnswer"], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,64 +70,68 @@ FIXES = {
     "tracking": "start cluster/mlflow.sh on the head, and put user and password into "
     "~/.mlflow/credentials",
 }
+_INSTALL = "install requirements.lock there; ray up --restart-only starts Ray again"
 
 
 def findings_of(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[Finding]:
     """Return the findings in the order of repair, against the driver's versions."""
     there = [node for node in nodes if not node.trouble]
+    gpus = sum(node.gpus for node in there)
+    apart = [max(abs(low), abs(high)) for low, high in (node.clock for node in there)]
     return [
         _all("nodes answer", nodes, lambda n: n.trouble, f"{len(nodes)} up",
              "ray logs raylet.err --node-ip ADDRESS; ray up again replaces the node"),
-        _all("authentication", there, _open_door, "token on every node",
-             "export RAY_AUTH_MODE=token before ray start, on every node"),
+        _all("authentication", there,
+             lambda n: "" if n.auth == "token" else f"RAY_AUTH_MODE={n.auth or 'disabled'}",
+             "token on every node", "export RAY_AUTH_MODE=token before ray start, on every node"),
         _all("Ray", there, lambda n: _other(n.ray, ray), ray, _INSTALL),
         _all("Python", there, lambda n: _other(n.python, python), python, _INSTALL),
         _all("code", there, lambda n: n.code, "the driver's on every node",
              "submit it: ray job submit --working-dir . -- python jobs/..."),
-        _all("GPUs", there, _gpus, _sum_of_gpus(there),
+        _all("GPUs", there, _gpus, f"{gpus:g}, and torch sees them" if gpus else "none",
              "mend the driver (nvidia-smi), or start Ray with --num-gpus as torch counts them"),
         *_reached(there),
-        _all("clocks", there, _clock, _widest(there), "run a time service (chrony) on that node"),
+        _all("clocks", there, _clock,
+             f"within {max([0.001, *apart]):.3g} s of the driver's",
+             "run a time service (chrony) on that node"),
     ]  # fmt: skip
 
 
-_INSTALL = "install requirements.lock there; ray up --restart-only starts Ray again"
-
-
-def _all(subject: str, nodes: Sequence[NodeAnswer], trouble: Say, fine: str, fix: str) -> Finding:
-    """A tick if no node has trouble; a cross that names those which do."""
-    found = [(node.node, said) for node in nodes if (said := trouble(node))]
+def _all(
+    subject: str,
+    nodes: Sequence[NodeAnswer],
+    trouble: Callable[[NodeAnswer], str],
+    fine: str,
+    fix: str,
+) -> Finding:
+    """Return a tick if no node has trouble; a cross that names those which do."""
     if not nodes:
-        return Finding(
-            subject=subject, ok=False, said="no node answered", fix="see the lines above"
-        )
+        fix = "see the lines above"
+        return Finding(subject=subject, ok=False, said="no node answered", fix=fix)
+    found = [f"{node.node}: {text}" for node in nodes if (text := trouble(node))]
     if not found:
         return Finding(subject=subject, ok=True, said=fine)
-    shown = "; ".join(f"{node}: {said}" for node, said in found[:SHOWN])
     more = f"; and {len(found) - SHOWN} nodes more" if len(found) > SHOWN else ""
-    return Finding(subject=subject, ok=False, said=shown + more, fix=fix)
+    return Finding(subject=subject, ok=False, said="; ".join(found[:SHOWN]) + more, fix=fix)
 
 
 def _reached(nodes: Sequence[NodeAnswer]) -> Iterator[Finding]:
-    """A line for each place that was asked about; a place on loopback is asked of one node."""
+    """Yield a line for each place that was asked about; a place on loopback is asked of one."""
     for name, fix in FIXES.items():
         asked = [node for node in nodes if name in node.reach]
         if asked:
             where = "every node" if len(asked) == len(nodes) else ", ".join(n.node for n in asked)
             fine = "answers, and lets the driver in" if name == "tracking" else "can be written"
-            yield _all(name, asked, _reach(name), f"{fine}, from {where}", fix)
+            trouble = partial(_reach, name=name)
+            yield _all(name, asked, trouble, f"{fine}, from {where}", fix)
 
 
-def _reach(name: str) -> Say:
-    return lambda node: node.reach[name]
+def _reach(node: NodeAnswer, name: str) -> str:
+    return node.reach[name]
 
 
 def _other(found: str, wanted: str) -> str:
     return "" if found == wanted else f"{found or 'none'}, the driver has {wanted}"
-
-
-def _open_door(node: NodeAnswer) -> str:
-    return "" if node.auth == "token" else f"RAY_AUTH_MODE={node.auth or 'disabled'}"
 
 
 def _gpus(node: NodeAnswer) -> str:
@@ -138,19 +141,9 @@ def _gpus(node: NodeAnswer) -> str:
     return f"Ray has {node.gpus:g}, torch sees {node.gpus_seen}"
 
 
-def _sum_of_gpus(nodes: Sequence[NodeAnswer]) -> str:
-    total = sum(node.gpus for node in nodes)
-    return f"{total:g}, and torch sees them" if total else "none"
-
-
 def _clock(node: NodeAnswer) -> str:
-    """What is surely too far apart: a slow answer alone is no cross."""
+    """Return what is surely too far apart: a slow answer alone is no cross."""
     low, high = node.clock
     if low > CLOCK_LIMIT:
         return f"{low:.1f} s ahead of the driver's"
     return f"{-high:.1f} s behind the driver's" if high < -CLOCK_LIMIT else ""
-
-
-def _widest(nodes: Sequence[NodeAnswer]) -> str:
-    apart = max((max(abs(low), abs(high)) for low, high in (n.clock for n in nodes)), default=0.0)
-    return f"within {max(apart, 0.001):.3g} s of the driver's"

@@ -9,8 +9,10 @@ from typing import Any
 
 import yaml
 
-from sentune.cluster.kuberay import KIND, as_launcher_file
 from sentune.errors import InvalidValue
+
+KIND, HEAD = "RayCluster", "head"
+"""Of a file for KubeRay; the second names its head's node type here."""
 
 RAYS_IDLE_MINUTES = 5
 """Where a file for ``ray up`` does not say it."""
@@ -55,7 +57,7 @@ class Cluster:
     idle_hours: float
 
     def largest(self) -> list[NodeLimit]:
-        """Every node of the cluster grown to its limit, one entry a node, the head first.
+        """Return every node of the cluster grown to its limit, one entry a node, the head first.
 
         ``max_workers`` bounds the sum over all kinds: the nodes with most GPUs come first. Kinds
         that stand in for others are left out: they come instead of those, not beside them.
@@ -67,7 +69,7 @@ class Cluster:
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """Reads how far a cluster can grow.
+    """Read how far a cluster can grow.
 
     Args:
         path: a file for ``ray up``, or a RayCluster for ``kubectl apply``.
@@ -77,7 +79,7 @@ def read_cluster(path: str | Path) -> Cluster:
             only learn from the cloud; the message names the field.
     """
     config = _load(Path(path))
-    total = _number(config, "max_workers", "max_workers", default=None)
+    total = _count(config.get("max_workers"), "max_workers")
     head = config.get("head_node_type")
     kinds = {
         name: _limit(node_type, f"available_node_types.{name}", head=name == head, total=total)
@@ -97,22 +99,12 @@ def read_cluster(path: str | Path) -> Cluster:
     )
 
 
-def cluster_limits(path: str | Path) -> dict[str, NodeLimit]:
-    """Name of the node type -> what one node has and how many there can be."""
-    return dict(read_cluster(path).kinds)
-
-
-def largest_cluster(path: str | Path) -> list[NodeLimit]:
-    """Every node of the cluster grown to its limit; see ``Cluster.largest``."""
-    return read_cluster(path).largest()
-
-
 def running_cluster_file() -> Path | None:
-    """The configuration of the cluster that this machine is the head of.
+    """Return the configuration of the cluster that this machine is the head of.
 
     ``ray up`` leaves it in the head's home folder, with the limits that the cluster really has;
-    None where no ``ray up`` made the cluster, or it is made of the user's own machines: what
-    those have, Ray asks them alone.
+    None where no ``ray up`` made the cluster, or it is made of the user's own machines: only Ray
+    knows what those have.
     """
     path = Path.home() / "ray_bootstrap_config.yaml"
     return path if path.is_file() and not _own_machines(_read(path)) else None
@@ -140,7 +132,7 @@ def _load(path: Path) -> Mapping[str, Any]:
         )
         raise InvalidValue("cluster file", str(path), fix)
     if isinstance(config, dict) and config.get("kind") == KIND:
-        config = as_launcher_file(config)
+        config = _as_launcher_file(config)
     types = config.get("available_node_types") if isinstance(config, dict) else None
     if not isinstance(types, dict) or not all(isinstance(t, dict) for t in types.values()):
         raise InvalidValue("cluster file", str(path), "it must have available_node_types")
@@ -149,18 +141,22 @@ def _load(path: Path) -> Mapping[str, Any]:
 
 def _limit(node_type: Mapping[str, Any], where: str, *, head: bool, total: int) -> NodeLimit:
     resources = node_type.get("resources") or {}
-    max_nodes = 1 if head else _number(node_type, "max_workers", f"{where}.max_workers", total)
+    least = most = 1
+    if not head:
+        least = _count(node_type.get("min_workers", 0), f"{where}.min_workers")
+        most = min(_count(node_type.get("max_workers", total), f"{where}.max_workers"), total)
     return NodeLimit(
-        cpus=_number(resources, "CPU", f"{where}.resources.CPU", default=None),
-        gpus=_number(resources, "GPU", f"{where}.resources.GPU", default=0),
-        max_nodes=max_nodes if head else min(max_nodes, total),
-        min_nodes=1 if head else _number(node_type, "min_workers", f"{where}.min_workers", 0),
+        cpus=_count(resources.get("CPU"), f"{where}.resources.CPU"),
+        gpus=_count(resources.get("GPU", 0), f"{where}.resources.GPU"),
+        max_nodes=most,
+        min_nodes=least,
         head=head,
         priority=node_type.get("priority", 0),
     )
 
 
 def _stands_in(limit: NodeLimit, limits: Mapping[str, NodeLimit]) -> str:
+    """Return the kind of the same size that is started before this one; empty if none is."""
     size = (limit.cpus, limit.gpus)
     before = [
         (-other.priority, name)
@@ -171,8 +167,48 @@ def _stands_in(limit: NodeLimit, limits: Mapping[str, NodeLimit]) -> str:
     return name if before and -highest > limit.priority else ""
 
 
-def _number(values: Mapping[str, Any], key: str, where: str, default: int | None) -> int:
-    value = values.get(key, default)
+def _count(value: Any, field: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidValue(where, value, "state it as a whole number in the cluster file")
+        raise InvalidValue(field, value, "state it as a whole number in the cluster file")
     return value
+
+
+def _as_launcher_file(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a RayCluster of KubeRay as the fields of a file for ``ray up``.
+
+    CPUs and GPUs are what ``rayStartParams`` states: the pods' own limits may be in thousandths.
+    """
+    spec = cluster.get("spec")
+    if not isinstance(spec, dict) or not isinstance(spec.get("headGroupSpec"), dict):
+        raise InvalidValue("spec.headGroupSpec", None, "a RayCluster has one")
+    groups = {}
+    for group in spec.get("workerGroupSpecs", ()):
+        where = f"workerGroupSpecs.{group['groupName']}"
+        groups[group["groupName"]] = {
+            "resources": _stated_resources(group, where),
+            "min_workers": _count(group.get("minReplicas"), f"{where}.minReplicas"),
+            "max_workers": _count(group.get("maxReplicas"), f"{where}.maxReplicas"),
+            "priority": group.get("priority", 0),
+        }
+    seconds = spec.get("autoscalerOptions", {}).get("idleTimeoutSeconds", 60)  # KubeRay's default
+    return {
+        "head_node_type": HEAD,
+        "max_workers": sum(group["max_workers"] for group in groups.values()),
+        "idle_timeout_minutes": seconds / 60,
+        "available_node_types": {
+            HEAD: {"resources": _stated_resources(spec["headGroupSpec"], "headGroupSpec")},
+            **groups,
+        },
+    }
+
+
+def _stated_resources(group: Mapping[str, Any], where: str) -> dict[str, int]:
+    stated = group.get("rayStartParams", {})
+    found = {}
+    for resource, parameter in (("CPU", "num-cpus"), ("GPU", "num-gpus")):
+        value = str(stated.get(parameter, "" if resource == "CPU" else "0"))
+        if not value.isdigit():
+            field = f"{where}.rayStartParams.{parameter}"
+            raise InvalidValue(field, stated.get(parameter), 'state it, as in num-cpus: "4"')
+        found[resource] = int(value)
+    return found

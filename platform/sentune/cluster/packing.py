@@ -31,7 +31,7 @@ class Work:
 
 
 def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
-    """How many workers of this size fit on a node; none of workers that ask for nothing."""
+    """Return how many workers of a size fit on a node; none of workers that ask for nothing."""
     by_cpu = node_cpus / cpus if cpus else float("inf")
     by_gpu = node_gpus / gpus if gpus else float("inf")
     # 1e-9: three workers of a third of a GPU each fit on one
@@ -39,14 +39,18 @@ def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
 
 
 def nodes_for(cluster: Cluster, work: Work) -> dict[str, int]:
-    """Nodes that are up while the work runs; what has no place waits.
+    """Return the nodes that are up while the work runs; what has no place waits.
 
     Returns:
         name of the node type -> nodes, those that never go among them.
     """
     up = {name: kind.min_nodes for name, kind in cluster.kinds.items()}
-    placed = _place(cluster, up, work.workers, work.cpus, work.gpus)
-    taken = placed * work.cpus
+    there = sum(
+        held(kind.cpus, kind.gpus, work.cpus, work.gpus) * up[name]
+        for name, kind in cluster.kinds.items()
+    )
+    waiting = _start(cluster, up, max(0, work.workers - there), work.cpus, work.gpus)
+    taken = (work.workers - waiting) * work.cpus
     free = sum(cluster.kinds[name].cpus * count for name, count in up.items()) - taken
     missing = work.data_cpus - free
     if missing > 0:
@@ -54,15 +58,8 @@ def nodes_for(cluster: Cluster, work: Work) -> dict[str, int]:
     return up
 
 
-def _place(cluster: Cluster, up: dict[str, int], workers: int, cpus: float, gpus: float) -> int:
-    """Puts workers on nodes that are up, then starts nodes; returns how many have a place."""
-    there = sum(held(k.cpus, k.gpus, cpus, gpus) * up[name] for name, k in cluster.kinds.items())
-    left = max(0, workers - there)
-    return workers - _start(cluster, up, left, cpus, gpus)
-
-
 def _start(cluster: Cluster, up: dict[str, int], left: int, cpus: float, gpus: float) -> int:
-    """Starts the best kind as often as there is work to fill it; returns what has no place."""
+    """Start the best kind as often as there is work to fill it; return what has no place."""
     while left > 0:
         room = cluster.max_workers - sum(
             count for name, count in up.items() if not cluster.kinds[name].head
@@ -88,7 +85,7 @@ def _start(cluster: Cluster, up: dict[str, int], left: int, cpus: float, gpus: f
 def _score(
     kind: NodeLimit, left: int, cpus: float, gpus: float
 ) -> tuple[bool, int, float, float, int]:
-    """Ray's order of preference; the first of equals is taken."""
+    """Return Ray's order of preference; the first of equals is taken."""
     workers = min(left, held(kind.cpus, kind.gpus, cpus, gpus))
     has, takes = (kind.cpus, kind.gpus), (workers * cpus, workers * gpus)
     used = [total * (part / total) ** 3 for total, part in zip(has, takes, strict=True) if total]
@@ -103,5 +100,5 @@ def _score(
 
 
 def stand_ins(kinds: Mapping[str, NodeLimit]) -> dict[str, str]:
-    """Name of a kind -> the kind that is started where that one is not to be had."""
+    """Return kind -> the kind that is started where that one is not to be had."""
     return {kind.stands_in_for: name for name, kind in kinds.items() if kind.stands_in_for}

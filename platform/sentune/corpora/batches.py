@@ -72,7 +72,7 @@ class Held:
         return self.value
 
 
-class Source(ABC):
+class CorpusSource(ABC):
     """A ``BatchSource`` of token shards, whose rows can be taken one at a time too.
 
     Args:
@@ -118,7 +118,7 @@ class Source(ABC):
         """An epoch's rows after the first ``skip``, ``size`` at a time."""
 
 
-class SharedSource(Source):
+class SharedSource(CorpusSource):
     """Batches of a token table in memory; rows are views of it, nothing is copied."""
 
     def __init__(self, table: TokenTable) -> None:

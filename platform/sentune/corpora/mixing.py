@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentune.corpora.batches import Batch, Source, check_batches
+from sentune.corpora.batches import Batch, CorpusSource, check_batches
 from sentune.errors import InvalidValue
 
 _BLOCK = 1_024
@@ -39,7 +39,7 @@ class Mixture:
         InvalidValue: there is no source, weights that cannot be used, or columns that differ.
     """
 
-    def __init__(self, sources: Sequence[Source], weights: Sequence[float]) -> None:
+    def __init__(self, sources: Sequence[CorpusSource], weights: Sequence[float]) -> None:
         _check(sources, weights)
         self._sources = tuple(sources)
         self.num_rows = sum(source.num_rows for source in sources)
@@ -105,7 +105,7 @@ def _seed_of(seed: int, source: int) -> int:
     return int(np.random.SeedSequence([seed, _ROWS, source]).generate_state(1)[0])
 
 
-def _check(sources: Sequence[Source], weights: Sequence[float]) -> None:
+def _check(sources: Sequence[CorpusSource], weights: Sequence[float]) -> None:
     if not sources or len(weights) != len(sources):
         fix = f"give one for each of the {len(sources)} corpora, of which there must be one"
         raise InvalidValue("weights", tuple(weights), fix)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import ray
 from ray.data import DataContext, TaskPoolStrategy
 
-from sentune.corpora.batches import SharedSource, Source, row_order, shard_order
+from sentune.corpora.batches import CorpusSource, SharedSource, row_order, shard_order
 from sentune.corpora.ray_map import READERS, TASK_CPUS, quiet_context
 from sentune.corpora.tokens import TokenFolder, ragged
 
@@ -83,7 +83,7 @@ def hand_out(
     return Streamed(folder, prefetch)
 
 
-class StreamedSource(Source):
+class StreamedSource(CorpusSource):
     """Batches of token shards through Ray Data. A resume reads no shard that lies before it.
 
     Memory: two shards being read, what Ray Data keeps ready (bounded to as much again), and

@@ -5,25 +5,67 @@ Legend: N, M = sentences or pairs, D = packed width of the method's geometry.
 
 from __future__ import annotations
 
-from typing import Any, overload
+from dataclasses import dataclass
+from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from sentune.embedder.encode import Embeddings, Encoding, Sentences
-from sentune.embedder.predictions import Direction, Entailment
+from sentune.embedder.encode import Embeddings, Encoding, Sentences, paired, single
 from sentune.errors import InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity
 
 
-class Comparing(Encoding):
-    """The part of an ``Embedder`` that compares two sides: sentences, or their embeddings.
+@dataclass(frozen=True)
+class Entailment:
+    """How far a premise entails a hypothesis.
 
     Attributes:
-        readouts: ``task/readout`` -> value chosen on the development set.
+        score: P(hypothesis | premise) for boxes, sim(hypothesis || premise) in (0, 1] for
+            Gaussians, the cosine in [-1, 1] for points.
+        threshold: the readout that decides; None if the model has none.
     """
+
+    score: float
+    threshold: float | None
+
+    @property
+    def decision(self) -> bool:
+        """Whether it is an entailment.
+
+        Raises:
+            InvalidValue: the model was tuned without labelled pairs, so it has no threshold.
+        """
+        if self.threshold is None:
+            fix = "the model has none; give entails() a threshold"
+            raise InvalidValue("rte/threshold", self.threshold, fix)
+        return self.score > self.threshold
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Which of two sentences entails the other.
+
+    Attributes:
+        entailing: ``first``, ``second``, or ``neither`` where the margin is exactly 0.
+        margin: positive for the first: log similarity one way minus the other, or, by extent,
+            the difference of log-volumes or of summed log sigma.
+    """
+
+    entailing: Literal["first", "second", "neither"]
+    margin: float
+
+    @classmethod
+    def of(cls, margin: float) -> Direction:
+        """Return the direction that a margin stands for."""
+        if margin == 0:
+            return cls("neither", margin)
+        return cls("first" if margin > 0 else "second", margin)
+
+
+class Comparing(Encoding):
+    """The part of an ``Embedder`` that compares two sides: sentences, or their embeddings."""
 
     readouts: dict[str, Any]
 
@@ -39,23 +81,25 @@ class Comparing(Encoding):
     def similarity(self, a: Sentences, b: Sentences) -> float | Embeddings: ...
 
     def similarity(self, a: Sentences, b: Sentences) -> float | Embeddings:
-        """[N] similarities of pairs, the same both ways: the mean of both directions.
+        """Return [N] similarities of pairs, the same both ways: the mean of both directions.
 
         Args:
             a, b: sentences or their embeddings, N and N, or N and one. Two single ones give a
                 number.
         """
         values = self._compare(a, b, symmetric_similarity(self.geometry))
-        return values.float().cpu().numpy() if _many(a, b) else float(values[0])
+        numbers: Embeddings = values.float().cpu().numpy()
+        return float(numbers[0]) if single(a, b) else numbers
 
     def similarity_table(self, a: Sentences, b: Sentences) -> Embeddings:
-        """[N, M] similarities of each of N sentences with each of M, the same both ways."""
+        """Return [N, M] similarities of N sentences with M others, the same both ways."""
         first, second = self._rows(a), self._rows(b)
         with torch.no_grad():
             table = self.geometry.entails_table(first, second)
             if not self.geometry.symmetric:
                 table = (table + self.geometry.entails_table(second, first).T) / 2
-        return table.float().cpu().numpy()
+        similarities: Embeddings = table.float().cpu().numpy()
+        return similarities
 
     @overload
     def entails(
@@ -70,7 +114,7 @@ class Comparing(Encoding):
     def entails(
         self, premise: Sentences, hypothesis: Sentences, *, threshold: float | None = None
     ) -> Entailment | list[Entailment]:
-        """How far the premise entails the hypothesis; a list for lists, as in ``similarity``.
+        """Return how far the premise entails the hypothesis; a list for lists, as ``similarity``.
 
         Args:
             premise, hypothesis: sentences or their embeddings.
@@ -79,7 +123,7 @@ class Comparing(Encoding):
         limit = self.readouts.get("rte/threshold") if threshold is None else threshold
         scores = self._compare(premise, hypothesis, self.geometry.entails)
         found = [Entailment(float(score), limit) for score in scores.double()]
-        return found if _many(premise, hypothesis) else found[0]
+        return found[0] if single(premise, hypothesis) else found
 
     @overload
     def direction(self, a: str, b: str) -> Direction: ...
@@ -88,7 +132,7 @@ class Comparing(Encoding):
     def direction(self, a: Sentences, b: Sentences) -> Direction | list[Direction]: ...
 
     def direction(self, a: Sentences, b: Sentences) -> Direction | list[Direction]:
-        """Which of two entailing sentences entails the other; a list for lists.
+        """Return which of two entailing sentences entails the other; a list for lists.
 
         Decided as the readout ``direction/by`` says, by similarity if there is none.
 
@@ -101,22 +145,9 @@ class Comparing(Encoding):
         by_extent = self.readouts.get("direction/by") == "extent"
         compare = extent_direction(self.geometry) if by_extent else self.geometry.direction
         found = [Direction.of(float(margin)) for margin in self._compare(a, b, compare).double()]
-        return found if _many(a, b) else found[0]
+        return found[0] if single(a, b) else found
 
     def _compare(self, a: Sentences, b: Sentences, compare: Compare) -> Tensor:
-        """[N] comparisons of paired rows; one row is paired with all of the other side."""
-        first, second = self._rows(a), self._rows(b)
-        if len(first) != len(second) and 1 not in (len(first), len(second)):
-            fix = "give as many on both sides, or one on one of them"
-            raise InvalidValue("sentences", f"{len(first)} and {len(second)}", fix)
-        count = 0 if 0 in (len(first), len(second)) else max(len(first), len(second))
+        """Return [N] comparisons of paired rows."""
         with torch.no_grad():
-            return compare(first.expand(count, -1), second.expand(count, -1))
-
-
-def _many(*sides: Sentences) -> bool:
-    """Return whether a side is more than one string or one row."""
-    return any(
-        side.ndim > 1 if isinstance(side, np.ndarray) else not isinstance(side, str)
-        for side in sides
-    )
+            return compare(*paired(self._rows(a), self._rows(b)))

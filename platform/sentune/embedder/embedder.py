@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sentune.embedder.compare import Comparing
-from sentune.embedder.interpret import Interpretation, interpretations
+from sentune.embedder.interpret import Interpretation, interpret
 from sentune.embedder.operations import Operations
 from sentune.embedder.references import StoredReferences
 from sentune.encoders import Tokenizer
@@ -38,6 +38,9 @@ class Embedder(Comparing, Operations):
         readouts: ``task/readout`` -> value chosen on the development set.
         card: the model card's text; empty if there is none.
         references: sentences that interpretations are taken against; None if it has none.
+        tokenizer: of the method's encoder.
+        device: where it computes.
+        max_length: most tokens of a sentence.
     """
 
     def __init__(
@@ -98,10 +101,10 @@ class Embedder(Comparing, Operations):
         Raises:
             InvalidValue: the model has no boxes, or there are no references.
         """
-        return interpretations(self, sentence, k, references, alpha_1, alpha_2)
+        return interpret(self, sentence, k, references, alpha_1, alpha_2).interpretations
 
     def features(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
-        """[N, F] what a linear classifier is put on; the embeddings, unless a model has better."""
+        """Return [N, F] for a linear classifier; the embeddings, unless a model has better."""
         return self.embed(sentences, batch_size=batch_size, show_progress=False)
 
     def evaluate(
@@ -111,7 +114,7 @@ class Embedder(Comparing, Operations):
         *,
         batch_size: int = 64,
     ) -> Result:
-        """Metrics of tasks, and which of them the model cannot do and why.
+        """Return metrics of tasks, and which of them the model cannot do and why.
 
         Args:
             readouts: the values to apply, such as ``self.readouts``; None to choose them here.

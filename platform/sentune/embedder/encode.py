@@ -27,15 +27,7 @@ LONG = 20  # batches; encoding more than that shows a progress bar on a terminal
 
 
 class Encoding:
-    """The part of an ``Embedder`` that encodes.
-
-    Attributes:
-        method: the trained method.
-        tokenizer: of its encoder.
-        references: sentences whose embeddings are stored; None if there are none.
-        device: where it computes.
-        max_length: most tokens of a sentence.
-    """
+    """The part of an ``Embedder`` that encodes; attributes are explained there."""
 
     method: SentenceMethod
     tokenizer: Tokenizer
@@ -55,7 +47,7 @@ class Encoding:
         batch_size: int = 64,
         show_progress: bool | None = None,
     ) -> Embeddings:
-        """N sentences -> [N, D] float32 packed embeddings; a single string -> [D].
+        """Return [N, D] float32 packed embeddings of N sentences; [D] of a single string.
 
         Args:
             sentences: none is fine and gives [0, D]; too long ones are cut to ``max_length``.
@@ -63,9 +55,11 @@ class Encoding:
             show_progress: a bar; by default on a terminal, for more than 20 batches.
         """
         if isinstance(sentences, str):
-            return self.encode([sentences], batch_size=batch_size)[0]
-        embeddings = self.embed(sentences, batch_size=batch_size, show_progress=show_progress)
-        return embeddings.float().cpu().numpy()
+            row: Embeddings = self.encode([sentences], batch_size=batch_size)[0]
+            return row
+        rows = self.embed(sentences, batch_size=batch_size, show_progress=show_progress)
+        embeddings: Embeddings = rows.float().cpu().numpy()
+        return embeddings
 
     def embed(
         self,
@@ -74,11 +68,15 @@ class Encoding:
         batch_size: int = 64,
         show_progress: bool | None = None,
     ) -> Tensor:
-        """``encode`` as a tensor on the model's device, as ``sentune.tasks.evaluate`` takes it."""
-        _check(sentences, batch_size)
+        """Return what ``encode`` does as a tensor on the model's device."""
+        if batch_size < 1:
+            raise InvalidValue("batch_size", batch_size, "it must be at least 1")
+        for at, sentence in enumerate(sentences):
+            if not isinstance(sentence, str):
+                raise InvalidValue(f"sentences[{at}]", sentence, "every sentence must be a string")
         if not len(sentences):
             # only the method knows its width: embed one sentence and keep none of it
-            return self._embed_block([""], 1, _ignore)[:0]
+            return self._embed_block([""], 1, lambda done: None)[:0]
         console = Console(stderr=True)
         if show_progress is None:
             watched = console.is_terminal or console.is_jupyter
@@ -95,7 +93,7 @@ class Encoding:
         return torch.cat(blocks)
 
     def embed_known(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
-        """``embed``, where stored references are not encoded again."""
+        """Return what ``embed`` does; stored references are not encoded again."""
         if self.references is None:
             return self.embed(sentences, batch_size=batch_size)
         stored = {text: row for row, text in enumerate(self.references.sentences)}
@@ -109,6 +107,7 @@ class Encoding:
         ]
 
     def _rows(self, sentences: Sentences) -> Tensor:
+        """Return [N, D] on the model's device."""
         if isinstance(sentences, np.ndarray):
             return torch.from_numpy(np.atleast_2d(sentences)).to(self.device)
         return self.embed([sentences] if isinstance(sentences, str) else sentences)
@@ -127,13 +126,22 @@ class Encoding:
         return torch.cat(parts)[restore.to(self.device)]
 
 
-def _ignore(done: int) -> None:
-    """Ignore the progress: no bar is shown."""
+def paired(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two sides of N rows each; a single row is paired with all of the other side.
+
+    Raises:
+        InvalidValue: the numbers of rows do not fit.
+    """
+    counts = len(first), len(second)
+    if counts[0] != counts[1] and 1 not in counts:
+        fix = "give as many on both sides, or one on one of them"
+        raise InvalidValue("sentences", f"{counts[0]} and {counts[1]}", fix)
+    count = 0 if 0 in counts else max(counts)
+    return first.expand(count, -1), second.expand(count, -1)
 
 
-def _check(sentences: Sequence[str], batch_size: int) -> None:
-    if batch_size < 1:
-        raise InvalidValue("batch_size", batch_size, "it must be at least 1")
-    for at, sentence in enumerate(sentences):
-        if not isinstance(sentence, str):
-            raise InvalidValue(f"sentences[{at}]", sentence, "every sentence must be a string")
+def single(*sides: Sentences) -> bool:
+    """Return whether each side is one string or one row."""
+    return all(
+        side.ndim == 1 if isinstance(side, np.ndarray) else isinstance(side, str) for side in sides
+    )

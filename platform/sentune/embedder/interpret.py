@@ -9,33 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sentune.embedder.references import StoredReferences
+from sentune.embedder.compare import Comparing
 from sentune.errors import InvalidValue
-from sentune.geometry.base import Geometry
 from sentune.geometry.boxes import Boxes
-from sentune.geometry.interpretations.distinct import Distinct, most_distinct
+from sentune.geometry.interpretations.distinct import most_distinct
 
 # The tasks whose readouts are taken, the first that the model was tuned to.
 TASKS = ("ambiguous-rte", "csts")
-
-
-class InterpretableModel(Protocol):
-    """What is needed of an ``Embedder``."""
-
-    readouts: dict[str, Any]
-    references: StoredReferences | None
-
-    @property
-    def geometry(self) -> Geometry:
-        """How two embeddings are compared."""
-
-    def embed(self, sentences: Sequence[str], /) -> Tensor:
-        """N sentences -> [N, D] packed embeddings."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +60,8 @@ class Interpreted:
     largest: float | None
 
 
-def interpretations(
-    model: InterpretableModel,
-    sentence: str,
-    k: int,
-    references: Sequence[str] | None = None,
-    alpha_1: float | None = None,
-    alpha_2: float | None = None,
-) -> list[Interpretation]:
-    """Return the interpretations alone; see ``interpret``."""
-    return interpret(model, sentence, k, references, alpha_1, alpha_2).interpretations
-
-
 def interpret(
-    model: InterpretableModel,
+    model: Comparing,
     sentence: str,
     k: int,
     references: Sequence[str] | None = None,
@@ -127,10 +100,6 @@ def interpret(
         own.get("alpha_1") if alpha_1 is None else alpha_1,
         own.get("alpha_2", 1.0) if alpha_2 is None else alpha_2,
     )
-    return _in_words(found, texts)
-
-
-def _in_words(found: Distinct, texts: Sequence[str]) -> Interpreted:
     return Interpreted(
         [Interpretation(texts[c.row], c.coverage, c.similarity) for c in found.chosen],
         len(texts),
@@ -145,15 +114,13 @@ def _readouts(readouts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the readouts of the first task that has an alpha_1, without the task's name."""
     for task in TASKS:
         if readouts.get(f"{task}/alpha_1") is not None:
-            inside = {
-                name: value for name, value in readouts.items() if name.startswith(f"{task}/")
-            }
-            return {name.partition("/")[2]: value for name, value in inside.items()}
+            own = f"{task}/"
+            return {k.removeprefix(own): v for k, v in readouts.items() if k.startswith(own)}
     return {}
 
 
 def _others(
-    model: InterpretableModel, sentence: str, references: Sequence[str] | None
+    model: Comparing, sentence: str, references: Sequence[str] | None
 ) -> tuple[list[str], Tensor]:
     """Return the distinct references without the sentence itself, and their embeddings."""
     own = _plain(sentence)
@@ -164,9 +131,8 @@ def _others(
             raise InvalidValue("references", f"{len(references)} sentences", fix)
         return texts, model.embed(texts)
     stored = model.references
-    rows = (
-        [row for row, text in enumerate(stored.sentences) if _plain(text) != own] if stored else []
-    )
+    kept = enumerate(stored.sentences) if stored is not None else ()
+    rows = [row for row, text in kept if _plain(text) != own]
     if stored is None or not rows:
         fix = "the model has none of its own; give reference sentences (--references FORMAT:PATH)"
         raise InvalidValue("references", None, fix)

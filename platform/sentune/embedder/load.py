@@ -12,15 +12,15 @@ import torch
 from safetensors import SafetensorError
 
 from sentune.embedder.embedder import Embedder
-from sentune.embedder.invertible_embedder import InvertibleEmbedder
 from sentune.embedder.references import StoredReferences
-from sentune.embedder.word_embedder import WordEmbedder
+from sentune.embedder.word_embedders import InvertibleEmbedder, WordEmbedder
 from sentune.errors import InvalidValue
 from sentune.io.folders import found_again
 from sentune.io.object_store import on_this_machine
-from sentune.methods import CLOSED_FORM
+from sentune.methods import CLOSED_FORM, Invertible
 from sentune.training.closed_form_model import load_closed_form
 from sentune.training.model import (
+    CARD_FILE,
     READOUTS_FILE,
     SETTINGS_FILE,
     LoadedModel,
@@ -32,21 +32,17 @@ from sentune.training.model import (
 def load(source: str | Path, device: str | torch.device | None = None) -> Embedder:
     """Return the embedder of the kind that a model needs; see ``Embedder.load``."""
     folder = folder_of(source)
-    card = folder / "README.md"
+    if not folder.is_dir():
+        raise InvalidValue("model", str(folder), "there is no such folder")
+    card = folder / CARD_FILE
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    name = method_in(folder)
+    name = str(read_settings(folder)["method"]) if (folder / SETTINGS_FILE).is_file() else ""
     if name in CLOSED_FORM:
-        fitted = load_closed_form(folder)
-        return WordEmbedder(
-            fitted.method,
-            fitted.value,
-            settings=fitted.settings,
-            readouts=fitted.readouts,
-            card=text,
-        )
-    if name == "invertible":
-        return InvertibleEmbedder.load(folder, device)
-    model = load_trained(folder)
+        return WordEmbedder(load_closed_form(folder), text)
+    on_words = name == Invertible.name
+    model = _load_trained(folder, on_words=on_words)
+    if model.tokenizer is None:
+        return InvertibleEmbedder(model, text, device)
     return Embedder(
         model.method,
         model.tokenizer,
@@ -58,8 +54,31 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
     )
 
 
+def _load_trained(folder: Path, *, on_words: bool) -> LoadedModel:
+    """Return the model of a method that was trained by gradient.
+
+    Args:
+        on_words: it is built on word vectors, without a tokenizer.
+
+    Raises:
+        InvalidValue: what is missing or damaged; absent weights must never become random ones.
+    """
+    needed = [READOUTS_FILE]
+    if not on_words:
+        needed = [SETTINGS_FILE, READOUTS_FILE, "config.json", "tokenizer_config.json"]
+    missing = [name for name in needed if not (folder / name).is_file()]
+    if not on_words and not any(folder.glob("model*.safetensors")):
+        missing.append("model.safetensors")
+    if missing:
+        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
+    try:
+        return load_method(folder)
+    except (SafetensorError, JSONDecodeError) as error:
+        raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error
+
+
 def folder_of(source: str | Path) -> Path:
-    """Local folder of a model: of a path, of an fsspec URI, or of ``models:/NAME@champion``.
+    """Return the local folder of a path, of an fsspec URI, or of ``models:/NAME@champion``.
 
     What lies in an object store is copied once, for as long as the process lives.
 
@@ -86,30 +105,3 @@ def _copied(uri: str) -> Path:
         return _COPIES.enter_context(on_this_machine(uri))
     except FileNotFoundError as error:
         raise InvalidValue("model", uri, "there is no such folder") from error
-
-
-def method_in(folder: Path) -> str:
-    """Name of the method that the folder holds; empty where it has no settings."""
-    if not (folder / SETTINGS_FILE).is_file():
-        return ""
-    return str(read_settings(folder)["method"])
-
-
-def load_trained(folder: Path) -> LoadedModel:
-    """Return the model of a method that was trained by gradient.
-
-    Raises:
-        InvalidValue: what is missing or damaged; absent weights must never become random ones.
-    """
-    if not folder.is_dir():
-        raise InvalidValue("model", str(folder), "there is no such folder")
-    needed = [SETTINGS_FILE, READOUTS_FILE, "config.json", "tokenizer_config.json"]
-    missing = [name for name in needed if not (folder / name).is_file()]
-    if not any(folder.glob("model*.safetensors")):
-        missing.append("model.safetensors")
-    if missing:
-        raise InvalidValue("model", str(folder), f"it is no model, without {', '.join(missing)}")
-    try:
-        return load_method(folder)
-    except (SafetensorError, JSONDecodeError) as error:
-        raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error

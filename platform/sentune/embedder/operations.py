@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
-from sentune.embedder.encode import Embeddings, Encoding, Sentences
+from sentune.embedder.encode import Embeddings, Encoding, Sentences, paired, single
 from sentune.errors import InvalidValue
 from sentune.methods.intersent import Intersent
 
@@ -27,7 +27,7 @@ class Operations(Encoding):
     """The part of an ``Embedder`` that needs a model with operators, and of one with a decoder."""
 
     def fuse(self, a: Sentences, b: Sentences) -> Embeddings:
-        """Embeddings of sentences that tell what both tell.
+        """Return embeddings of sentences that tell what both tell.
 
         Args:
             a, b: sentences or embeddings, N and N, or N and one.
@@ -41,14 +41,14 @@ class Operations(Encoding):
         return self._pairwise(a, b, self._intersent().operators.fuse)
 
     def difference(self, a: Sentences, b: Sentences) -> Embeddings:
-        """Embeddings of what ``a`` tells and ``b``, which it contains, does not; see ``fuse``."""
+        """Return embeddings of what ``a`` tells and ``b``, which it contains, does not."""
         return self._pairwise(a, b, self._intersent().operators.subtract)
 
     def compress(self, a: Sentences) -> Embeddings:
-        """Embeddings of the essential of sentences; see ``fuse``."""
+        """Return embeddings of the essential of sentences; see ``fuse``."""
         method = self._intersent()
         with torch.no_grad():
-            return _array(method.operators.compress(self._operand_rows(a)), single=_single(a))
+            return _array(method.operators.compress(self._operand_rows(a)), one=single(a))
 
     def decode(
         self,
@@ -77,15 +77,15 @@ class Operations(Encoding):
             if value < 1:
                 raise InvalidValue(name, value, "it must be at least 1")
         rows, texts = self._operand_rows(embeddings), []
-        for part in rows.split(batch_size):
+        for part in torch.split(rows, batch_size):
             ids = method.decode(part, beams, max_length or self.max_length)
             texts += method.decoder.texts(ids)
-        return texts[0] if _single(embeddings) else texts
+        return texts[0] if single(embeddings) else texts
 
     def generate(
         self, operation: str, first: Sequence[str], second: Sequence[str] | None = None
     ) -> list[str]:
-        """What comes of an operation on each of N sentences, or pairs of them.
+        """Return the sentences that an operation makes of N sentences, or of pairs of them.
 
         Args:
             operation: one of ``sentune.corpora.schema.OPERATIONS``.
@@ -120,30 +120,21 @@ class Operations(Encoding):
         return method
 
     def _pairwise(self, a: Sentences, b: Sentences, operator: Any) -> Embeddings:
-        first, second = self._operand_rows(a), self._operand_rows(b)
-        if len(first) != len(second) and 1 not in (len(first), len(second)):
-            fix = "give as many on both sides, or one on one of them"
-            raise InvalidValue("sentences", f"{len(first)} and {len(second)}", fix)
-        count = 0 if 0 in (len(first), len(second)) else max(len(first), len(second))
+        rows = paired(self._operand_rows(a), self._operand_rows(b))
         with torch.no_grad():
-            found = operator(first.expand(count, -1), second.expand(count, -1))
-        return _array(found, single=_single(a) and _single(b))
+            return _array(operator(*rows), one=single(a, b))
 
     def _operand_rows(self, operand: Sentences) -> Tensor:
-        """[N, D] on the model's device."""
-        if not isinstance(operand, np.ndarray):
-            return self.embed([operand] if isinstance(operand, str) else operand)
-        width = self._intersent().encoder.width
-        if operand.ndim not in (1, 2) or operand.shape[-1] != width:
-            fix = f"this model's embeddings have {width} numbers each"
-            raise InvalidValue("embeddings", f"an array of shape {operand.shape}", fix)
-        return torch.from_numpy(np.atleast_2d(operand).astype(np.float32)).to(self.device)
+        """Return [N, D] on the model's device; embeddings must have the model's width."""
+        if isinstance(operand, np.ndarray):
+            width = self._intersent().encoder.width
+            if operand.ndim not in (1, 2) or operand.shape[-1] != width:
+                fix = f"this model's embeddings have {width} numbers each"
+                raise InvalidValue("embeddings", f"an array of shape {operand.shape}", fix)
+            operand = operand.astype(np.float32)
+        return self._rows(operand)
 
 
-def _single(operand: Sentences) -> bool:
-    return operand.ndim == 1 if isinstance(operand, np.ndarray) else isinstance(operand, str)
-
-
-def _array(rows: Tensor, *, single: bool) -> Embeddings:
+def _array(rows: Tensor, *, one: bool) -> Embeddings:
     found: Embeddings = rows.float().cpu().numpy()
-    return found[0] if single else found
+    return found[0] if one else found

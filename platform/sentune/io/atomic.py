@@ -1,7 +1,7 @@
 """Writing that survives a power cut, and errors of a disk that its user understands.
 
-``torch.save`` says "unexpected pos 576 vs 534" of a full disk, and safetensors an error of its
-own: what fails while something is written is told here as the storage's fault, with its place.
+``torch.save`` reports a full disk as "unexpected pos 576 vs 534", and safetensors has an error of
+its own: here they become a ``StorageError`` that names the place.
 """
 
 from __future__ import annotations
@@ -16,19 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sentune.io.object_store import StorageError, asked, files_at, is_local, puts_at_once
-
-__all__ = [
-    "FAULTS",
-    "StorageError",
-    "check_space",
-    "check_storage",
-    "read_document",
-    "sync",
-    "sync_tree",
-    "write_document",
-    "writing",
-]
+from sentune.io.object_store import StorageError as StorageError  # importers take it from here
+from sentune.io.object_store import asked, files_at, is_local, puts_at_once
 
 FAULTS = {
     errno.ENOSPC: ("the disk is full", "free some space"),
@@ -100,7 +89,15 @@ def write_document(folder: str, name: str, text: str) -> str:
     files, root = files_at(folder)
     there = f"{folder.rstrip('/')}/{name}"
     if is_local(files):
-        _write_locally(Path(root, name), text)
+        target = Path(root, name)
+        with writing(target, len(text.encode())):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as scratch:
+                beside = Path(scratch, name)
+                beside.write_text(text, encoding="utf-8")
+                sync(beside)
+                beside.replace(target)
+            sync(target.parent)
     elif puts_at_once(files):
         asked(there, lambda: files.pipe_file(f"{root}/{name}", text.encode()), makes=True)
     else:
@@ -127,17 +124,6 @@ def read_document(folder: str, name: str) -> str | None:
         return None
 
 
-def _write_locally(target: Path, text: str) -> None:
-    with writing(target, len(text.encode())):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=target.parent) as scratch:
-            beside = Path(scratch, target.name)
-            beside.write_text(text, encoding="utf-8")
-            sync(beside)
-            beside.replace(target)
-        sync(target.parent)
-
-
 def sync(path: Path) -> None:
     """Synchronise a file's content, or a folder's list of names, to the disk."""
     handle = os.open(path, os.O_RDONLY)
@@ -157,11 +143,11 @@ def _fault(error: Exception) -> int | None:
     """Return the fault of the disk that an error of any library comes from; None for no fault."""
     if isinstance(error, OSError):
         return error.errno if error.errno in FAULTS else None
-    said = str(error)
-    if number := re.search(r"os error (\d+)", said):
+    text = str(error)
+    if number := re.search(r"os error (\d+)", text):
         return int(number[1]) if int(number[1]) in FAULTS else None
-    named = next((fault for fault in FAULTS if os.strerror(fault) in said), None)
-    return errno.ENOSPC if named is None and _TORCH_WRITER in said else named
+    named = next((fault for fault in FAULTS if os.strerror(fault) in text), None)
+    return errno.ENOSPC if named is None and _TORCH_WRITER in text else named
 
 
 def _reason(fault: int, path: Path, needed: int) -> str:

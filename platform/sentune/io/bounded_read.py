@@ -6,7 +6,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -67,11 +66,16 @@ def check_regular(path: str) -> None:
 
 
 def _blocks(path: str) -> Iterator[bytes]:
-    """The file, decompressed as far as is allowed, at most a block at a time."""
+    """Yield the file, decompressed as far as is allowed, at most a block at a time."""
     check_regular(path)
-    most, seen = _most_bytes(path), 0
+    most, seen = None, 0
+    if infer_compression(path) is not None:
+        files, inner = fsspec.url_to_fs(path)
+        most = max(FREE_BYTES, EXPANSION * (files.size(inner) or 0))  # None: a server hides it
     with fsspec.open(path, "rb", compression="infer") as stream:
-        while block := _some(stream):
+        # read1 does not wait for a whole block: of a damaged file it gives what comes before
+        read = getattr(stream, "read1", stream.read)
+        while block := bytes(read(_BLOCK)):
             seen += len(block)
             if most is not None and seen > most:
                 reason = (
@@ -80,17 +84,3 @@ def _blocks(path: str) -> Iterator[bytes]:
                 )
                 raise CorpusError(path, reason)
             yield block
-
-
-def _some(stream: Any) -> bytes:
-    """At most a block, without waiting for all of it: of a damaged file what comes before."""
-    return bytes(getattr(stream, "read1", stream.read)(_BLOCK))
-
-
-def _most_bytes(path: str) -> int | None:
-    """Decompressed bytes that are read; None: no limit, it is not compressed."""
-    if infer_compression(path) is None:
-        return None
-    files, inner = fsspec.url_to_fs(path)
-    size = files.size(inner)  # None where a server does not say
-    return max(FREE_BYTES, EXPANSION * size) if size is not None else FREE_BYTES

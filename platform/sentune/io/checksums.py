@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,4 @@ def document_checksum(content: Any) -> str:
 
 def _digest(file: Path) -> str:
     with file.open("rb") as handle:
-        return hashlib.file_digest(handle, _blake2b).hexdigest()
-
-
-def _blake2b() -> Any:
-    return hashlib.blake2b(digest_size=16)
+        return hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=16)).hexdigest()

@@ -1,7 +1,7 @@
 """Object stores (S3 and its like) through fsspec: asked again while they are silent.
 
-A store that restarts, or a network that is cut off for a minute, costs a study no trial. What a
-store refuses for good (its key, its bucket) is told as such at once.
+A store that restarts, or a network that is cut off for a minute, costs a study no trial. A refusal
+for good (key, bucket) is raised at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -79,7 +79,7 @@ def is_local(files: fsspec.AbstractFileSystem) -> bool:
 
 
 def puts_at_once(files: fsspec.AbstractFileSystem) -> bool:
-    """Whether an object appears whole or not at all, so that nothing need be moved into place."""
+    """Return whether an object appears whole or not at all, and needs no move into place."""
     return not ATOMIC.isdisjoint(_protocols(files))
 
 
@@ -94,7 +94,7 @@ def drops_at_once(files: fsspec.AbstractFileSystem) -> bool:
 
 
 def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
-    """Names directly in a folder; none where it is not there.
+    """Return the names directly in a folder; none where it is not there.
 
     S3's own ``ls`` looks for such a folder in the one above, page after page.
     """
@@ -116,7 +116,7 @@ def leads_out(within: str) -> bool:
 
 @contextmanager
 def on_this_machine(folder: str) -> Iterator[Path]:
-    """A folder by its path; of one in an object store a copy, which goes when the block is left.
+    """Yield a folder's path; of one in an object store a copy, which goes at the block's end.
 
     Raises:
         FileNotFoundError: nothing lies there.
@@ -147,7 +147,7 @@ def _protocols(files: fsspec.AbstractFileSystem) -> Collection[str]:
 
 
 def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
-    """Return what an action on a store gives, tried again during an outage of the store.
+    """Return the result of an action on a store, tried again during an outage of the store.
 
     s3fs and botocore try again for some seconds by themselves; a server that restarts, or a network
     that is cut off, takes longer.
@@ -176,7 +176,9 @@ def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
                 raise
             silent = time.monotonic() - began
             if silent + wait > PATIENCE:
-                raise _silence(uri, error, silent) from error
+                why = f"the store has not answered for {silent:.0f} s ({_words(error)})"
+                fix = "start it, or mend the way to it (AWS_ENDPOINT_URL and its like)"
+                raise StorageError(uri, why, fix) from error
             if wait == FIRST_WAIT:
                 logger.warning("%s: asked again: %s", without_credentials(uri), _words(error))
         time.sleep(wait)
@@ -196,7 +198,7 @@ def _is_outage(error: Exception) -> bool:
 
 
 def _refused(uri: str, error: Exception) -> StorageError | None:
-    """What the store will say next time as well."""
+    """Return the refusal that will be the same next time; None for any other error."""
     if isinstance(error, PermissionError) or type(error).__name__ == "NoCredentialsError":
         fix = "give the key of a user who may write there (AWS_ACCESS_KEY_ID and its like)"
         return StorageError(uri, f"the store refuses this user ({_words(error)})", fix)
@@ -207,11 +209,7 @@ def _refused(uri: str, error: Exception) -> StorageError | None:
     return None
 
 
-def _silence(uri: str, error: Exception, seconds: float) -> StorageError:
-    why = f"the store has not answered for {seconds:.0f} s ({_words(error)})"
-    return StorageError(uri, why, "start it, or mend the way to it (AWS_ENDPOINT_URL and its like)")
-
-
 def _words(error: Exception) -> str:
-    told: Any = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return without_credentials(f"{type(error).__name__}: {told}"[:300])
+    """Return the kind of an error and the first line of its text."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return str(without_credentials(f"{type(error).__name__}: {first}"[:300]))

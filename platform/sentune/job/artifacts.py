@@ -1,4 +1,4 @@
-"""Writes tables, figures and the report of a study, which MLflow also gets as artifacts."""
+"""Tables, figures and the report of a study, which MLflow also gets as artifacts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,15 @@ from sentune.tracking.environment import local_folder
 
 
 def artifacts_folder(storage: str, study: str) -> Path:
-    """``exhibits/`` in a local study's folder; for a URI one in the home folder.
+    """Return ``exhibits/`` in a local study's folder; for a URI one in the home folder.
 
     It stays: MLflow may get its copy at a later start.
     """
     return local_folder(storage, study) / "exhibits"
 
 
-def write_artifacts(
-    summary: StudySummary,
-    tables: Mapping[str, Any],
-    folder: Path,
-) -> None:
-    """Writes tables, figures and their interactive page.
+def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Path) -> None:
+    """Write tables, figures and their interactive page.
 
     Args:
         tables: file name -> content of the winner's larger results. Those that an earlier start
@@ -54,12 +50,8 @@ def write_artifacts(
     write_document(str(folder), INTERACTIVE, page)
 
 
-def write_page(
-    summary: StudySummary,
-    trials: Sequence[TrialRecord],
-    storage: str,
-) -> str:
-    """Writes the study's report as a page and as Markdown.
+def write_page(summary: StudySummary, trials: Sequence[TrialRecord], storage: str) -> str:
+    """Write the study's report as a page and as Markdown.
 
     Args:
         summary: of the study, in whatever state it ended.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -18,7 +19,7 @@ CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
 
 
 def _workers(value: object) -> object:
-    """``4`` -> 4, ``2-8`` -> (2, 8)."""
+    """Return ``4`` as 4, ``2-8`` as (2, 8)."""
     if not isinstance(value, str):
         return value
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
@@ -28,39 +29,35 @@ def _workers(value: object) -> object:
     return int(low) if high is None else (int(low), int(high))
 
 
-def _concurrent(value: object) -> object:
-    """``auto`` -> None."""
-    return None if value == "auto" else value
+def _checked_by(check: Callable[[str], object]) -> BeforeValidator:
+    """Return a validator that refuses what a check raises on, and keeps the text."""
+
+    def checked(value: str) -> str:
+        check(value)
+        return value
+
+    return BeforeValidator(checked)
 
 
-def _sampler(value: str) -> str:
+def _check_sampler(value: str) -> None:
     if value.split(":")[0] not in SAMPLERS:
         raise ValueError(f"give one of {', '.join(SAMPLERS)}, or grid:NAME")
-    return value
 
 
-def _study_name(value: str) -> str:
+def _check_name(value: str) -> None:
     if not NAME.fullmatch(value):
         raise ValueError("give letters, digits, '.', '_' and '-' (at most 64), no path")
-    return value
-
-
-def _objective(value: str) -> str:
-    """Checked here, so that a wrong direction is said before anything starts."""
-    Objective.parse(value)
-    return value
-
-
-def _constraint(value: str) -> str:
-    Constraint.parse(value)
-    return value
 
 
 Workers = Annotated[
     Annotated[int, Field(ge=1, le=10_000)] | tuple[int, int], BeforeValidator(_workers)
 ]
-Concurrent = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_concurrent)]
 Count = Annotated[int, Field(ge=1)]
+StudyName = Annotated[str, _checked_by(_check_name)]
+Concurrent = Annotated[
+    Count | None, BeforeValidator(lambda value: None if value == "auto" else value)
+]
+Encoder = Annotated[str, Field(description="Hugging Face encoder by name or path, or builtin:tiny")]
 
 
 class StudyOptions(BaseModel):
@@ -74,9 +71,7 @@ class StudyOptions(BaseModel):
     test: tuple[str, ...] = Field(
         (), description="corpus read once, at the end, for the winner; repeat it for several"
     )
-    limit: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="rows of the training corpus to use at most"
-    )
+    limit: Count | None = Field(None, description="rows of the training corpus to use at most")
     trials: Count = Field(8, description="configurations to try")
     concurrent: Concurrent = Field(
         None, description="trials at a time, or 'auto': as many as the cluster holds"
@@ -88,15 +83,15 @@ class StudyOptions(BaseModel):
         1.0,
         description="weight among the studies that share the cluster: 2 gets twice the places of 1",
     )
-    sampler: Annotated[str, BeforeValidator(_sampler)] = Field(
+    sampler: Annotated[str, _checked_by(_check_sampler)] = Field(
         "tpe", description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid"
     )
-    objective: tuple[Annotated[str, BeforeValidator(_objective)], ...] = Field(
+    objective: tuple[Annotated[str, _checked_by(Objective.parse)], ...] = Field(
         (),
         description="metric to select by, task/metric or task/metric:min; repeat it for a Pareto "
         "front, finals and rungs go by the first",
     )
-    constraint: tuple[Annotated[str, BeforeValidator(_constraint)], ...] = Field(
+    constraint: tuple[Annotated[str, _checked_by(Constraint.parse)], ...] = Field(
         (), description="bound on a metric, such as 'train/seconds<=600'; repeat it for several"
     )
     try_first: tuple[str, ...] = Field(
@@ -105,7 +100,7 @@ class StudyOptions(BaseModel):
     warm_start: tuple[str, ...] = Field(
         (), description="study of this storage whose trials the sampler learns from"
     )
-    fork: Annotated[str, BeforeValidator(_study_name)] | None = Field(
+    fork: StudyName | None = Field(
         None, description="go on as a new study of this name that knows the old one's trials"
     )
     max_trials: Count | None = Field(
@@ -127,17 +122,15 @@ class StudyOptions(BaseModel):
     force_test: bool = Field(
         False, description="read the test corpora once more, for another winner; it is recorded"
     )
-    study: Annotated[str, BeforeValidator(_study_name)] = Field(
-        "study", description="name; the same name resumes"
-    )
+    study: StudyName = Field("study", description="name; the same name resumes")
     storage: str = Field("studies", description="folder or fsspec URI of all studies")
     optuna: str | None = Field(
-        default_factory=lambda: _named("SENTUNE_OPTUNA"),
+        default_factory=lambda: os.environ.get("SENTUNE_OPTUNA") or None,
         description="Optuna storage URL (default: $SENTUNE_OPTUNA, else a journal in the study's "
         "folder)",
     )
     tracking: str | None = Field(
-        default_factory=lambda: _named("SENTUNE_TRACKING"),
+        default_factory=lambda: os.environ.get("SENTUNE_TRACKING") or None,
         description="MLflow URI (default: $SENTUNE_TRACKING, else SQLite in the storage)",
     )
     share_mb: Annotated[int, Field(ge=0)] = Field(
@@ -157,8 +150,7 @@ class StudyOptions(BaseModel):
     @property
     def corpora(self) -> tuple[str, ...]:
         """The training corpora, most jobs have one."""
-        named = self.corpus
-        return named if isinstance(named, tuple) else (named,)
+        return self.corpus if isinstance(self.corpus, tuple) else (self.corpus,)
 
     @property
     def narrowing(self) -> dict[str, str]:
@@ -206,7 +198,7 @@ class TrainingOptions(StudyOptions):
     launcher: LauncherName = Field(
         "auto", description="inline: in the trial's own process; train: a Ray Train group"
     )
-    validate_every: Annotated[int, Field(ge=1)] | None = Field(
+    validate_every: Count | None = Field(
         None, description="examples between validations (default: at the rungs and the end)"
     )
     eta: Annotated[int, Field(ge=2)] = Field(
@@ -236,9 +228,7 @@ class JobOptions(TrainingOptions):
     dev: tuple[str, ...] = Field(
         (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
     )
-    encoder: str = Field(
-        "builtin:tiny", description="Hugging Face encoder by name or path, or builtin:tiny"
-    )
+    encoder: Encoder = "builtin:tiny"
     references: str | None = Field(
         None,
         description="corpus of the reference sentences of interpretations (default: the training "
@@ -261,9 +251,7 @@ class OperationOptions(TrainingOptions):
         description="corpus to select on; repeat it for several (default: builtin:operations and "
         "builtin:scenes)",
     )
-    encoder: str = Field(
-        "builtin:tiny", description="Hugging Face encoder by name or path, or builtin:tiny"
-    )
+    encoder: Encoder = "builtin:tiny"
     decoder: str = Field(
         "builtin:tiny",
         description="Hugging Face decoder or encoder-decoder by name or path, or builtin:tiny",
@@ -306,31 +294,27 @@ class ClosedFormOptions(StudyOptions):
     )
     workers: Count = Field(1, description="processes that read a corpus too large to share")
 
-    def complete(self) -> ClosedFormOptions:
-        """These options, if nothing is missing.
-
-        Raises:
-            InvalidValue: naming the option.
-        """
-        if not self.corpus:
-            raise InvalidValue("--corpus", "", "say what to fit on, such as stsb:sts-train.csv")
-        if not self.dev:
-            raise InvalidValue("--dev", "", "give scored pairs to select on: stsb:sts-dev.csv")
-        if not self.vectors:
-            raise InvalidValue("--vectors", "", "give word vectors, such as glove:glove.840B.txt")
-        return self
+    def check_complete(self) -> None:
+        """Raise ``InvalidValue`` where one of the options that have no default is missing."""
+        for option, value, fix in (
+            ("--corpus", self.corpus, "say what to fit on, such as stsb:sts-train.csv"),
+            ("--dev", self.dev, "give scored pairs to select on: stsb:sts-dev.csv"),
+            ("--vectors", self.vectors, "give word vectors, such as glove:glove.840B.txt"),
+        ):
+            if not value:
+                raise InvalidValue(option, "", fix)
 
 
 AnyOptions = TypeVar("AnyOptions", bound=StudyOptions)
 
 
 def option_name(field: str) -> str:
-    """``max_examples`` -> ``--max-examples``."""
+    """Return ``--max-examples`` for ``max_examples``."""
     return "--" + field.replace("_", "-")
 
 
 def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
-    """``defaults`` with what was given on the command line.
+    """Return ``defaults`` with what was given on the command line.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
@@ -350,26 +334,21 @@ def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
 
 
 def forked(options: AnyOptions) -> AnyOptions:
-    """``--study OLD --fork NEW`` is the study NEW, which learns from OLD."""
+    """Return ``--study OLD --fork NEW`` as the options of study NEW, which learns from OLD."""
     if options.fork is None:
         return options
     known = (*options.warm_start, options.study)
     return options.model_copy(update={"study": options.fork, "fork": None, "warm_start": known})
 
 
-def _named(variable: str) -> str | None:
-    """A place that the environment names, as that of a cluster does."""
-    return os.environ.get(variable) or None
-
-
-def default_storage(folder: Path | None = None) -> str:
-    """``studies`` in ``folder`` (here); in the home folder where here is a copy that Ray deletes.
+def default_storage() -> str:
+    """Return ``studies``; a folder at home where the working folder is a copy that Ray deletes.
 
     ``ray job submit --working-dir .`` runs in a temporary copy: a relative path there would lose
     the study with the job. ``SENTUNE_STORAGE`` overrides both.
     """
     if named := os.environ.get("SENTUNE_STORAGE"):
         return named
-    if "runtime_resources" in (folder or Path.cwd()).resolve().parts:
+    if "runtime_resources" in Path.cwd().resolve().parts:
         return str(Path.home() / "sentune" / "studies")
     return "studies"

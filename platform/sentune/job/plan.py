@@ -27,9 +27,9 @@ SECONDS = 60.0
 
 
 def checked_plan(job: JobFamily, options: StudyOptions, console: Console) -> Plan:
-    """The plan of a job that has been prepared, on the cluster that this process has joined.
+    """Return the plan of a prepared job on the cluster that this process has joined.
 
-    Prints a warning where training goes on all the same.
+    Prints a warning for what does not keep it from training.
 
     Raises:
         PlanError, StorageError: what cannot run, naming the option and the fix.
@@ -39,15 +39,14 @@ def checked_plan(job: JobFamily, options: StudyOptions, console: Console) -> Pla
     for warning in check_services(
         job.config, plan, tracking=options.tracking, checkpoint_bytes=size
     ):
-        line = f"warning: {warning}"
-        print_line(console, line, "yellow")
+        print_line(console, f"warning: {warning}", "yellow")
     return plan
 
 
 def show_plan(
     job: JobFamily, options: StudyOptions, console: Console, *, seconds: float = SECONDS
 ) -> None:
-    """Prints what a study will ask for and cost; leaves nothing but the cache in the storage.
+    """Print what a study will ask for and cost; leave nothing but the cache in the storage.
 
     Args:
         job: not prepared yet.
@@ -69,7 +68,7 @@ def show_plan(
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
-    """What a study asks for and, where it was probed, what it will cost.
+    """Return what a study asks for and, where it was probed, what it will cost.
 
     Args:
         plan: as ``sentune.study.planning.plan.Plan.to_dict`` has it, and ``summary.json``.
@@ -78,7 +77,7 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
     table.pad_edge, table.padding, table.show_header = False, (0, 2, 0, 0), False
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for name, text in (*_asked(plan), *_cost(plan)):
+    for name, text in (*_asked(plan), *_cost(plan["estimate"] or {})):
         table.add_row(name, Text(text))
     return table
 
@@ -88,11 +87,17 @@ def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "trials", f"{plan['trials']:,}, drawn by {plan['sampler']}"
     judged = counted(plan["validations_full"], "validation")
     yield "full trial", f"{plan['max_examples']:,} examples, {judged}"
-    yield "rungs", _rungs(plan)
+    rungs = ", ".join(f"{rung:,}" for rung in plan["rungs"])
+    stops = f"{rungs} examples ({plan['scheduler']})"
+    yield "rungs", stops if rungs else "no rungs, every trial runs to its end"
     if plan["finalists"]:
         yield "finals", f"{counted(plan['finalists'], 'full run')} from fresh seeds"
     yield "examples", f"about {plan['examples_expected']:,}, at most {plan['examples_at_most']:,}"
-    yield "workers", _workers(plan)
+    low, high = plan["workers"]
+    count = f"{low}" if low == high else f"{low} to {high}"
+    gpus = f" and {plan['gpus'] / low:g} GPUs" if plan["gpus"] else ""
+    each = f"{plan['cpus'] / low:g} CPU{gpus}"
+    yield "workers", f"{count} a trial ({plan['launcher']}), each {each}"
     if plan["data_cpus"]:
         yield "Ray Data", f"{plan['data_cpus']:g} CPU stays free for it"
     yield "at a time", f"{plan['concurrent_now']} now, {plan['concurrent']} at full scale"
@@ -100,10 +105,13 @@ def _asked(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "note", plan["note"]
 
 
-def _cost(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if (cost := plan["estimate"]) is None:
+def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if not cost:
         return
-    yield "time", _time(cost["hours"], cost["hours_now"])
+    full, now = cost["hours"], cost["hours_now"]
+    scaled = now is not None and now != full
+    rest = f" at full scale, {_hours(now)} now" if scaled else ""
+    yield "time", f"about {_hours(full)}{rest}"
     if cost["gpu_hours"]:
         yield "GPU hours", f"about {cost['gpu_hours']:.3g}"
     yield "CPU hours", f"about {cost['cpu_hours']:.3g}"
@@ -112,24 +120,5 @@ def _cost(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "basis", cost["basis"]
 
 
-def _rungs(plan: Mapping[str, Any]) -> str:
-    if not plan["rungs"]:
-        return "no rungs, every trial runs to its end"
-    return f"{', '.join(f'{rung:,}' for rung in plan['rungs'])} examples ({plan['scheduler']})"
-
-
-def _workers(plan: Mapping[str, Any]) -> str:
-    low, high = plan["workers"]
-    count = f"{low}" if low == high else f"{low} to {high}"
-    gpus = f" and {plan['gpus'] / low:g} GPUs" if plan["gpus"] else ""
-    return f"{count} a trial ({plan['launcher']}), each {plan['cpus'] / low:g} CPU{gpus}"
-
-
-def _time(full: float, now: float | None) -> str:
-    if now is None or now == full:
-        return f"about {_hours(full)}"
-    return f"about {_hours(full)} at full scale, {_hours(now)} now"
-
-
 def _hours(hours: float) -> str:
-    return f"{clock(3600 * hours)} hours" if hours >= 1 else f"{clock(3600 * hours)} minutes"
+    return f"{clock(3600 * hours)} {'hours' if hours >= 1 else 'minutes'}"

@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 
-from sentune.job.exit_codes import check_ending
+from sentune.job.command import check_ending, command
 from sentune.job.options import StudyOptions, forked
 from sentune.terminal import print_line, screen
 
 if TYPE_CHECKING:
     from sentune.job.families import JobFamily
-    from sentune.job.study_session import StudySession
     from sentune.records import StudySummary
     from sentune.study.config import StudyConfig
     from sentune.study.space.space import SearchSpace
+    from sentune.study.store.driver_lock import DriverLock
     from sentune.tracking import Tracker
 
 
 def run(
     space: SearchSpace, defaults: StudyOptions, *, quick: Mapping[str, Any] | None = None
 ) -> None:
-    """Runs a job from the command line: parses, checks, tunes, reports.
+    """Run a job from the command line: parse, check, tune, report.
 
     Args:
         space: what is searched.
@@ -41,22 +44,22 @@ def run(
     was stopped before its finals (a budget, or ``sentune study stop``), 130 interrupted. After
     the last two the same command goes on.
     """
-    from sentune.cli.job_command import run_command
-
-    run_command(space, defaults, quick)
+    typer.run(command(space, defaults, quick))
 
 
 def tune(options: StudyOptions, space: SearchSpace) -> None:
-    """Searches, trains the best again from fresh seeds, tests the winner, leaves the product.
+    """Search, train the best again from fresh seeds, test the winner, leave the product.
 
     Raises:
-        SentuneError: what cannot be done, said before anything is trained where that can be known.
+        SentuneError: what cannot be done, raised before any training where that can be known.
         Ended: the study did not come to its end.
     """
     from sentune.job.families import make_job
     from sentune.job.plan import show_plan
-    from sentune.job.study_session import StudySession, origin
+    from sentune.job.study_files import origin
     from sentune.job.terminal_report import next_commands, print_commands, report
+    from sentune.study.store.lock_backends import LOCK_FILE
+    from sentune.study.store.study_index import DATABASE
 
     console = screen()
     old = options.study if options.fork else None
@@ -65,10 +68,14 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     if options.dry_run:
         show_plan(job, options, console)
         return
-    with StudySession(job.config) as session:
-        summary = _study(job, options, space, console, session, old or origin(job.config))
+    with contextlib.ExitStack() as held:
+        own = [Path(job.config.folder, name) for name in (LOCK_FILE, DATABASE)]
+        begun = job.config.optuna_url or any(path.exists() for path in own)
+        lock = _lock(job.config, held) if begun else None
+        forked_from = old or origin(job.config)
+        summary = _study(job, options, space, console, lock, held, forked_from)
     report(summary, console, varied=tuple(job.space.settings))
-    print_commands(summary, console, commands=next_commands(summary, job.config, options))
+    print_commands(console, next_commands(summary, job.config, options))
     check_ending(summary)
 
 
@@ -77,15 +84,21 @@ def _study(
     options: StudyOptions,
     space: SearchSpace,
     console: Console,
-    session: StudySession,
+    lock: DriverLock | None,
+    held: contextlib.ExitStack,
     forked_from: str | None,
 ) -> StudySummary:
-    """The study, from its corpora to its summary."""
+    """Run the study, from its corpora to its summary.
+
+    Args:
+        lock: the driver lock of a study that was begun before. A new study is locked in ``held``
+            once its plan is checked: a job that is refused before leaves no file behind.
+    """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
     from sentune.job.plan import checked_plan
+    from sentune.job.product import publish
     from sentune.job.progress import Display
-    from sentune.job.study_session import describe
-    from sentune.job.study_summary import finish, planned, start_summary
+    from sentune.job.study_files import describe, start_summary
     from sentune.study.planning.connect import connected
     from sentune.study.study import Study
     from sentune.summary import write_summary
@@ -94,40 +107,58 @@ def _study(
     for role, corpus in job.corpora().items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
         print_line(console, line)
-    display = Display(console, varied=tuple(job.space.settings))
+    config = job.config
     summary = start_summary(job, options, forked_from)
     with connected(), contextlib.ExitStack() as later:
         checked_plan(job, options, console)
-        lock = session.take()
+        lock = lock or _lock(config, held)
         summary.lineage["generation"] = lock.generation
-        tracker = later.enter_context(tracking(job.config, options, console))
+        tracker = later.enter_context(_tracking(config, options, console))
         study = Study(
-            job.config, job.space, job.spec_maker(), job.program(), fingerprints=job.fingerprints()
+            config, job.space, job.spec_maker(), job.program(), fingerprints=job.fingerprints()
         )
         study.held = lock
-        describe(job.config, options, space, forked_from)
-        summary.plan = planned(study.plan, job.config)
+        describe(config, options, space, forked_from)
+        plan = study.plan.to_dict()
+        limits = {name: most for name, most in asdict(config.budget).items() if most is not None}
+        full = {**plan, "eta": config.eta, "budget": limits}
+        summary.plan = {name: value for name, value in full.items() if value not in (None, "", {})}
         look = partial(study.view.snapshot, driven=True)
         tracker.start(look, summary)
-        display.begin(summary, study.plan.to_dict(), look)
+        display = Display(console, summary, plan, look, varied=tuple(job.space.settings))
         study.watchers += (display.refresh, tracker.notify)
         with display.shown():
-            outcome = study.run()
-        finish(summary, outcome)
-        if outcome.state == "complete":
-            tables = job.product(outcome).publish(summary)
-            folder = artifacts_folder(job.config.storage, job.config.name)
-            write_artifacts(summary, tables, folder)
+            found = study.run()
+        summary.state, summary.reason, summary.spent = found.state, found.reason, found.spent
+        summary.trials, summary.finalists = found.trials, found.finalists
+        summary.winner, summary.front = found.winner, found.front
+        summary.verdict, summary.comparison = found.verdict, found.comparison
+        if found.state == "complete":
+            tables = publish(job, Path(found.best_checkpoint or ""), summary)
+            write_artifacts(summary, tables, artifacts_folder(config.storage, config.name))
         study.retention.apply(everything=True)
-        write_summary(summary, job.config.folder)
-        write_page(summary, outcome.trials, job.config.storage)
+        write_summary(summary, config.folder)
+        write_page(summary, found.trials, config.storage)
         tracker.update(summary)
     return summary
 
 
+def _lock(config: StudyConfig, held: contextlib.ExitStack) -> DriverLock:
+    """Take the study's driver lock until ``held`` is closed.
+
+    Raises:
+        StudyConflict: another process drives the study; names it.
+    """
+    from sentune.study.store.driver_lock import DriverLock
+    from sentune.study.store.storage import storage_url
+
+    url = storage_url(config.folder, config.optuna_url)
+    return held.enter_context(DriverLock(url, config.name))
+
+
 @contextlib.contextmanager
-def tracking(config: StudyConfig, options: StudyOptions, console: Console) -> Iterator[Tracker]:
-    """MLflow, until it holds all of the study."""
+def _tracking(config: StudyConfig, options: StudyOptions, console: Console) -> Iterator[Tracker]:
+    """Yield MLflow's tracker; at the end wait until MLflow holds all of the study."""
     from sentune.tracking import Tracker
 
     tracker = Tracker.in_storage(config.name, config.storage, tracking_uri=options.tracking)

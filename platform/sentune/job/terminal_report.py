@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from sentune.credentials import without_credentials
 from sentune.formatting import MARKS, clock, measured, short, spread
 from sentune.job.options import StudyOptions
-from sentune.job.test_set import Winner
+from sentune.job.test_set import best_run
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.view import ERROR, View, of_subset
 from sentune.study.config import StudyConfig
@@ -25,13 +25,13 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     """Prints the tables of a study that has ended, best trial first."""
     console.print()
     console.print(_trials(summary, varied))
-    for line in trial_events(summary):
-        print_line(console, line)
+    for trial in sorted(summary.trials, key=lambda trial: trial.id):
+        for event in _events(trial):
+            print_line(console, f"trial {trial.id}: {event}")
     console.print()
-    console.print(f"spent: {spent_line(summary.spent)}", highlight=False)
-    if summary.reason:  # the job says last what to do about it
-        told = f"the study is {summary.state}: {summary.reason}"
-        print_line(console, told)
+    console.print(f"spent: {_spent(summary.spent)}", highlight=False)
+    if summary.reason:  # what to do about it is the job's last line
+        print_line(console, f"the study is {summary.state}: {summary.reason}")
     if summary.model is None:
         return
     if summary.finalists:
@@ -39,42 +39,32 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
         console.print(_finalists(summary))
     if summary.verdict:
         print_line(console, summary.verdict)
-    winner, dev = _winner(summary)
+    winner = best_run(summary)
     console.print()
     console.print(_configuration(summary, winner))
     console.print()
-    console.print(_metrics(summary, dev))
+    console.print(_metrics(summary, winner))
 
 
-def trial_events(summary: StudySummary) -> list[str]:
-    """Return a line for each restart, note and broken constraint of the trials."""
-    lines = []
-    for trial in sorted(summary.trials, key=lambda trial: trial.id):
-        told = list(trial.notes)
-        if trial.restarts:
-            told.insert(0, f"its processes died {_times(trial.restarts)}, it went on each time")
-        told += [f"breaks {name} by {by:.4g}" for name, by in trial.violations.items() if by > 0]
-        lines += [f"trial {trial.id}: {sentence}" for sentence in told]
-    return lines
+def _events(trial: TrialRecord) -> Iterator[str]:
+    """Yield a sentence for the restarts, each note and each broken constraint of a trial."""
+    if trial.restarts:
+        times = {1: "once", 2: "twice"}.get(trial.restarts, f"{trial.restarts} times")
+        yield f"its processes died {times}, it went on each time"
+    yield from trial.notes
+    for name, by in trial.violations.items():
+        if by > 0:
+            yield f"breaks {name} by {by:.4g}"
 
 
-def spent_line(spent: Spent) -> str:
-    """``8 trials, 120,000 examples, 1:02:03 hours, 3.5 GPU hours``."""
-    parts = [
-        f"{spent.trials:,} trials",
-        f"{spent.examples:,} examples",
-        f"{clock(3600 * spent.hours)} of wall time",
-    ]
-    if spent.gpu_hours:
-        parts.append(f"{spent.gpu_hours:.3g} GPU hours")
-    return ", ".join(parts)
+def _spent(spent: Spent) -> str:
+    """Return ``8 trials, 120,000 examples, 1:02:03 of wall time, 3.5 GPU hours``."""
+    wall = clock(3600 * spent.hours)
+    line = f"{spent.trials:,} trials, {spent.examples:,} examples, {wall} of wall time"
+    return f"{line}, {spent.gpu_hours:.3g} GPU hours" if spent.gpu_hours else line
 
 
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def print_commands(summary: StudySummary, console: Console, *, commands: dict[str, str]) -> None:
+def print_commands(console: Console, commands: Mapping[str, str]) -> None:
     """Print the places of results and the next commands, unwrapped and uncoloured."""
     console.print()
     width = max(len(name) for name in commands)
@@ -100,23 +90,11 @@ def next_commands(
 
 
 def _from_here(path: str) -> str:
-    """A path relative to the working folder where it lies below it; a URI without credentials."""
+    """Return a path relative to the working folder if it lies below; a URI without credentials."""
     here = Path.cwd()
-    return (
-        str(Path(path).relative_to(here))
-        if Path(path).is_relative_to(here)
-        else str(without_credentials(path))
-    )
-
-
-def _winner(summary: StudySummary) -> tuple[FinalistRecord | TrialRecord, Mapping[str, Spread]]:
-    """Return the run whose model was shipped and its dev metrics, over seeds or of its one run."""
-    if summary.winner is not None:
-        finalist = summary.finalists[summary.winner]
-        return finalist, finalist.metrics
-    number = Winner.of(summary).trial
-    (best,) = (trial for trial in summary.trials if trial.id == number)
-    return best, {n: Spread(mean=v, sd=0.0, values=[v]) for n, v in best.metrics.items()}
+    if Path(path).is_relative_to(here):
+        return str(Path(path).relative_to(here))
+    return str(without_credentials(path))
 
 
 def plain_table(title: str, *columns: str) -> Table:
@@ -133,23 +111,18 @@ def _trials(summary: StudySummary, varied: tuple[str, ...]) -> Table:
     )
     for trial in View(summary=summary).ranked:
         word, colour = MARKS[trial.state]
-        settings = {name: trial.settings[name] for name in varied if name in trial.settings}
+        lines = [short({name: trial.settings[name] for name in varied if name in trial.settings})]
+        if trial.state in (TrialState.FAILED, TrialState.INFEASIBLE):
+            lines.append(trial.reason)
         table.add_row(
             str(trial.id),
             Text(word, colour),
             measured(summary.objective, trial.metrics.get(summary.objective)),
             f"{trial.examples:,}",
             clock(trial.seconds),
-            _settings(trial, settings),
+            Text("\n".join(line for line in without_credentials(lines) if line)),
         )
     return table
-
-
-def _settings(trial: TrialRecord, shown: Mapping[str, Any]) -> Text:
-    """Return the settings, and below them the reason of a trial that failed."""
-    why = trial.reason if trial.state in (TrialState.FAILED, TrialState.INFEASIBLE) else ""
-    parts = without_credentials([short(dict(shown)), why])
-    return Text("\n".join(part for part in parts if part))
 
 
 def _finalists(summary: StudySummary) -> Table:
@@ -182,25 +155,29 @@ def _value(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-def _metrics(summary: StudySummary, dev: Mapping[str, Spread]) -> Table:
-    """The winner on dev, the shipped model on test, and what a rule without a model reaches."""
+def _metrics(summary: StudySummary, winner: FinalistRecord | TrialRecord) -> Table:
+    """Return the winner on dev, the shipped model on test, and rules without a model."""
+    dev = {
+        name: over if isinstance(over, Spread) else Spread(mean=over, sd=0.0, values=[over])
+        for name, over in winner.metrics.items()
+        if not name.startswith("train/")
+    }
     error = ", ± sd over seeds" if summary.finalists else ""
     if any(name.endswith(ERROR) for name in dev):
         error = ", ± standard error over pairs"
     table = plain_table("Metrics", "metric", f"dev{error}", "test, shipped model", "baseline")
-    kept = {n: v for n, v in dev.items() if not n.startswith("train/")}
-    for name in sorted({*kept, *summary.test, *summary.baselines}):
+    for name in sorted({*dev, *summary.test, *summary.baselines}):
         if name.endswith(ERROR) or of_subset(name):
             continue
-        over = None if name in summary.baselines else kept.get(name)
-        error_of = kept.get(name + ERROR)
+        over = None if name in summary.baselines else dev.get(name)
+        error_of = dev.get(name + ERROR)
         table.add_row(
             name,
             spread(name, over, error_of.mean if error_of else None) if over else "",
             measured(name, summary.test[name]) if name in summary.test else "",
             measured(name, summary.baselines[name]) if name in summary.baselines else "",
         )
-    parts = sum(map(of_subset, {*kept, *summary.test}))
+    parts = sum(map(of_subset, {*dev, *summary.test}))
     if parts:
         table.caption = f"and {parts} metrics by subset, in summary.json"
         table.caption_justify = "left"

@@ -11,7 +11,7 @@ from typing import Any
 from sentune.credentials import without_credentials
 from sentune.errors import StudyConflict
 from sentune.io.atomic import read_document, write_document
-from sentune.records import StudySummary
+from sentune.records import FinalistRecord, StudySummary, TrialRecord
 from sentune.study.runner.retention import ranked
 from sentune.study.space.objectives import Objective
 from sentune.study.store.trial_codec import run_name
@@ -35,18 +35,22 @@ class Winner:
     @classmethod
     def of(cls, summary: StudySummary) -> Winner:
         """Return the winning finalist's best seed on dev; without finals the best trial."""
-        first = Objective(summary.objective, summary.mode)
-        if summary.winner is None:
-            several = [Objective(o["metric"], o["mode"]) for o in summary.objectives]
-            best = ranked(summary.trials, several or [first])[0]
+        best = best_run(summary)
+        if isinstance(best, TrialRecord):
             return cls(run=f"{best.id:04d}", trial=best.id)
-        finalist = summary.finalists[summary.winner]
-        values = finalist.metrics[summary.objective].values
-        scores = {s: first.sign * v for s, v in zip(finalist.seeds, values, strict=True)}
+        sign = Objective(summary.objective, summary.mode).sign
+        values = best.metrics[summary.objective].values
+        scores = {s: sign * v for s, v in zip(best.seeds, values, strict=True)}
         seed = min(scores, key=lambda seed: (-scores[seed], seed))
-        return cls(
-            run=run_name(finalist.trial, seed), trial=finalist.trial, seeds=list(finalist.seeds)
-        )
+        return cls(run=run_name(best.trial, seed), trial=best.trial, seeds=list(best.seeds))
+
+
+def best_run(summary: StudySummary) -> FinalistRecord | TrialRecord:
+    """Return the winning finalist, or the best trial where no finals were asked for."""
+    if summary.winner is not None:
+        return summary.finalists[summary.winner]
+    several = [Objective(o["metric"], o["mode"]) for o in summary.objectives]
+    return ranked(summary.trials, several or [Objective(summary.objective, summary.mode)])[0]
 
 
 class TestReads:
@@ -98,8 +102,8 @@ class TestReads:
             self.known.append({**entry, "test": test, "forced": entry["forced"] or changed})
         self._write()
         if changed and not self._force:
-            told = "now the files hold something else"
-            raise StudyConflict(_refusal(self._storage, known[0], told))
+            now = "now the files hold something else"
+            raise StudyConflict(_refusal(self._storage, known[0], now))
 
     def _counted(self) -> list[dict[str, Any]]:
         """Return the readings since the last forced one, with which a further one must agree."""

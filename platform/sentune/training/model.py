@@ -46,10 +46,13 @@ _EXAMPLE = 'embedder.entails("A poodle runs.", "A dog runs.")'
 
 
 class LoadedModel(NamedTuple):
-    """A model folder in memory; ``settings`` holds the method's and the training's, flat."""
+    """A model folder in memory; ``settings`` holds the method's and the training's, flat.
+
+    ``tokenizer`` is None where the method is built on word vectors.
+    """
 
     method: Any
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     settings: dict[str, Any]
     readouts: dict[str, Any]
 
@@ -129,7 +132,8 @@ def load_method(folder: str | Path) -> LoadedModel:
     method = recipe_of(kind).read(partial(kind, settings=method_settings), folder)
     readouts = json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8"))
     settings = {**training.model_dump(), **method_settings.model_dump()}
-    return LoadedModel(method.eval(), load_tokenizer(str(folder)), settings, readouts)
+    tokenizer = None if kind.name == "invertible" else load_tokenizer(str(folder))
+    return LoadedModel(method.eval(), tokenizer, settings, readouts)
 
 
 def export_checkpoint(

@@ -16,7 +16,7 @@ FAMILIES: dict[str, type[JobFamily]] = {
 
 
 def make_job(options: StudyOptions, space: SearchSpace) -> JobFamily:
-    """The job of the family that the options are for."""
+    """Return the job of the family that the options are for."""
     return FAMILIES[options.family](options, space)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow as pa
 from rich.console import Console
 
 from sentune.code import result_fingerprint
@@ -18,27 +17,34 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder
 from sentune.corpora.weights import is_weight
-from sentune.job.corpora import describe, needs_references, numbered, test_specs
+from sentune.embedder.embedder import Embedder
+from sentune.embedder.references import StoredReferences
+from sentune.errors import InvalidValue
+from sentune.job.corpora import STORED, describe, needs_references, numbered
 from sentune.job.options import TrainingOptions
-from sentune.job.product import Product, TrainedProduct
-from sentune.job.search_request import cache_folder, check_batch, narrowed, study_config
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder, ship
 from sentune.methods import find
+from sentune.readouts.grid import Readout
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe, searched
 from sentune.study.planning.probe import checkpoint_size, probe_training
-from sentune.study.runner.retention import ranked
-from sentune.study.space.domains import Dimension, Value
+from sentune.study.runner.limits import Budget
+from sentune.study.space.domains import Dimension, Integer, Value
+from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
-from sentune.study.study import MakeSpec, StudyOutcome, objectives_of
+from sentune.study.study import MakeSpec
 from sentune.tasks.references import References
 from sentune.training.loop import train
+from sentune.training.model import export_checkpoint
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Opens, Program, TrialSpec
 
 PROBED_ROWS = 20_000
 """Rows of a corpus that a probe reads; whole shards are read, so there may be more."""
+
+Card = Mapping[str, Mapping[str, Any]]
+"""Section of a model card -> name -> value."""
 
 
 class JobFamily(ABC):
@@ -49,41 +55,93 @@ class JobFamily(ABC):
         space: what is searched, narrowed to what the user asked for.
         config: the study that the options ask for; ``prepare`` may change it.
         folder: what every trial builds its method from (``TrialSpec.encoder``).
+        train: the training corpus, where rules without a model learn from it.
         dev: the corpora that are selected on.
         references: sentences of interpretations; None where the method has none.
         prefer: kind of pairs that is read where a format has several, such as SICK.
+        builtin: corpora that it is judged on where no others are named.
     """
 
     name: ClassVar[str]
     prefer: ClassVar[Kind | None] = None
+    builtin: tuple[str, ...] = ()
     space: SearchSpace
     config: StudyConfig
     folder: str = ""
+    train: Corpus | None = None
     dev: tuple[Corpus, ...]
     references: References | None = None
 
     def __init__(self, options: Any, space: SearchSpace) -> None:
         self.options: Any = options
-        self.space, self.config = self.requested(options, space)
+        self.space, self.config = self.requested(space)
 
     @abstractmethod
-    def requested(self, options: Any, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
-        """Return the narrowed space and the study's configuration.
+    def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
+        """Return the space narrowed by the options, and the study's configuration.
 
         Raises:
             InvalidValue: an option, a setting or a value that cannot be used.
         """
 
+    def with_readouts(self, space: SearchSpace, readouts: Sequence[Readout]) -> SearchSpace:
+        """Return the space with the ``--objective`` and, by ``--search-readouts``, its readouts."""
+        if self.options.search_readouts:
+            if not readouts:
+                fix = f"{space.method} has none that are swept over a grid"
+                raise InvalidValue("--search-readouts", True, fix)
+            space = space.searching(readouts)
+        if not self.options.objective:
+            return space
+        first = Objective.parse(self.options.objective[0], space.mode)
+        return replace(space, objective=first.metric, mode=first.mode)
+
+    def configured(self, space: SearchSpace, **others: Any) -> StudyConfig:
+        """Return the study's configuration; options with the name of a field are copied.
+
+        Args:
+            space: narrowed.
+            others: fields with other values than the options have.
+        """
+        options = self.options
+        named = {field.name for field in fields(StudyConfig)} & type(options).model_fields.keys()
+        storage = options.storage.removeprefix("file://")
+        if "://" not in storage:
+            storage = str(Path(storage).expanduser().resolve())
+        asked = {
+            **{name: getattr(options, name) for name in named},
+            "name": options.study,
+            "storage": storage,
+            "optuna_url": options.optuna,
+            "budget": Budget(
+                max_trials=options.max_trials,
+                max_hours=options.max_hours,
+                max_gpu_hours=options.max_gpu_hours,
+                no_gain=options.stop_after_no_gain,
+            ),
+            "objectives": tuple(Objective.parse(text) for text in options.objective[1:]),
+            "constraints": tuple(map(Constraint.parse, options.constraint)),
+            "points": tuple(map(space.parse_point, options.try_first)),
+        }
+        return StudyConfig(**{**asked, **others})
+
     @abstractmethod
     def prepare(self, console: Console) -> None:
-        """Reads the corpora and makes what every trial needs, before Ray is up."""
+        """Read the corpora and make what every trial needs, before Ray is up."""
+
+    @property
+    def cache(self) -> Path:
+        """Folder of tokens and built-in encoders: in a local storage, else at home."""
+        if "://" in self.config.storage:
+            return Path.home() / ".cache" / "sentune"
+        return Path(self.config.storage) / ".cache"
 
     @abstractmethod
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        """Role -> the training corpora and what goes with them, for the summary."""
+        """Return role -> the training corpora and what goes with them, for the summary."""
 
     def corpora(self) -> Mapping[str, Mapping[str, Any]]:
-        """Role -> what was read, for the summary."""
+        """Return role -> what was read, for the summary."""
         dev = {numbered("dev", i): describe(corpus) for i, corpus in enumerate(self.dev)}
         return {**self.trained_on(), **dev}
 
@@ -98,13 +156,14 @@ class JobFamily(ABC):
 
     @abstractmethod
     def handles(self) -> Sequence[Opens]:
-        """Handles of the training corpora, shared or streamed."""
+        """Return handles of the training corpora, shared or streamed."""
 
-    def handle(self, settings: dict[str, Any], handles: Sequence[Opens]) -> Opens:
-        """Return the training corpus of a trial; may remove settings unknown to the training."""
-        del settings
+    def handle(
+        self, settings: dict[str, Any], handles: Sequence[Opens]
+    ) -> tuple[Opens, dict[str, Any]]:
+        """Return the training corpus of a trial, and the settings that are the training's."""
         (only,) = handles
-        return only
+        return only, settings
 
     def spec_maker(
         self,
@@ -127,8 +186,8 @@ class JobFamily(ABC):
         def make_spec(
             settings: dict[str, Any], name: str, seed: int, milestones: tuple[int, ...]
         ) -> TrialSpec:
-            kept, grids = space.apart({**space.fixed, **settings})
-            corpus = self.handle(kept, corpora)
+            values, grids = space.apart({**space.fixed, **settings})
+            corpus, kept = self.handle(values, corpora)
             return TrialSpec(
                 study=config.name,
                 trial=name,
@@ -150,7 +209,7 @@ class JobFamily(ABC):
 
     @abstractmethod
     def probe(self, seconds: float) -> Probe:
-        """Times the first configuration on this machine, without Ray; after ``prepare``.
+        """Time the first configuration on this machine, without Ray; after ``prepare``.
 
         Raises:
             TrialFailed: it cannot be trained, or not one step was through in time.
@@ -166,38 +225,62 @@ class JobFamily(ABC):
         """
 
     def checkpoint_bytes(self) -> int:
-        """Bytes of a checkpoint of the first configuration; 0 where it is small."""
+        """Return the bytes of a checkpoint of the first configuration; 0 where it is small."""
         return 0
 
-    @abstractmethod
-    def product(self, outcome: StudyOutcome) -> Product:
-        """How the winner becomes a model folder."""
+    @property
+    def test(self) -> tuple[str, ...]:
+        """``--test``; where all else ships with the package, so does the test corpus."""
+        own = [spec for spec in self.options.corpora if not spec.startswith("builtin:")]
+        if self.options.test or own or self.options.dev:
+            given: tuple[str, ...] = self.options.test
+            return given
+        return tuple(f"{name}?split=test" for name in self.builtin)
 
-    def best_run(self, outcome: StudyOutcome) -> FinalistRecord | TrialRecord:
-        """The winning finalist, or the best trial where no finals were asked for."""
-        if outcome.winner is not None:
-            return outcome.finalists[outcome.winner]
-        return ranked(outcome.trials, objectives_of(self.config, self.space))[0]
+    @abstractmethod
+    def export(
+        self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
+    ) -> None:
+        """Write the model of the winner into a local folder.
+
+        Args:
+            best: the winner.
+            checkpoint: of its best seed.
+            card: empty for a model that is only judged.
+        """
 
 
 class TrainedFamily(JobFamily):
     """Methods that are trained by gradient.
 
     Attributes:
-        builtin: corpora that it is judged on where no others are named.
         tokens: the training corpora as token shards.
     """
 
     options: TrainingOptions
-    builtin: tuple[str, ...]
     tokens: tuple[TokenFolder, ...]
 
-    def requested(
-        self, options: TrainingOptions, space: SearchSpace
-    ) -> tuple[SearchSpace, StudyConfig]:
-        """Narrowed by ``--set``, with the starts that suit the encoder or the word vectors."""
-        left = narrowed(self.widened(space), options, self.pretrained)
-        return left, study_config(options, left)
+    def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
+        options, method = self.options, find(space.method)
+        known = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
+
+        def typed(name: str, text: str) -> Value:
+            own, training = split({name: text}, method)
+            value: Value = getattr(own if name in type(own).model_fields else training, name)
+            return value
+
+        left = space.narrow(options.narrowing, known, method.readouts, typed)
+        left = left.for_encoder(self.pretrained)
+        split({k: v for k, v in left.fixed.items() if not is_weight(k)}, method)
+        if "max_length" in left.settings:
+            fix = "fix one length: a corpus is tokenised once for all trials"
+            raise InvalidValue("--set max_length", options.narrowing["max_length"], fix)
+        left = self.with_readouts(left, method.readouts)
+        if not options.population:
+            return left, self.configured(left, generations=1)
+        # its best checkpoint is the result: a schedule has no settings to seed
+        trials = options.population * options.generations
+        return left, self.configured(left, trials=trials, finalists=0, scheduler="none")
 
     @property
     @abstractmethod
@@ -210,27 +293,32 @@ class TrainedFamily(JobFamily):
         fixed = {k: v for k, v in self.space.fixed.items() if not is_weight(k)}
         return split(fixed, find(self.space.method))[1]
 
-    def widened(self, space: SearchSpace) -> SearchSpace:
-        """The space with what depends on the options."""
-        return space
-
     @abstractmethod
-    def read(self, cache: Path, console: Console) -> None:
-        """Reads the corpora; sets ``folder``, ``tokens``, ``dev`` and ``references``."""
+    def read(self, console: Console) -> None:
+        """Read the corpora; set ``folder``, ``tokens``, ``dev`` and ``references``."""
 
     def prepare(self, console: Console) -> None:
-        """Reads the corpora and prepares what every trial needs."""
-        self.read(cache_folder(self.config), console)
-        check_batch(self.space, sum(tokens.num_rows for tokens in self.tokens))
+        self.read(console)
+        self.check_batch(sum(tokens.num_rows for tokens in self.tokens))
         if self._nbytes > self.options.share_mb << 20:
             self.config = replace(self.config, data_cpus=1.0)
+
+    def check_batch(self, rows: int) -> None:
+        """Refuse a corpus whose rows are fewer than the largest batch that may be tried."""
+        dimension = self.space.settings.get("batch_size")
+        sizes = getattr(dimension, "values", ()) or (self.space.fixed.get("batch_size", 0),)
+        if isinstance(dimension, Integer):
+            sizes = (dimension.high,)
+        if max(sizes) > rows:
+            fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
+            raise InvalidValue("batch_size", max(sizes), fix)
 
     @property
     def _nbytes(self) -> int:
         return sum(tokens.nbytes for tokens in self.tokens)
 
     def handles(self) -> list[Opens]:
-        """The token shards, shared where they fit together, else streamed."""
+        """Return the token shards, shared where they fit together, else streamed."""
         limit = self.options.share_mb << 20
         fits = self._nbytes <= limit
         return [hand_out(t, share_up_to=limit if fits else 0) for t in self.tokens]
@@ -240,15 +328,12 @@ class TrainedFamily(JobFamily):
         return ship(self.folder)
 
     def program(self) -> Program:
-        """The training loop, with the folder that methods are built from."""
         return WithEncoder(train, self._shipped)
 
     def fingerprints(self) -> dict[str, Any]:
-        """With the encoder."""
         return {**super().fingerprints(), "encoder": self._shipped.digest}
 
     def probe(self, seconds: float) -> Probe:
-        """A few steps of training."""
         spec = self._local_spec()
         _, training = split(spec.settings, find(spec.method))
         threads = max(1, int(self.config.cpus_per_worker))
@@ -257,7 +342,6 @@ class TrainedFamily(JobFamily):
         )
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
-        """On a GPU."""
         return Probe(
             start_seconds=0.0,
             seconds_per_example=1 / examples_per_second,
@@ -269,38 +353,36 @@ class TrainedFamily(JobFamily):
         )
 
     def checkpoint_bytes(self) -> int:
-        """Of weights and optimiser."""
         return checkpoint_size(self._local_spec())
 
     def _local_spec(self) -> TrialSpec:
-        """The first configuration on data that this process holds."""
+        """Return the first configuration on data that this process holds."""
         handles = [Held(SharedSource(_first_shards(tokens).load())) for tokens in self.tokens]
         make_spec = self.spec_maker(hold=Held, handles=handles)
         settings: dict[str, Any] = first_configuration(searched(self.config, self.space))
         return make_spec(settings, "probe", self.config.seed, (self.config.max_examples,))
 
-    def product(self, outcome: StudyOutcome) -> TrainedProduct:
-        """The winner; without finalists the best trial is the winner."""
-        best = self.best_run(outcome)
+    def export(
+        self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
+    ) -> None:
+        """Write weights, tokenizer, settings, readouts, card, and the references."""
         settings, _ = self.space.apart({**self.space.fixed, **best.settings})
-        return TrainedProduct(
+        export_checkpoint(
+            checkpoint,
+            folder,
+            method=self.space.method,
             settings={name: value for name, value in settings.items() if not is_weight(name)},
-            readouts=best.readouts,
-            checkpoint=Path(outcome.best_checkpoint or ""),
             encoder=self.folder,
-            storage=self.config.folder,
-            test=test_specs(self.options, self.builtin),
-            dev=self.dev,
-            train=self.train_table(),
-            references=self.references,
-            prefer=self.prefer,
-            gpus=self.options.gpus_per_worker,
-            force_test=self.options.force_test,
+            readouts=best.readouts,
+            card=card,
         )
-
-    def train_table(self) -> Corpus | None:
-        """The training corpus, where rules without a model learn from it."""
-        return None
+        if card and self.references is not None:
+            chosen = [int(n) for k, n in best.readouts.items() if k.endswith("/references")]
+            counts = self.references.within(chosen or [STORED])
+            sizes = {count: self.references.sizes[count] for count in counts}
+            kept = self.references.sentences[: sizes[counts[-1]]]
+            embeddings = Embedder.load(folder).embed(kept, show_progress=False)
+            StoredReferences(kept, embeddings.cpu(), sizes).save(folder)
 
 
 def first_configuration(space: SearchSpace) -> dict[str, Value]:
@@ -312,16 +394,6 @@ def first_configuration(space: SearchSpace) -> dict[str, Value]:
         return known[name] if name in known else dimension.at(0.5)
 
     return space.draw(suggest)
-
-
-def first_rows(batches: Iterator[pa.RecordBatch], rows: int) -> pa.Table:
-    """Return the first rows of a corpus without reading the batches behind them."""
-    taken: list[pa.RecordBatch] = []
-    for batch in batches:
-        taken.append(batch)
-        if sum(part.num_rows for part in taken) >= rows:
-            break
-    return pa.Table.from_batches(taken).slice(0, rows)
 
 
 def _first_shards(tokens: TokenFolder) -> TokenFolder:

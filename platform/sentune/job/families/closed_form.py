@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from rich.console import Console
 
 from sentune.corpora.batches import Held
@@ -19,20 +20,20 @@ from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
 from sentune.credentials import without_credentials
 from sentune.encoders.words import WordTable, open_words
+from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
-from sentune.job.corpora import read_evaluation, shipped_words
-from sentune.job.families.base import JobFamily, first_configuration, first_rows
+from sentune.io.folders import whole_folder
+from sentune.job.corpora import read_evaluation
+from sentune.job.families.base import Card, JobFamily, first_configuration
 from sentune.job.options import ClosedFormOptions
-from sentune.job.product import Product
-from sentune.job.search_request import cache_folder, searching, with_readouts
+from sentune.launchers.artifact_transfer import ShippedFolder, ship
 from sentune.methods import find_closed_form
-from sentune.records import StudySummary
+from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe, searched
 from sentune.study.planning.probe import probe_fit
 from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.study import StudyOutcome
 from sentune.terminal import print_line
 from sentune.training.closed_form import fit_and_sweep
 from sentune.training.closed_form_model import VECTORS, closed_form_settings, export_closed_form
@@ -49,12 +50,13 @@ class ClosedFormFamily(JobFamily):
     prefer = Kind.SCORED_PAIRS
     options: ClosedFormOptions
 
-    def requested(
-        self, options: ClosedFormOptions, space: SearchSpace
-    ) -> tuple[SearchSpace, StudyConfig]:
-        """With the word vectors among the settings: searched where several are given."""
-        options.complete()
+    def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
+        """As of the base, with the word vectors among the settings: several are searched."""
+        options = self.options
+        options.check_complete()
         self.method = find_closed_form(space.method)
+        # settings are stored and shown: they name the vectors without credentials
+        self._sources = {without_credentials(source): source for source in options.vectors}
         first, *more = self._sources
         if more:
             sources = {VECTORS: Choice(first, *more), **space.settings}
@@ -70,27 +72,18 @@ class ClosedFormFamily(JobFamily):
 
         left = space.narrow(options.narrowing, others, (self.method.axis,), typed)
         closed_form_settings(space.method, left.fixed)
-        left = with_readouts(left, options, (self.method.axis,))
+        left = self.with_readouts(left, (self.method.axis,))
         return left, self._config(left, 1)
 
-    @property
-    def _sources(self) -> dict[str, str]:
-        """Word vectors as settings name them, which are stored and shown -> as they are read."""
-        return {without_credentials(source): source for source in self.options.vectors}
-
     def _config(self, space: SearchSpace, rows: int) -> StudyConfig:
-        """One milestone: the whole corpus; nothing to compare before it, nothing to seed."""
-        return StudyConfig(
-            **searching(self.options, space),
-            max_examples=rows,
-            first_rung=rows,
-            finalists=0,
-            launcher="inline",
+        """Return one milestone, the whole corpus: nothing to compare before it, nothing to seed."""
+        return self.configured(
+            space, max_examples=rows, first_rung=rows, finalists=0, launcher="inline", workers=1
         )
 
     def prepare(self, console: Console) -> None:
-        """Reads corpora and word vectors; says how many of the words are known."""
-        options, cache = self.options, cache_folder(self.config)
+        """Read corpora and word vectors; print how many of the words are known."""
+        options, cache = self.options, self.cache
         self.sentences = prepared(
             options.corpus, Kind.SENTENCES, cache / "sentences", limit=options.limit
         )
@@ -112,29 +105,37 @@ class ClosedFormFamily(JobFamily):
         return self.sentences.nbytes > self.options.share_mb << 20
 
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        """The sentences."""
         return {"corpus": self.sentences.described()}
 
     def program(self) -> Program:
-        """One fit and its sweep, with the word tables."""
-        cache = cache_folder(self.config) / "whole-words"
-        words = {source: shipped_words(table, cache) for source, table in self.words.items()}
+        """Return one fit and its sweep, with the word tables."""
+        words = {}
+        for source, table in self.words.items():
+            folder = self.cache / "whole-words" / table.fingerprint
+            if not folder.is_dir():
+                with whole_folder(folder) as beside:
+                    save_whole(table, beside)
+            words[source] = ShippedWords(ship(str(folder)))
         return partial(fit_and_sweep, words=words, workers=self.options.workers)
 
     def fingerprints(self) -> dict[str, Any]:
-        """With the word tables."""
         words = {source: table.fingerprint for source, table in self.words.items()}
         return {**super().fingerprints(), "words": words}
 
     def handles(self) -> Sequence[Opens]:
-        """The sentences, shared where they fit, else as shards that a trial streams."""
+        """Return the sentences, shared where they fit, else as shards that a trial streams."""
         if self._streams:
             return [Held(self.sentences.paths)]
         return [share(self.sentences.load())]
 
     def probe(self, seconds: float) -> Probe:
-        """Two fits, the smaller one on a quarter of the rows."""
-        table = first_rows(self.sentences.batches(), PROBED_ROWS)
+        """Time two fits, the smaller one on a quarter of the rows."""
+        batches: list[pa.RecordBatch] = []
+        for batch in self.sentences.batches():
+            batches.append(batch)
+            if sum(part.num_rows for part in batches) >= PROBED_ROWS:
+                break
+        table = pa.Table.from_batches(batches).slice(0, PROBED_ROWS)
         settings: dict[str, Any] = first_configuration(searched(self.config, self.space))
         specs = {}
         for rows in (max(1, table.num_rows // 4), table.num_rows):
@@ -146,49 +147,32 @@ class ClosedFormFamily(JobFamily):
         return probe_fit(program, specs, seconds=seconds, threads=1)
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
-        """Not possible."""
         del validation_seconds
         fix = "how long a fit takes does not go by examples; give --probe"
         raise InvalidValue("--examples-per-second", examples_per_second, fix)
 
-    def product(self, outcome: StudyOutcome) -> ClosedFormProduct:
-        """The best trial's fit, at the readout that was best by the objective."""
-        best = self.best_run(outcome)
+    def export(
+        self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
+    ) -> None:
+        """Write the best trial's fit, at the readout that was best by the objective."""
         settings, _ = self.space.apart({**self.space.fixed, **best.settings})
         axis, task = self.method.axis.name, self.space.objective.rpartition("/")[0]
-        return ClosedFormProduct(
+        export_closed_form(
+            checkpoint,
+            folder,
+            words=self.words[str(settings[VECTORS])],
             settings=settings,
             readouts={**best.readouts, axis: best.readouts[f"{task}/{axis}"]},
-            checkpoint=Path(outcome.best_checkpoint or ""),
-            storage=self.config.folder,
-            test=self.options.test,
-            dev=self.dev,
-            prefer=self.prefer,
-            words=self.words[str(settings[VECTORS])],
-            force_test=self.options.force_test,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClosedFormProduct(Product):
-    """The product of a fit.
-
-    Attributes:
-        words: that it was fitted with.
-    """
-
-    words: WordTable
-
-    def export(
-        self, summary: StudySummary, folder: Path, card: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        """The fit, its words, settings, readouts and card."""
-        del summary
-        export_closed_form(
-            self.checkpoint,
-            folder,
-            words=self.words,
-            settings=self.settings,
-            readouts=self.readouts,
             card=card,
         )
+
+
+@dataclass(frozen=True)
+class ShippedWords:
+    """A word table in the object store; on the driver's machine it stays where it is cached."""
+
+    folder: ShippedFolder
+
+    def open(self) -> WordTable:
+        """Return the table, memory-mapped."""
+        return WordTable.load(self.folder.open())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.console import Console
@@ -11,9 +11,11 @@ from rich.console import Console
 from sentune.corpora.mixing import MixedHandle
 from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, weight_names
-from sentune.job.corpora import dev_corpora, numbered, with_weights
+from sentune.job.corpora import dev_corpora, numbered
 from sentune.job.families.base import TrainedFamily
 from sentune.job.options import OperationOptions, WordOptions
+from sentune.study.config import StudyConfig
+from sentune.study.space.domains import Dimension, Uniform
 from sentune.study.space.space import SearchSpace
 from sentune.terminal import print_line
 from sentune.training.inputs import Inputs, operation_inputs, word_inputs
@@ -27,7 +29,6 @@ class GenerativeFamily(TrainedFamily):
     _inputs: Inputs
 
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        """The training corpora."""
         corpora = self._inputs.corpora
         return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}
 
@@ -46,20 +47,14 @@ class OperationFamily(GenerativeFamily):
 
     @property
     def pretrained(self) -> str:
-        """The encoder."""
         return self.options.encoder
 
-    def widened(self, space: SearchSpace) -> SearchSpace:
-        """With a weight for each of several corpora."""
-        return with_weights(space, self._weights) if self._weights else space
-
-    @property
-    def _weights(self) -> tuple[str, ...]:
+    def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
         specs = self.options.corpora
-        return weight_names(specs) if len(specs) > 1 else ()
+        self._weights = weight_names(specs) if len(specs) > 1 else ()
+        return super().requested(with_weights(space, self._weights) if self._weights else space)
 
-    def read(self, cache: Path, console: Console) -> None:
-        """The corpora as shards; encoder, decoder and tokens in the cache."""
+    def read(self, console: Console) -> None:
         del console
         self.keep(
             operation_inputs(
@@ -67,19 +62,19 @@ class OperationFamily(GenerativeFamily):
                 encoder=self.options.encoder,
                 decoder=self.options.decoder,
                 max_length=self.training.max_length,
-                cache=cache,
+                cache=self.cache,
                 limit=self.options.limit,
             )
         )
 
-    def handle(self, settings: dict[str, Any], handles: Sequence[Opens]) -> Opens:
-        """Batches mixed by the trial's weights, which are taken out of the settings."""
+    def handle(
+        self, settings: dict[str, Any], handles: Sequence[Opens]
+    ) -> tuple[Opens, dict[str, Any]]:
+        """Return batches mixed by the trial's weights, and the settings without these."""
         if not self._weights:
             return super().handle(settings, handles)
         kept, weights = apart(settings, self._weights)
-        settings.clear()
-        settings.update(kept)
-        return MixedHandle(tuple(handles), weights)
+        return MixedHandle(tuple(handles), weights), kept
 
 
 class WordFamily(GenerativeFamily):
@@ -91,18 +86,31 @@ class WordFamily(GenerativeFamily):
 
     @property
     def pretrained(self) -> str:
-        """The word vectors."""
         return self.options.vectors
 
-    def read(self, cache: Path, console: Console) -> None:
-        """The corpus as shards, word vectors, tokens and counts in the cache."""
+    def read(self, console: Console) -> None:
         inputs = word_inputs(
             self.options.corpus,
             vectors=self.options.vectors,
             frequencies=self.options.frequencies,
             max_length=self.training.max_length,
-            cache=cache,
+            cache=self.cache,
             limit=self.options.limit,
         )
         self.keep(inputs)
         print_line(console, inputs.note)
+
+
+def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:
+    """Return the space with the weights of all corpora but the first, whose own is 1.
+
+    Of weights only their ratios matter; 1 draws a corpus as often as its size has it.
+    """
+    first, *others = names
+    searched: dict[str, Dimension] = {name: Uniform(0.1, 10.0, log=True) for name in others}
+    return replace(
+        space,
+        settings={**space.settings, **searched},
+        fixed={first: 1.0, **space.fixed},
+        published={**dict.fromkeys(others, 1.0), **space.published},
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentune.job.study_session import origin
+from sentune.job.study_files import origin
 from sentune.study.config import StudyConfig
 
 

@@ -1,4 +1,4 @@
-"""The command line of a job, made from the fields of its options."""
+"""The command line of a job, made from the fields of its options, and its exit codes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
-import typer
 from typer import Option
 
 from sentune.errors import SentuneError
-from sentune.job.exit_codes import INTERRUPTED, WRONG, Ended
 from sentune.job.options import StudyOptions, option_name, parse
 from sentune.study import LAUNCHERS
 from sentune.terminal import Terminal, print_line
 
 if TYPE_CHECKING:
+    from sentune.records import StudySummary
     from sentune.study.space.space import SearchSpace
 
+FAILED, WRONG, STOPPED, INTERRUPTED = 1, 2, 3, 130
 CORPORA = ("corpus", "dev", "test", "encoder", "decoder", "vectors", "frequencies")
 OFF_AT_ZERO = ("population", "checkpoint_every")
 METAVARS = {
@@ -51,11 +52,24 @@ METAVARS = {
 }
 
 
-def run_command(
-    space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
-) -> None:
-    """Run a job with the arguments of this process; see ``sentune.job.run.run``."""
-    typer.run(command(space, defaults, quick))
+@dataclass
+class Ended(Exception):
+    """A study that did not come to its end; ``code`` is the job's exit code."""
+
+    code: int
+    line: str
+    style: str = ""
+
+
+def check_ending(summary: StudySummary) -> None:
+    """Raise ``Ended`` for a study that is not complete, with what to do about it."""
+    why = summary.reason
+    if summary.state == "failed":
+        raise Ended(FAILED, f"failed: {why}", "red")
+    if summary.state == "stopped":
+        raise Ended(STOPPED, f"stopped: {why}; the same command goes on where it may")
+    if summary.state == "interrupted":
+        raise Ended(INTERRUPTED, f"{why or 'interrupted'}; the same command resumes the study")
 
 
 def command(
@@ -136,11 +150,12 @@ def _parameter(name: str, kind: Any, text: str) -> inspect.Parameter:
 
 
 def _shown(name: str, value: object) -> str:
+    """Return a default as the help shows it; empty for what is off or stands in the help."""
     if name == "concurrent" and value is None:
         return "auto"
-    if name in ("optuna", "tracking"):  # where they come from stands in their description
+    if name in ("optuna", "tracking") or value is None or value == () or value is False:
         return ""
-    if value is None or value == () or value is False or (name in OFF_AT_ZERO and value == 0):
+    if name in OFF_AT_ZERO and value == 0:
         return ""
     if isinstance(value, tuple):
         return " ".join(str(item) for item in value)

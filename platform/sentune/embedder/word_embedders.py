@@ -1,38 +1,61 @@
-"""Embedding with a model that has an invertible decoder; used like any other model.
+"""Embedders on word vectors, used like any other model; their embeddings are points.
 
 Legend: N = sentences, d_z = width of a sentence vector, n = of a word vector.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from json import JSONDecodeError
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from sentune.embedder.embedder import Embedder, device_of
 from sentune.errors import InvalidValue
 from sentune.geometry.points import Points
-from sentune.methods import find
 from sentune.methods.invertible import Invertible
 from sentune.methods.invertible_components import ComponentFrom
 from sentune.methods.invertible_representations import Representations
 from sentune.readouts.representation import REPRESENTATION
 from sentune.tasks.base import ModelTask, Result, Task
 from sentune.tasks.representations import SHIPPED, evaluate_representations
-from sentune.training.model import CARD_FILE, READOUTS_FILE, read_settings
-from sentune.training.recipes import recipe_of
-from sentune.training.settings import TrainingSettings, split
+from sentune.training.closed_form_model import LoadedClosedForm
+from sentune.training.model import LoadedModel
+from sentune.training.settings import TrainingSettings
+
+
+class WordEmbedder(Embedder):
+    """A fitted method at one value of its readout.
+
+    Attributes:
+        fitted: the method.
+        value: of its readout (components removed, units).
+    """
+
+    def __init__(self, loaded: LoadedClosedForm, card: str) -> None:
+        self.fitted, self.value = loaded.method, loaded.value
+        self.settings, self.readouts, self.card = loaded.settings, loaded.readouts, card
+        self.device, self.references = torch.device("cpu"), None
+
+    @property
+    def name(self) -> str:
+        return self.fitted.name
+
+    @property
+    def geometry(self) -> Points:
+        return Points()
+
+    def _embed_block(
+        self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
+    ) -> Tensor:
+        found = torch.from_numpy(self.fitted.embed(sentences, self.value))
+        advance(len(sentences))
+        return found
 
 
 class InvertibleEmbedder(Embedder):
-    """A trained model and its representations; embeddings are points.
+    """A trained model with an invertible decoder, and its representations.
 
     Attributes:
         method: the trained method.
@@ -43,18 +66,10 @@ class InvertibleEmbedder(Embedder):
 
     method: Invertible  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        method: Invertible,
-        *,
-        settings: Mapping[str, Any],
-        readouts: Mapping[str, Any],
-        card: str = "",
-        device: str | torch.device | None = None,
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, card: str, device: str | torch.device | None) -> None:
         self.device = device_of(device)
-        self.method = method.to(self.device).eval()
-        self.settings, self.readouts, self.card = dict(settings), dict(readouts), card
+        self.method = loaded.method.to(self.device).eval()
+        self.settings, self.readouts, self.card = loaded.settings, loaded.readouts, card
         self.references = None
         default = TrainingSettings.model_fields["max_length"].default
         self.max_length = int(self.settings.get("max_length") or default)
@@ -62,37 +77,8 @@ class InvertibleEmbedder(Embedder):
         found = (self.readouts.get(key) for key in (name, f"sts/{name}"))
         self.representation = str(next(filter(None, found), SHIPPED))
 
-    @classmethod
-    def load(
-        cls, source: str | Path, device: str | torch.device | None = None
-    ) -> InvertibleEmbedder:
-        """Return the model of a folder.
-
-        Raises:
-            InvalidValue: there is no such model; the message says what is missing or damaged.
-        """
-        folder = Path(source)
-        described = read_settings(folder)
-        kind = find(described["method"])
-        if not issubclass(kind, Invertible):
-            raise InvalidValue("model", str(folder), f"it is a model of {kind.title}")
-        own, training = split(described["settings"], kind)
-        if not (folder / READOUTS_FILE).is_file():
-            raise InvalidValue("model", str(folder), f"it is no model, without {READOUTS_FILE}")
-        try:
-            readouts = json.loads((folder / READOUTS_FILE).read_text(encoding="utf-8"))
-            method = recipe_of(kind).read(partial(kind, settings=own), folder)
-        except (SafetensorError, JSONDecodeError) as error:
-            raise InvalidValue("model", str(folder), f"a file of it is damaged: {error}") from error
-        assert isinstance(method, Invertible)
-        settings = {**training.model_dump(), **own.model_dump()}
-        card = folder / CARD_FILE
-        text = card.read_text(encoding="utf-8") if card.is_file() else ""
-        return cls(method, settings=settings, readouts=readouts, card=text, device=device)
-
     @property
     def geometry(self) -> Points:
-        """Cosine of points."""
         return Points()
 
     def represent(
@@ -102,18 +88,18 @@ class InvertibleEmbedder(Embedder):
         *,
         batch_size: int = 64,
     ) -> dict[str, Tensor]:
-        """Every representation of N sentences by its name, [N, d_z] or [N, n].
+        """Return every representation of N sentences by its name, [N, d_z] or [N, n].
 
         Args:
             component_from: ``corpus`` removes the components that are stored with the model;
                 ``task`` those of these very sentences, as papers' evaluations do.
         """
         with torch.no_grad():
-            return self._represent(batch_size)(sentences, component_from)
+            return self._representations(batch_size)(sentences, component_from)
 
     def features(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
-        """[N, 6 d_z] for a linear classifier: maxima, minima and means of both encoders."""
-        return self._represent(batch_size).features(sentences)
+        """Return [N, 6 d_z] for a linear classifier: maxima, minima, means of both encoders."""
+        return self._representations(batch_size).features(sentences)
 
     def evaluate(
         self,
@@ -123,7 +109,7 @@ class InvertibleEmbedder(Embedder):
         component_from: ComponentFrom = "corpus",
         batch_size: int = 64,
     ) -> Result:
-        """All tasks, STS on every representation; see ``evaluate_representations``.
+        """Return metrics of all tasks, of STS by every representation.
 
         Args:
             readouts: the model's own to apply them, or None to choose anew.
@@ -135,7 +121,7 @@ class InvertibleEmbedder(Embedder):
 
         return evaluate_representations(tasks, represent, features=self.features, readouts=readouts)
 
-    def _represent(self, size: int) -> Representations:
+    def _representations(self, size: int) -> Representations:
         return Representations(self.method, max_length=self.max_length, size=size)
 
     def _embed_block(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentune.job.exit_codes import Ended, check_ending
+from sentune.job.command import Ended, check_ending
 from sentune.records import StudySummary
 
 

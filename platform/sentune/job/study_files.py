@@ -1,0 +1,75 @@
+"""What a job writes of its study at a start: ``study.json``, and the summary's first state."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sentune.credentials import without_credentials
+from sentune.io.atomic import write_document
+from sentune.job.families.base import JobFamily
+from sentune.job.options import StudyOptions
+from sentune.records import StudySummary
+from sentune.study.config import StudyConfig
+from sentune.study.space.space import SearchSpace
+from sentune.study.store.study_index import DESCRIPTION, StudyPlace, read_json
+from sentune.study.study import objectives_of
+from sentune.tracking import lineage
+
+
+def origin(config: StudyConfig) -> str | None:
+    """Return the study that this one was forked from, by ``study.json``.
+
+    A damaged ``study.json`` is written again by this start; then the summary has the name.
+    """
+    try:
+        known = read_json(f"{config.folder}/{DESCRIPTION}")
+    except ValueError:
+        known = StudyPlace(name=config.name, folder=config.folder, url="").summary()
+    found: str | None = known.get("forked_from")
+    return found
+
+
+def describe(
+    config: StudyConfig, options: StudyOptions, space: SearchSpace, forked_from: str | None
+) -> None:
+    """Write ``study.json``, from which ``sentune study resume`` starts the study again.
+
+    Credentials are left out: the environment of the next start has them.
+    """
+    content: dict[str, Any] = {
+        "job": type(options).__name__,
+        "options": without_credentials(options.model_dump(mode="json")),
+        "space": space.to_dict(),
+        "forked_from": forked_from,
+        "folder": str(Path.cwd()),
+        "command": without_credentials(sys.argv),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    write_document(config.folder, DESCRIPTION, json.dumps(content, indent=1) + "\n")
+
+
+def start_summary(
+    job: JobFamily, options: StudyOptions, forked_from: str | None = None
+) -> StudySummary:
+    """Return what is known of the study before its first trial."""
+    given = options.model_dump()
+    pretrained = given.get("encoder") or given.get("vectors", ())
+    if not isinstance(pretrained, str):
+        pretrained = " ".join(pretrained)
+    return StudySummary(
+        study=job.config.name,
+        method=job.space.method,
+        state="running",
+        objective=job.space.objective,
+        mode=job.space.mode,
+        corpora={role: dict(corpus) for role, corpus in job.corpora().items()},
+        space=job.space.to_dict(),
+        lineage={**lineage(), "encoder": str(without_credentials(pretrained))},
+        objectives=[objective.to_dict() for objective in objectives_of(job.config, job.space)],
+        warm_start=list(job.config.warm_start),
+        forked_from=forked_from,
+    )
