@@ -7,16 +7,18 @@ Ours replaces its actors after 1,000 trials. The cluster is up already.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import ray
-from empty_trials import OBJECTIVE, empty, make_spec, timed
+from empty_trials import OBJECTIVE, empty, timed
 from ray import tune
 
 from sentune.code import runtime_env
 from sentune.study.runner.tune_adapter import quiet
 from sentune.study.space.space import SearchSpace, Uniform
 from sentune.study.study import Study, StudyConfig
+from tests.toy_trials import toy_spec
 
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 AT_A_TIME, LIMIT = 2, 1.3
@@ -29,7 +31,7 @@ def ours(folder: str) -> None:
         name="empty", storage=folder, max_examples=1, trials=TRIALS, concurrent=AT_A_TIME,
         sampler="random", finalists=0,
     )  # fmt: skip
-    outcome = Study(config, space, make_spec, empty, (), {}).run()
+    outcome = Study(config, space, partial(toy_spec, study="empty"), empty, (), {}).run()
     assert [trial.state for trial in outcome.trials] == ["complete"] * TRIALS
 
 

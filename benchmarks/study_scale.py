@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import ray
-from empty_trials import OBJECTIVE, empty, make_spec
+from empty_trials import OBJECTIVE, empty
 from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -27,9 +27,11 @@ from sentune.study.study import Study, StudyConfig
 from sentune.tracking import Tracker
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.trial import Progress
+from tests.toy_trials import toy_spec
 
 TRIALS, RESUME_SECONDS, SHOW_SECONDS = 10_000, 30, 3
 SPACE = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Uniform(0.0, 1.0)})
+EMPTY_SPEC = partial(toy_spec, study="empty")
 
 
 def stored(number: int, x: float, milestones: tuple[int, ...]) -> FrozenTrial:
@@ -65,7 +67,7 @@ def resumed(folder: Path) -> float:
     """Seconds of a start that has nothing left to do, with a tracker that looks at it."""
     started = time.monotonic()
     tracker = Tracker.in_storage("large", str(folder))
-    study = Study(config(folder), SPACE, make_spec, empty, (tracker.notify,), {})
+    study = Study(config(folder), SPACE, EMPTY_SPEC, empty, (tracker.notify,), {})
     summary = StudySummary(
         study="large", method="toy", state="running", objective=OBJECTIVE, mode="max", corpora={},
         space=SPACE.to_dict(),
@@ -93,7 +95,7 @@ def main() -> None:
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        made = Study(config(folder), SPACE, make_spec, empty, (), {})
+        made = Study(config(folder), SPACE, EMPTY_SPEC, empty, (), {})
         milestones = made.config.milestones("max")
         draws = np.random.default_rng(0).uniform(size=TRIALS)
         made.store.study.add_trials(
