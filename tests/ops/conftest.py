@@ -62,8 +62,18 @@ class Cluster:
         self, *arguments: str, cwd: Path, env: dict[str, str] | None = None, timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
         """``ray job submit ARGUMENTS`` as a user types it; returns exit code and logs."""
+        return self.job("submit", *arguments, cwd=cwd, env=env, timeout=timeout)
+
+    def job(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        env: dict[str, str] | None = None,
+        timeout: float = 300,
+    ) -> subprocess.CompletedProcess[str]:
+        """``ray job ARGUMENTS``."""
         return subprocess.run(
-            [str(BIN / "ray"), "job", "submit", *arguments],
+            [str(BIN / "ray"), "job", *arguments],
             cwd=cwd,
             env=self.env if env is None else env,
             capture_output=True,
@@ -121,6 +131,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(home),
         "RAY_AUTH_MODE": "token",
+        "RAY_JOB_STOP_WAIT_TIME_S": "300",
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
         "OMP_NUM_THREADS": "1",
     }

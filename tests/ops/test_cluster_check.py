@@ -46,6 +46,7 @@ GOOD = NodeAnswer(
     ray="2.60.0",
     python="3.11.7",
     auth="token",
+    stop_seconds=300,
     cpus=4,
     gpus=1,
     gpus_seen=1,
@@ -71,8 +72,8 @@ def test_a_good_cluster_has_ticks_alone() -> None:
     assert not crosses(HEAD, GOOD)
     assert not any(finding.fix for finding in found)
     assert [finding.subject for finding in found] == [
-        *("nodes answer", "authentication", "Ray", "Python", "code", "GPUs"),
-        *("storage", "Optuna", "tracking", "clocks"),
+        *("nodes answer", "authentication", "Ray", "Python", "code"),
+        *("job stop", "GPUs", "storage", "Optuna", "tracking", "clocks"),
     ]
 
 
@@ -84,6 +85,7 @@ def test_a_good_cluster_has_ticks_alone() -> None:
         ({"ray": "2.59.0"}, "Ray", "2.59.0, the driver has 2.60.0"),
         ({"python": "3.12.1"}, "Python", "3.12.1"),
         ({"code": "they differ in sentune/errors.py"}, "code", "sentune/errors.py"),
+        ({"stop_seconds": 3.0}, "job stop", "Ray kills a job 3 s after ray job stop"),
         ({"gpus_seen": 0}, "GPUs", "Ray has 1, torch sees 0"),
         ({"gpus": 0}, "GPUs", "Ray has 0, torch sees 1"),
         ({"reach": {"storage": "read-only"}}, "storage", "read-only"),

@@ -253,6 +253,7 @@ def test_secrets_are_private_files_and_the_mode_is_set_once(
     assert asked[:2] == ["token", f"{tmp_path}/venv/bin:/usr/bin:/bin"]
     assert asked[2].startswith("postgresql")
     assert (tmp_path / ".bashrc").read_text().count("RAY_AUTH_MODE") == 1
+    assert (tmp_path / ".bashrc").read_text().count("RAY_JOB_STOP_WAIT_TIME_S=300") == 1
 
 
 def test_no_file_of_the_repository_holds_a_password() -> None:
@@ -276,6 +277,7 @@ def test_pods_get_the_token_as_a_file() -> None:
     for holder in (*pods, spec["autoscalerOptions"]):
         env = {entry["name"]: entry.get("value") for entry in holder["env"]}
         assert env["RAY_AUTH_MODE"] == "token"
+        assert env["RAY_JOB_STOP_WAIT_TIME_S"] == "300"
         [mount] = holder["volumeMounts"]
         assert env["RAY_AUTH_TOKEN_PATH"] == f"{mount['mountPath']}/auth_token"
 

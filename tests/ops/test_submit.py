@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,34 @@ def test_a_study_is_submitted(cluster: Any, project: Path, tmp_path: Path) -> No
     assert summary["state"] == "complete"
     assert "direction/accuracy" in summary["trials"][0]["metrics"]
     assert "direction/accuracy" in done.stdout
+
+
+@pytest.mark.timeout(1200)
+def test_a_stopped_job_leaves_checkpoints_and_goes_on(
+    cluster: Any, project: Path, tmp_path: Path
+) -> None:
+    """``ray job stop`` sends SIGTERM; the cluster lets the job write what its trials have."""
+    options = "--trials 1 --max-examples 6000 --finalists 0 --set batch_size=32 --study s"
+    job = ["jobs/tune_gumbel.py", *options.split(), "--storage", str(tmp_path)]
+    begun = cluster.submit("--no-wait", "--submission-id=first", *WITH_UPLOAD, *job, cwd=project)
+    assert begun.returncode == 0, begun.stdout + begun.stderr
+    deadline = time.monotonic() + 600
+    while not list(tmp_path.glob("s/trials/*/*/progress.json")):
+        assert time.monotonic() < deadline, cluster.job("logs", "first").stdout[-3000:]
+        time.sleep(0.2)
+    stopped = cluster.job("stop", "first")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    logs = cluster.job("logs", "first").stdout
+    assert "ended by a signal; the same command resumes the study" in logs
+    summary = json.loads((tmp_path / "s/summary.json").read_text())
+    assert summary["state"] == "interrupted"
+    [before] = summary["trials"]
+    assert 0 < before["examples"] < 6000
+    done = cluster.submit(*WITH_UPLOAD, *job, cwd=project, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads((tmp_path / "s/summary.json").read_text())
+    assert (summary["state"], summary["trials"][0]["examples"]) == ("complete", 6000)
+    assert summary["spent"]["examples"] == 6000, "no example was trained on twice"
 
 
 @pytest.mark.timeout(1200)

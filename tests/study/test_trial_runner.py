@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from sentune.study.runner.limits import Budget, Halt, Limits, Why
 from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
 from sentune.study.runner.trial_source import Candidate, SearchSource
+from sentune.study.runner.tune_adapter import own_signals
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.trial_store import TrialStore
@@ -429,3 +431,30 @@ def test_a_study_that_shares_a_cluster_takes_its_places_only(tmp_path: Path) -> 
     study.runner.end("e")
     assert study.start("f") is None
     assert study.runner.finished
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_asks_trials_for_checkpoints_and_a_second_one_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    study = Study(tmp_path)
+    before = signal.getsignal(number)
+    with own_signals(study.runner):
+        signal.raise_signal(number)
+        assert study.runner.limits.halt is not None
+        assert study.runner.limits.halt.why is Why.INTERRUPTED
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) == before
+
+
+def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:
+    """``nohup`` starts a process so."""
+    study = Study(tmp_path)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with own_signals(study.runner):
+            signal.raise_signal(signal.SIGHUP)
+        assert study.runner.limits.halt is None
+    finally:
+        signal.signal(signal.SIGHUP, before)

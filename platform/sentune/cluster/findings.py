@@ -12,6 +12,9 @@ from functools import partial
 CLOCK_LIMIT = 2.0
 """Seconds between two clocks: beats and MLflow's times are compared across machines."""
 
+STOP_SECONDS = 60.0
+"""Seconds that a stopped job gets at least, to let its trials write checkpoints."""
+
 SHOWN = 5
 """Nodes that a line names."""
 
@@ -44,6 +47,7 @@ class NodeAnswer:
         python: version.
         code: how its code differs from the driver's; empty where it is the same.
         auth: ``RAY_AUTH_MODE`` of Ray's own processes there.
+        stop_seconds: between SIGTERM and SIGKILL of ``ray job stop`` there.
         cpus: that Ray gives away; 0 on a head without trial work.
         gpus: that Ray gives away.
         gpus_seen: by torch.
@@ -57,6 +61,7 @@ class NodeAnswer:
     python: str = ""
     code: str = ""
     auth: str = ""
+    stop_seconds: float = 3.0
     cpus: float = 0.0
     gpus: float = 0.0
     gpus_seen: int = 0
@@ -88,6 +93,12 @@ def findings_of(nodes: Sequence[NodeAnswer], *, ray: str, python: str) -> list[F
         _all("Python", there, lambda n: _other(n.python, python), python, _INSTALL),
         _all("code", there, lambda n: n.code, "the driver's on every node",
              "submit it: ray job submit --working-dir . -- python jobs/..."),
+        _all("job stop", there,
+             lambda n: "" if n.stop_seconds >= STOP_SECONDS else
+             f"Ray kills a job {n.stop_seconds:g} s after ray job stop",
+             "waits for the checkpoints of trials",
+             "export RAY_JOB_STOP_WAIT_TIME_S=300 before ray start; without it a stopped job "
+             "resumes from its last periodic checkpoint"),
         _all("GPUs", there, _gpus, f"{gpus:g}, and torch sees them" if gpus else "none",
              "mend the driver (nvidia-smi), or start Ray with --num-gpus as torch counts them"),
         *_reached(there),

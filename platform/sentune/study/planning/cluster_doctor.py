@@ -171,6 +171,7 @@ class NodeInspector:
             **versions(),
             "code": loaded_code(),
             "auth": environment.get("RAY_AUTH_MODE", "").lower(),
+            "stop_seconds": float(environment.get("RAY_JOB_STOP_WAIT_TIME_S") or 3),
             "gpus_seen": torch.cuda.device_count(),
             "reach": reach,
         }

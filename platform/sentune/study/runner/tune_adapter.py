@@ -231,8 +231,9 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def own_signals(runner: TrialRunner) -> Iterator[None]:
-    """Ctrl-C, and the end of a submitted job, ask trials for a checkpoint; twice ends at once.
+    """Let Ctrl-C, SIGTERM and SIGHUP ask trials for a checkpoint; a second one ends at once.
 
+    ``ray job stop`` sends SIGTERM, a terminal that is closed SIGHUP, which ``nohup`` has ignored.
     Afterwards the handlers are as they were: Tune leaves its own behind.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -246,10 +247,11 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
         reason = "interrupted" if number == signal.SIGINT else "ended by a signal"
         runner.halt(Halt(why=Why.INTERRUPTED, reason=reason))
 
-    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-    before = {number: signal.getsignal(number) for number in caught}
-    signal.signal(signal.SIGINT, asked)
-    signal.signal(signal.SIGTERM, asked)
+    asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in (*asking, signal.SIGUSR1)}
+    for number in asking:
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, asked)
     try:
         yield
     finally:
