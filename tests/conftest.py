@@ -80,7 +80,8 @@ def pytest_terminal_summary(
     counts = config.stash[COUNTS]
     if counts:
         terminalreporter.write_line(ran(counts))
-    if file := config.getoption("tier_counts"):
+    file = config.getoption("tier_counts")
+    if file and not hasattr(config, "workerinput"):  # one of xdist's workers has its share alone
         with Path(file).open("a") as lines:
             lines.write(json.dumps(counts) + "\n")
 

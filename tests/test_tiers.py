@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,10 @@ def test_counts_of_several_runs_are_added_up(
     by_tier, closing = capsys.readouterr().out.splitlines()
     assert "default 4, smoke 0" in by_tier
     assert closing == "3 passed, 1 failed, 1 skipped"
+
+
+def test_tests_that_run_in_two_processes_are_counted_once(tmp_path: Path) -> None:
+    file, target = tmp_path / "counts", f"{__file__}::test_the_folders_are_there"
+    command = ["-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", f"--tier-counts={file}"]
+    subprocess.run([sys.executable, *command, target], check=True, capture_output=True)
+    assert file.read_text() == '{"default": {"passed": 1}}\n'
