@@ -438,14 +438,17 @@ def test_a_signal_asks_trials_for_checkpoints_and_a_second_one_ends(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     study = Study(tmp_path)
-    before = signal.getsignal(number)
-    with own_signals(study.runner):
-        signal.raise_signal(number)
-        assert study.runner.limits.halt is not None
-        assert study.runner.limits.halt.why is Why.INTERRUPTED
-        with pytest.raises(KeyboardInterrupt):
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with own_signals(study.runner):
             signal.raise_signal(number)
-    assert signal.getsignal(number) == before
+            assert study.runner.limits.halt is not None
+            assert study.runner.limits.halt.why is Why.INTERRUPTED
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
 
 
 def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:

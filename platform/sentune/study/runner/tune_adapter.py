@@ -250,7 +250,7 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
     asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in (*asking, signal.SIGUSR1)}
     for number in asking:
-        if before[number] is not signal.SIG_IGN:
+        if not (number == signal.SIGHUP and before[number] is signal.SIG_IGN):
             signal.signal(number, asked)
     try:
         yield
