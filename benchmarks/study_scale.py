@@ -101,7 +101,7 @@ def main() -> None:
         made.store.study.add_trials(
             [stored(number, float(x), milestones) for number, x in enumerate(draws)]
         )
-        made.launch.close()
+        made.launch.control.close()
         winner = int(np.argmax(draws))
         keep(made.config.directory(f"{winner:04d}"), float(draws[winner]))
         show = shown(folder)  # first: a start leaves a thread that still sends to MLflow
