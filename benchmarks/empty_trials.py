@@ -25,7 +25,7 @@ from sentune.training.group import Group
 from sentune.training.trial import Progress, TrialSpec
 from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
 
-TRIALS, AT_A_TIME, LIMIT = 8, 2, 0.25
+TRIALS, AT_A_TIME, LIMIT = 8, 2, 0.1
 
 
 def empty(spec: TrialSpec, group: Group) -> Iterator[Progress]:
