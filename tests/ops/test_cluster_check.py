@@ -62,9 +62,11 @@ def crosses(*nodes: NodeAnswer) -> list[Finding]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR")
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RAY_JOB_STOP_WAIT_TIME_S", "300")
+        ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR")
+        yield
+        ray.shutdown()
 
 
 def test_a_good_cluster_has_ticks_alone() -> None:
