@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
@@ -27,7 +28,7 @@ Inner = Annotated[int, Field(ge=8, le=4096)]
 _PAD, _START, _END = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
 
 
-class TinyOptions(BaseModel):
+class TinyOptions(BaseModel, ABC):
     """Options of ``builtin:tiny?name=value&...``; a subclass has the defaults of its widths."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -75,9 +76,9 @@ class TinyOptions(BaseModel):
             raise InvalidValue(field, spec, "width must be a multiple of heads")
         return options
 
+    @abstractmethod
     def config(self, vocabulary: int) -> BertConfig | BartConfig:
         """Return the configuration of a model with so many word pieces."""
-        raise NotImplementedError
 
     def prepare(self, texts: Iterable[str], cache: Path) -> Path:
         """Return the folder with config and tokenizer, made where it is missing.
