@@ -118,7 +118,7 @@ class _CheckpointWriter:
     """
 
     def __init__(self, spec: TrialSpec) -> None:
-        self._store = CheckpointStore(spec.directory, spec.generation)
+        self._store = CheckpointStore.of(spec)
         self._every = spec.checkpoint_every
         newest = self._store.last_progress()
         self._kept = newest.examples if newest is not None else -1
