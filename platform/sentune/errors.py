@@ -56,7 +56,7 @@ class StudyConflict(SentuneError):
 
 
 class Overtaken(StudyConflict):
-    """A later start of the study drives it now; this one may not write any more."""
+    """A driver that another start of its study has replaced: it must not write any more."""
 
 
 class PlanError(InvalidValue):

@@ -371,14 +371,6 @@ def test_a_database_that_restarts_costs_nothing_and_is_logged_once(
         assert lock.lost, "another start may have it by now"
 
 
-def test_a_study_with_trials_whose_record_is_lost_counts_on_from_the_clock(url: str):
-    """Its checkpoints and its journal have larger numbers than 1."""
-    with still(url, Clock(), begun=True) as lock:
-        assert abs(lock.generation - time.time()) < 3600
-    with still(url, Clock(), begun=True) as again:
-        assert again.generation == lock.generation + 1
-
-
 def test_locks_of_one_database_do_not_meet(url: str):
     with still(url, Clock(), "one"), still(url, Clock(), "two"):
         for name in ("one", "two"):

@@ -151,11 +151,9 @@ def _lock(config: StudyConfig, held: contextlib.ExitStack) -> DriverLock:
     """
     from sentune.study.store.driver_lock import DriverLock
     from sentune.study.store.storage import storage_url
-    from sentune.training.checkpoint_storage import storage_of
 
     url = storage_url(config.folder, config.optuna_url)
-    begun = bool(storage_of(config.runs_folder).entries())
-    return held.enter_context(DriverLock(url, config.name, begun=begun))
+    return held.enter_context(DriverLock(url, config.name))
 
 
 @contextlib.contextmanager

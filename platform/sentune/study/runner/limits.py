@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sentune.errors import InvalidValue, StudyConflict
+from sentune.errors import InvalidValue, Overtaken
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 
@@ -240,20 +240,20 @@ class Limits:
         return self._closed
 
     def check(self) -> None:
-        """Raise where another driver has taken the study over: nothing may be written any more.
+        """Raise where another driver has taken the study over; a trial may have met it first.
 
         Raises:
-            StudyConflict: says which.
+            Overtaken: says which.
         """
         if self.overtaken or self._held.lost:
             why = self.overtaken or self._held.lost_because
-            raise StudyConflict(f"this driver has lost its study and has stopped: {why}")
+            raise Overtaken(f"this driver has lost its study and has stopped: {why}")
 
     def watch(self) -> Halt | None:
         """Return why everything ends now, if it does.
 
         Raises:
-            StudyConflict: as ``check``.
+            Overtaken: another driver has taken the study over; nothing may be written any more.
         """
         self.check()
         if self._held.signal:

@@ -127,8 +127,6 @@ class DriverLock:
         study: its name.
         beat: seconds between beats.
         counted: whether the time counts as time in which the study was driven.
-        begun: whether the study has trials. Where the record of its starts is lost, their number
-            then goes on from the clock's: checkpoints have the older ones.
         clock: seconds of this machine, never set back.
         sleep: waits for so many of them.
 
@@ -149,7 +147,6 @@ class DriverLock:
         *,
         beat: float = BEAT,
         counted: bool = True,
-        begun: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -162,7 +159,7 @@ class DriverLock:
             raise InvalidValue("--optuna", without_credentials(url), fix)
         self.url, self.study, self.backend = url, study, backend
         self.beat, self.clock, self.sleep, self.counted = beat, clock, sleep, counted
-        self.signal, self.lost_because, self.begun = "", "", begun
+        self.signal = self.lost_because = ""
         self.generation = 0
         self._beaten = self._seconds = self._asked = self._answered = 0.0
         self._complained = False
@@ -179,7 +176,7 @@ class DriverLock:
         try:
             before = self._wait_for_lock()
             self._beaten = self.clock()
-            record = self.backend.begin(Driver.current(), int(time.time()) if self.begun else 1)
+            record = self.backend.begin(Driver.current())
         except (SQLAlchemyError, ImportError) as error:
             self.backend.unlock()
             fix = f"the database cannot be opened ({first_line(error)})"

@@ -159,17 +159,12 @@ class FileLock:
         ours = asked.get("generation") == record.generation and record.driver
         return replace(record, signal=asked["signal"] if ours else "")
 
-    def begin(self, driver: Driver, first: int = 1) -> Record:
-        """Record a new start by the process that has just taken the lock.
-
-        Args:
-            driver: that process.
-            first: generation where there is no record of an earlier start.
-        """
+    def begin(self, driver: Driver) -> Record:
+        """Record a new start by the process that has just taken the lock."""
         was = self.read()
         return self._write(Record(
-            generation=was.generation + 1 if was.generation else first,
-            driver=driver, since=time.time(), beat=was.beat + 1, seconds=was.seconds,
+            generation=was.generation + 1, driver=driver, since=time.time(),
+            beat=was.beat + 1, seconds=was.seconds,
         ))  # fmt: skip
 
     def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
@@ -323,14 +318,13 @@ class PostgresLock:
         rows = self._elsewhere(f"SELECT {COLUMNS} FROM sentune_drivers WHERE study = :study")
         return _record(rows[0]) if rows else Record()
 
-    def begin(self, driver: Driver, first: int = 1) -> Record:
+    def begin(self, driver: Driver) -> Record:
         with alone_in(self._url):
             self._here(TABLE)
-        values = {"driver": driver.to_json(), "first": first}
+        values = {"driver": driver.to_json()}
         return _record(self._here(
-            "INSERT INTO sentune_drivers (study, generation, driver) "
-            "VALUES (:study, :first, :driver) ON CONFLICT (study) "
-            "DO UPDATE SET generation = sentune_drivers.generation + 1, "
+            "INSERT INTO sentune_drivers (study, generation, driver) VALUES (:study, 1, :driver) "
+            "ON CONFLICT (study) DO UPDATE SET generation = sentune_drivers.generation + 1, "
             "driver = :driver, since = now(), seen = now(), signal = '', "
             f"beat = sentune_drivers.beat + 1 RETURNING {COLUMNS}", **values).one())  # fmt: skip
 
