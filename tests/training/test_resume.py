@@ -28,7 +28,7 @@ TIMES = ("train/seconds", "train/examples_per_second")
 
 def run(spec: TrialSpec, stop_after: int | None = None) -> list[Progress]:
     """Train as a launcher does, leaving after some milestones as a killed process would."""
-    store, said = CheckpointStore(spec.directory), []
+    store, said = CheckpointStore.of(spec), []
     for progress in train(spec, Group.single("cpu")):
         store.save(progress, progress.metrics[spec.objective])
         said.append(progress)
