@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -333,6 +334,17 @@ class TestStartingFromAnotherRun:
         spec = of_a_job(replace(plain, directory="", start_from=unnamed.directory))
         with pytest.raises(InvalidValue, match="does not say of which"):
             followed(spec)
+
+    def test_a_checkpoint_in_an_object_store_is_taken(
+        self, make_trial: Callable[..., TrialSpec], tmp_path: Path
+    ) -> None:
+        """Its download has to be there until it is loaded."""
+        short = {"max_examples": 64, "milestones": (32, 64)}
+        donor = make_trial(**short, directory="memory://donors/0000")
+        run(donor, stop_after=1)
+        taken = replace(donor, directory="", start_from=donor.directory, start_at=32)
+        assert [r.examples for r in followed(taken)] == [64]
+        fsspec.filesystem("memory").store.clear()
 
     def test_a_damaged_checkpoint_of_another_run_is_not_taken(
         self, make_trial: Callable[..., TrialSpec], tmp_path: Path
