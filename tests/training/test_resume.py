@@ -226,7 +226,7 @@ def test_a_checkpoint_of_other_settings_is_not_taken_for_its_own(
     reports = followed(spec)
     assert [r.examples for r in reports] == [32, 64], "it was trained from the start"
     for note in reports[-1].notes:
-        assert "of another run (live.learning_rate: was 0.001, is now 1e-05)" in note
+        assert "of another run (settings.learning_rate: was 0.001, is now 1e-05)" in note
         assert note.endswith("; started anew")
     assert reports[-1].notes
     undisturbed = replace(spec, directory=str(tmp_path / "undisturbed"))

@@ -46,7 +46,11 @@ def identity_of(
 
 def other_run(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return in what two identities differ; empty where they are equal."""
-    return "; ".join(differences(was, now)) if was else "it does not say of which"
+
+    def settings(identity: Mapping[str, Any]) -> dict[str, Any]:
+        return {**identity.get(SETTINGS, {}), **identity.get(LIVE, {})}
+
+    return _differing(was, now, settings(was), settings(now))
 
 
 def other_donor(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -59,10 +63,21 @@ def other_donor(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         was: identity of the other run.
         now: of this one.
     """
-    both = was.get(SETTINGS, {}).keys() & now.get(SETTINGS, {}).keys()
+    theirs, ours = was.get(SETTINGS, {}), now.get(SETTINGS, {})
+    both = theirs.keys() & ours.keys()
+    return _differing(
+        was, now, {name: theirs[name] for name in both}, {name: ours[name] for name in both}
+    )
 
-    def fixed(identity: Mapping[str, Any]) -> dict[str, Any]:
-        kept = {name: identity[SETTINGS][name] for name in both}
-        return {part: v for part, v in identity.items() if part != LIVE} | {SETTINGS: kept}
 
-    return other_run(fixed(was) if was else {}, fixed(now))
+def _differing(
+    was: Mapping[str, Any],
+    now: Mapping[str, Any],
+    theirs: Mapping[str, Any],
+    ours: Mapping[str, Any],
+) -> str:
+    """Return in what two runs differ, where their settings count as they are given apart."""
+    if not was:
+        return "it does not say of which"
+    other, own = {**was, SETTINGS: theirs, LIVE: {}}, {**now, SETTINGS: ours, LIVE: {}}
+    return "; ".join(differences(other, own))
