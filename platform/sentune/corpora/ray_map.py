@@ -20,6 +20,9 @@ TASK_CPUS = 0.25
 would wait for ever, and its trial with it (measured: no batch in 45 s); it mostly waits for the
 disk anyway. One CPU of the cluster stays free for up to four readers."""
 
+AHEAD = 16
+"""Parts of a stream that are worked on, or done and waited for, at the same time."""
+
 READERS = 2
 """Shards that are read at the same time."""
 
@@ -65,10 +68,11 @@ def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterat
 
 
 def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
-    """``map(work, parts)`` on the CPUs of the cluster, results in order, of a stream of any length.
+    """``map(work, parts)`` on the free CPUs of the cluster, results in order, of a long stream.
 
     Parts and results travel through the object store, so that no worker needs this machine's disk;
-    there are at most two a CPU at a time. A single part is worked on here.
+    at most ``AHEAD`` are there at a time. A single part, or all where no CPU is free, are worked on
+    in this process.
 
     Args:
         work: picklable.
@@ -76,13 +80,12 @@ def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Fo
     """
     stream = iter(parts)
     first = list(islice(stream, 2))
-    if len(first) < 2:
-        yield from map(work, first)
+    most = min(AHEAD, 2 * int(ray.available_resources().get("CPU", 0)))
+    if len(first) < 2 or not most:
+        yield from map(work, chain(first, stream))
         return
-    task = ray.remote(num_cpus=1)(_apply)
-    held = ray.put(work)
+    task, held = ray.remote(num_cpus=1)(_apply), ray.put(work)
     pending: deque[ray.ObjectRef[Found]] = deque()
-    most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
     for part in chain(first, stream):
         pending.append(task.remote(held, part))
         if len(pending) == most:
