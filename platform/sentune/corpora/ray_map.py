@@ -71,8 +71,8 @@ def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Fo
     """``map(work, parts)`` on the free CPUs of the cluster, results in order, of a long stream.
 
     Parts and results travel through the object store, so that no worker needs this machine's disk;
-    at most ``AHEAD`` are there at a time. A single part, or all where no CPU is free, are worked on
-    in this process.
+    at most ``AHEAD`` are there at a time. A single part, or all where this process has joined no
+    cluster or no CPU is free, are worked on in this process.
 
     Args:
         work: picklable.
@@ -80,7 +80,8 @@ def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Fo
     """
     stream = iter(parts)
     first = list(islice(stream, 2))
-    most = min(AHEAD, 2 * int(ray.available_resources().get("CPU", 0)))
+    free = ray.available_resources().get("CPU", 0) if ray.is_initialized() else 0
+    most = min(AHEAD, 2 * int(free))
     if len(first) < 2 or not most:
         yield from map(work, chain(first, stream))
         return

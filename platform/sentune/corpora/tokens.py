@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +21,11 @@ SHARD_ROWS = 65_536
 how far apart in a corpus two rows of one batch can be."""
 
 _META = "tokens.json"
+
+Spread = Callable[
+    [Callable[[pa.RecordBatch], pa.Table], Iterable[pa.RecordBatch]], Iterable[pa.Table]
+]
+"""What ``map`` is: the function's results for all batches, in their order."""
 
 
 class TableEncoder(Protocol):
@@ -144,18 +148,19 @@ def tokenise_batches(
     cache: Path,
     *,
     shard_rows: int = SHARD_ROWS,
+    spread: Spread = map,
 ) -> TokenFolder:
     """Tokenises a stream of record batches into the cache, holding one shard at a time.
 
-    Where this process has joined a Ray cluster, its CPUs tokenise some batches at the same time.
     Where the cache has them already, and undamaged, the stream is not read. Checksums of all files
     are compared each time; what is damaged is deleted and made again, with a warning.
 
     Args:
         fingerprint: that of the corpus the batches come from.
+        spread: encodes batches in order; ``ray_map.in_turn`` on a cluster, some at a time.
     """
     key = _key(fingerprint, encoder, shard_rows)
-    return _folder(batches, encoder, cache, key, shard_rows)
+    return _folder(batches, encoder, cache, key, shard_rows, spread)
 
 
 def unigram_counts(
@@ -211,10 +216,11 @@ def _folder(
     cache: Path,
     key: str,
     shard_rows: int,
+    spread: Spread = map,
 ) -> TokenFolder:
     def write(draft: Path) -> dict[str, Any]:
         columns, shards, nbytes = list[str](), list[int](), 0
-        for table in in_shards(_encoded(batches, encoder), shard_rows):
+        for table in in_shards(spread(encoder.table, batches), shard_rows):
             pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
             columns = table.column_names
             shards.append(len(table))
@@ -228,16 +234,6 @@ def _folder(
     return TokenFolder(
         cache / key, tuple(meta["columns"]), tuple(meta["shards"]), key, meta["nbytes"]
     )
-
-
-def _encoded(batches: Iterable[pa.RecordBatch], encoder: TableEncoder) -> Iterator[pa.Table]:
-    """Encode batches in order: on the Ray cluster that this process has joined, else here."""
-    ray = sys.modules.get("ray")  # it is not installed everywhere
-    if ray is None or not ray.is_initialized():
-        return map(encoder.table, batches)
-    from sentune.corpora.ray_map import in_turn
-
-    return in_turn(encoder.table, batches)
 
 
 def in_shards(tables: Iterable[pa.Table], shard_rows: int) -> Iterator[pa.Table]:

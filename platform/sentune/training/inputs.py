@@ -10,7 +10,7 @@ from pathlib import Path
 from sentune.corpora.encode import WordEncoder
 from sentune.corpora.prepare import Prepared, prepared
 from sentune.corpora.schema import Kind
-from sentune.corpora.tokens import TokenFolder, tokenise_batches, unigram_counts
+from sentune.corpora.tokens import Spread, TokenFolder, tokenise_batches, unigram_counts
 from sentune.credentials import without_credentials
 from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
@@ -53,6 +53,7 @@ def sentence_inputs(
     max_length: int,
     cache: Path,
     limit: int | None = None,
+    spread: Spread = map,
 ) -> Inputs:
     """For methods that embed sentences and compare them: an encoder, and its tokens.
 
@@ -61,12 +62,15 @@ def sentence_inputs(
         kind: the method.
         encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the corpus.
         limit: rows at most.
+        spread: as ``tokenise_batches`` takes it.
     """
     corpus = prepared(spec, kind.kind, cache / kind.kind.value, limit=limit)
     texts = islice(corpus.texts(*corpus.column_names), LEARNED)
     folder = prepare(encoder, texts, cache)
     ids = recipe_of(kind).table_encoder(folder, max_length)
-    tokens = tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
+    tokens = tokenise_batches(
+        corpus.batches(), corpus.fingerprint, ids, cache / "tokens", spread=spread
+    )
     return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
 
@@ -78,6 +82,7 @@ def operation_inputs(
     max_length: int,
     cache: Path,
     limit: int | None = None,
+    spread: Spread = map,
 ) -> Inputs:
     """For methods that decode: an encoder and a decoder, each with its own tokens.
 
@@ -86,6 +91,7 @@ def operation_inputs(
         encoder, decoder: as ``encoders.prepare`` and ``encoders.decoders.prepare_decoder`` read
             them; built-in ones learn their words from the corpora.
         limit: rows of each corpus at most.
+        spread: as ``tokenise_batches`` takes it.
     """
     corpora = tuple(
         prepared(spec, Kind.OPERATIONS, cache / "operations", limit=limit) for spec in specs
@@ -97,7 +103,7 @@ def operation_inputs(
     folder = bundle(prepare(encoder, every, cache), prepare_decoder(decoder, targets, cache), cache)
     ids = RECIPES["intersent"].table_encoder(folder, max_length)
     tokens = tuple(
-        tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
+        tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens", spread=spread)
         for corpus in corpora
     )
     return Inputs(folder=folder, tokens=tokens, corpora=corpora)
@@ -111,12 +117,14 @@ def word_inputs(
     max_length: int,
     cache: Path,
     limit: int | None = None,
+    spread: Spread = map,
 ) -> Inputs:
     """For methods on fixed word vectors: the words of adjacent sentences.
 
     Args:
         vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the corpus.
         frequencies: counts of words, for files of vectors.
+        spread: as ``tokenise_batches`` takes it.
     """
     corpus = prepared(spec, Kind.ADJACENT_SENTENCES, cache / "adjacent", limit=limit)
     if vectors.startswith("builtin:"):
@@ -124,7 +132,9 @@ def word_inputs(
     else:
         words = open_words(vectors, frequencies, cache)
     ids = WordEncoder(words.without_vectors(), max_length)
-    tokens = tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
+    tokens = tokenise_batches(
+        corpus.batches(), corpus.fingerprint, ids, cache / "tokens", spread=spread
+    )
     counts = unigram_counts(tokens, "following", len(words.words))
     known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))
     shown = without_credentials(vectors)

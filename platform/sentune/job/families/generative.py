@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from rich.console import Console
 
 from sentune.corpora.mixing import MixedHandle
+from sentune.corpora.ray_map import in_turn
 from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, weight_names
 from sentune.job.corpora import dev_corpora, numbered
@@ -70,6 +71,7 @@ class OperationFamily(GenerativeFamily):
             max_length=self.training.max_length,
             cache=self.cache,
             limit=self.options.limit,
+            spread=in_turn,
         )
 
     def handle(
@@ -101,6 +103,7 @@ class WordFamily(GenerativeFamily):
             max_length=self.training.max_length,
             cache=self.cache,
             limit=self.options.limit,
+            spread=in_turn,
         )
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from sentune.corpora.formats import kinds_of
 from sentune.corpora.prepare import Prepared, prepared
+from sentune.corpora.ray_map import in_turn
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED, dev_corpora
@@ -62,6 +63,7 @@ class SentenceFamily(TrainedFamily):
             max_length=self.training.max_length,
             cache=cache,
             limit=options.limit,
+            spread=in_turn,
         )
         (self.train,), self.tokens, self.folder = inputs.corpora, inputs.tokens, inputs.folder
         self.references = self._sampled() if REFERENCES in method.readouts else None
