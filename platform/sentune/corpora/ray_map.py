@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import ray
@@ -17,6 +19,9 @@ TASK_CPUS = 0.25
 """What a reading task asks for. Where trials hold every whole CPU, a task that asked for one
 would wait for ever, and its trial with it (measured: no batch in 45 s); it mostly waits for the
 disk anyway. One CPU of the cluster stays free for up to four readers."""
+
+AHEAD = 16
+"""Parts of a stream that are worked on, or done and waited for, at the same time."""
 
 READERS = 2
 """Shards that are read at the same time."""
@@ -60,6 +65,38 @@ def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterat
         found = rows.map(one, num_cpus=1)
     for row in found.iter_rows():
         yield pickle.loads(row["found"])
+
+
+def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
+    """``map(work, parts)`` on the free CPUs of the cluster, results in order, of a long stream.
+
+    Parts and results travel through the object store, so that no worker needs this machine's disk;
+    at most ``AHEAD`` are there at a time. A single part, or all where this process has joined no
+    cluster or no CPU is free, are worked on in this process.
+
+    Args:
+        work: picklable.
+        parts: picklable; each is one task of one CPU.
+    """
+    stream = iter(parts)
+    first = list(islice(stream, 2))
+    free = ray.available_resources().get("CPU", 0) if ray.is_initialized() else 0
+    most = min(AHEAD, 2 * int(free))
+    if len(first) < 2 or not most:
+        yield from map(work, chain(first, stream))
+        return
+    task, held = ray.remote(num_cpus=1)(_apply), ray.put(work)
+    pending: deque[ray.ObjectRef[Found]] = deque()
+    for part in chain(first, stream):
+        pending.append(task.remote(held, part))
+        if len(pending) == most:
+            yield ray.get(pending.popleft())
+    while pending:
+        yield ray.get(pending.popleft())
+
+
+def _apply(work: Callable[[Part], Found], part: Part) -> Found:
+    return work(part)
 
 
 def several_machines() -> bool:

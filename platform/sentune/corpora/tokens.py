@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +21,11 @@ SHARD_ROWS = 65_536
 how far apart in a corpus two rows of one batch can be."""
 
 _META = "tokens.json"
+
+Spread = Callable[
+    [Callable[[pa.RecordBatch], pa.Table], Iterable[pa.RecordBatch]], Iterable[pa.Table]
+]
+"""What ``map`` is: the function's results for all batches, in their order."""
 
 
 class TableEncoder(Protocol):
@@ -103,11 +108,13 @@ class TokenFolder:
         return self.path / shard_name(number)
 
     def load(self) -> TokenTable:
-        """Return the whole table in memory."""
-        tables = [pq.read_table(self.shard(i)) for i in range(len(self.shards))]
-        table = pa.concat_tables(tables)
-        columns = {name: ragged(table.column(name)) for name in self.columns}
+        """Return the whole table in memory; one column is there twice for a moment."""
+        columns = {name: ragged(self._column(name)) for name in self.columns}
         return TokenTable(columns, self.shards, self.fingerprint)
+
+    def _column(self, name: str) -> pa.ChunkedArray:
+        shards = map(self.shard, range(len(self.shards)))
+        return pa.concat_tables(pq.read_table(s, columns=[name]) for s in shards).column(name)
 
 
 def tokenise(
@@ -141,6 +148,7 @@ def tokenise_batches(
     cache: Path,
     *,
     shard_rows: int = SHARD_ROWS,
+    spread: Spread = map,
 ) -> TokenFolder:
     """Tokenises a stream of record batches into the cache, holding one shard at a time.
 
@@ -149,9 +157,10 @@ def tokenise_batches(
 
     Args:
         fingerprint: that of the corpus the batches come from.
+        spread: encodes batches in order; ``ray_map.in_turn`` on a cluster, some at a time.
     """
     key = _key(fingerprint, encoder, shard_rows)
-    return _folder(batches, encoder, cache, key, shard_rows)
+    return _folder(batches, encoder, cache, key, shard_rows, spread)
 
 
 def unigram_counts(
@@ -207,10 +216,11 @@ def _folder(
     cache: Path,
     key: str,
     shard_rows: int,
+    spread: Spread = map,
 ) -> TokenFolder:
     def write(draft: Path) -> dict[str, Any]:
         columns, shards, nbytes = list[str](), list[int](), 0
-        for table in in_shards(map(encoder.table, batches), shard_rows):
+        for table in in_shards(spread(encoder.table, batches), shard_rows):
             pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
             columns = table.column_names
             shards.append(len(table))

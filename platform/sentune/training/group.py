@@ -157,12 +157,12 @@ class Group:
         dist.broadcast(box, src=0)
         return int(box)
 
-    def broadcast_object(self, value: T) -> T:
-        """Return the first worker's picklable ``value``, on every worker."""
+    def broadcast_object(self, value: T, source: int = 0) -> T:
+        """Return the picklable ``value`` of the worker ``source``, on every worker."""
         if self.world_size == 1:
             return value
         box = [value]
-        dist.broadcast_object_list(box, src=0, device=self.device)
+        dist.broadcast_object_list(box, src=source, device=self.device)
         return box[0]
 
 

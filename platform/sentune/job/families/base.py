@@ -14,6 +14,7 @@ from rich.console import Console
 from sentune.code import result_code
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.mixing import MixedHandle
+from sentune.corpora.prepare import Prepared
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder
@@ -71,7 +72,7 @@ class JobFamily(ABC):
     space: SearchSpace
     config: StudyConfig
     folder: str = ""
-    train: Corpus | None = None
+    train: Prepared | None = None
     dev: tuple[Corpus, ...]
     references: References | None = None
 
@@ -130,7 +131,7 @@ class JobFamily(ABC):
 
     @abstractmethod
     def prepare(self, console: Console) -> None:
-        """Read the corpora and make what every trial needs, before Ray is up."""
+        """Read the corpora and make what every trial needs, before a Ray of our own is up."""
 
     @property
     def cache(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 from rich.console import Console
 
 from sentune.corpora.mixing import MixedHandle
+from sentune.corpora.ray_map import in_turn
 from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, weight_names
 from sentune.job.corpora import dev_corpora, numbered
@@ -32,10 +34,17 @@ class GenerativeFamily(TrainedFamily):
         corpora = self._inputs.corpora
         return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}
 
-    def keep(self, inputs: Inputs) -> None:
-        """Keep the inputs, and read the dev corpora."""
-        self._inputs, self.folder, self.tokens = inputs, inputs.folder, inputs.tokens
+    def read(self, console: Console) -> None:
+        """Read the dev corpora, which are short, before the training corpora."""
         self.dev = dev_corpora(self.options, self.builtin, self.prefer)
+        inputs = self._inputs = self.inputs()
+        self.folder, self.tokens = inputs.folder, inputs.tokens
+        if inputs.note:
+            print_line(console, inputs.note)
+
+    @abstractmethod
+    def inputs(self) -> Inputs:
+        """Return what a run is given."""
 
 
 class OperationFamily(GenerativeFamily):
@@ -54,17 +63,15 @@ class OperationFamily(GenerativeFamily):
         self._weights = weight_names(specs) if len(specs) > 1 else ()
         return super().requested(with_weights(space, self._weights) if self._weights else space)
 
-    def read(self, console: Console) -> None:
-        del console
-        self.keep(
-            operation_inputs(
-                self.options.corpora,
-                encoder=self.options.encoder,
-                decoder=self.options.decoder,
-                max_length=self.training.max_length,
-                cache=self.cache,
-                limit=self.options.limit,
-            )
+    def inputs(self) -> Inputs:
+        return operation_inputs(
+            self.options.corpora,
+            encoder=self.options.encoder,
+            decoder=self.options.decoder,
+            max_length=self.training.max_length,
+            cache=self.cache,
+            limit=self.options.limit,
+            spread=in_turn,
         )
 
     def handle(
@@ -88,17 +95,16 @@ class WordFamily(GenerativeFamily):
     def pretrained(self) -> str:
         return self.options.vectors
 
-    def read(self, console: Console) -> None:
-        inputs = word_inputs(
+    def inputs(self) -> Inputs:
+        return word_inputs(
             self.options.corpus,
             vectors=self.options.vectors,
             frequencies=self.options.frequencies,
             max_length=self.training.max_length,
             cache=self.cache,
             limit=self.options.limit,
+            spread=in_turn,
         )
-        self.keep(inputs)
-        print_line(console, inputs.note)
 
 
 def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:
