@@ -24,6 +24,7 @@ from sentune.corpora.schema import SCHEMAS, Kind
 from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.cached_file import CachedFile
 from sentune.io.checksums import checksum
 from sentune.io.folders import (
     draft_beside,
@@ -85,17 +86,26 @@ class Prepared:
         spec: ``FORMAT:PATH`` as the user wrote it.
         manifest: as ``sentune.corpora.prepare`` wrote it.
         paths: of the shards, in order.
+        uri: of a copy of their folder in an object store; empty where there is none.
     """
 
     spec: str
     kind: Kind
     manifest: Mapping[str, Any]
     paths: tuple[str, ...]
+    uri: str = ""
 
     @property
     def rows(self) -> int:
         """Of all shards."""
         return sum(self.manifest["shards"])
+
+    @property
+    def cached(self) -> tuple[CachedFile, ...]:
+        """The shards as every node can open them."""
+        files = self.manifest["files"]
+        places = map(Path, self.paths)
+        return tuple(CachedFile.of(p.parent, p.name, files, self.uri) for p in places)
 
     @property
     def fingerprint(self) -> str:

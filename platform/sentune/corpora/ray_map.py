@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import ray
 from ray.data import DataContext, ExecutionResources
+
+from sentune.errors import SentuneError
 
 Part = TypeVar("Part")
 Found = TypeVar("Found")
@@ -34,9 +37,21 @@ def quiet_context(kept: int | None = None, *, in_order: bool = True) -> DataCont
     if kept is not None:
         limits = ExecutionResources.for_limits(object_store_memory=kept)
         context.execution_options.resource_limits = limits
+    context.raise_original_map_exception = True  # for ``own_errors``
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     return context
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise an error of this package from one of the block's tasks as itself, not as Ray's."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, SentuneError):
+            raise error.cause from None
+        raise
 
 
 def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterator[Found]:

@@ -8,7 +8,7 @@ Both give the same batches for the same seed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ import ray
 from ray.data import DataContext, TaskPoolStrategy
 
 from sentune.corpora.batches import CorpusSource, SharedSource, row_order, shard_order
-from sentune.corpora.ray_map import READERS, TASK_CPUS, quiet_context
+from sentune.corpora.ray_map import READERS, TASK_CPUS, own_errors, quiet_context
 from sentune.corpora.tokens import TokenFolder, ragged
+from sentune.io.cached_file import CachedFile
 
 SHARE_UP_TO = 1 << 30
 """Bytes of token ids up to which a corpus is shared rather than streamed."""
@@ -49,7 +50,7 @@ class SharedTokens(Shared):
 
 @dataclass(frozen=True)
 class Streamed:
-    """A handle of token shards on a file system that all workers see.
+    """A handle of token shards that every node can open.
 
     Attributes:
         prefetch: batches made ahead of the one in use.
@@ -114,9 +115,10 @@ class StreamedSource(CorpusSource):
             prefetch_batches=self._prefetch,
             drop_last=drop_last,
         )
-        for table in tables:
-            columns = {name: ragged(table.column(name)) for name in self.column_names}
-            yield {name: [c[row] for row in range(len(c))] for name, c in columns.items()}
+        with own_errors():
+            for table in tables:
+                columns = {name: ragged(table.column(name)) for name in self.column_names}
+                yield {name: [c[row] for row in range(len(c))] for name, c in columns.items()}
 
     def _tasks(self, seed: int, epoch: int, skip: int) -> list[dict[str, Any]]:
         """What to read, in order: shards, each with its rows' order and how many to leave out."""
@@ -126,15 +128,14 @@ class StreamedSource(CorpusSource):
             left_out = min(skip, rows)
             skip -= left_out
             if left_out < rows:
-                path = str(self._folder.shard(number))
                 order = {"seed": seed, "epoch": epoch, "shard": number, "skip": left_out}
-                tasks.append({"path": path, **order})
+                tasks.append({"file": asdict(self._folder.cached(number)), **order})
         return tasks
 
 
 def _read_shard(task: pa.Table) -> pa.Table:
     """One shard with its rows permuted."""
     (order,) = task.to_pylist()
-    table = pq.read_table(order["path"])
+    table = pq.read_table(CachedFile(**order["file"]).here())
     rows = row_order(len(table), order["seed"], order["epoch"], order["shard"])
     return table.take(rows[order["skip"] :])

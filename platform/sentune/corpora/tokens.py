@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from sentune.corpora.schema import Corpus
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.cached_file import CachedFile
 from sentune.io.folders import checked_folder
 
 SHARD_ROWS = 65_536
@@ -86,6 +87,8 @@ class TokenFolder:
 
     Attributes:
         nbytes: what the table takes in memory.
+        files: name -> size and checksum of the files.
+        uri: of a copy in an object store, for other machines; empty where there is none.
     """
 
     path: Path
@@ -93,14 +96,20 @@ class TokenFolder:
     shards: tuple[int, ...]
     fingerprint: str
     nbytes: int
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    uri: str = ""
 
     @property
     def num_rows(self) -> int:
         return sum(self.shards)
 
     def shard(self, number: int) -> Path:
-        """Return the file of a shard."""
+        """Return the file of a shard, on the machine that made it."""
         return self.path / shard_name(number)
+
+    def cached(self, number: int) -> CachedFile:
+        """Return a shard as every node can open it."""
+        return CachedFile.of(self.path, shard_name(number), self.files, self.uri)
 
     def load(self) -> TokenTable:
         """Return the whole table in memory."""
@@ -222,7 +231,12 @@ def _folder(
 
     meta = checked_folder(cache / key, _META, write)
     return TokenFolder(
-        cache / key, tuple(meta["columns"]), tuple(meta["shards"]), key, meta["nbytes"]
+        cache / key,
+        tuple(meta["columns"]),
+        tuple(meta["shards"]),
+        key,
+        meta["nbytes"],
+        meta["files"],
     )
 
 

@@ -20,6 +20,7 @@ from sentune.corpora.weights import is_weight
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
+from sentune.io.cached_file import node_cache, upload
 from sentune.job.corpora import STORED, describe, needs_references, numbered
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder, ship
@@ -105,13 +106,10 @@ class JobFamily(ABC):
         """
         options = self.options
         named = {field.name for field in fields(StudyConfig)} & type(options).model_fields.keys()
-        storage = options.storage.removeprefix("file://")
-        if "://" not in storage:
-            storage = str(Path(storage).expanduser().resolve())
         asked = {
             **{name: getattr(options, name) for name in named},
             "name": options.study,
-            "storage": storage,
+            "storage": absolute(options.storage),
             "optuna_url": options.optuna,
             "budget": Budget(
                 max_trials=options.max_trials,
@@ -130,11 +128,36 @@ class JobFamily(ABC):
         """Read the corpora and make what every trial needs, before Ray is up."""
 
     @property
+    def _cache(self) -> str:
+        """Folder or URI of the cache."""
+        given = self.options.cache
+        return absolute(given) if given else f"{self.config.storage.rstrip('/')}/.cache"
+
+    @property
     def cache(self) -> Path:
-        """Folder of tokens and built-in encoders: in a local storage, else at home."""
-        if "://" in self.config.storage:
-            return Path.home() / ".cache" / "sentune"
-        return Path(self.config.storage) / ".cache"
+        """Folder of prepared corpora, tokens and encoders; at home where they lie at a URI too."""
+        return node_cache() if "://" in self._cache else Path(self._cache)
+
+    def stored(self, folder: Path) -> str:
+        """Copy a folder of the cache to the object store that the cache lies in, if it does.
+
+        Returns:
+            URI of the copy, from which other nodes fetch it; empty where they see the cache itself.
+
+        Raises:
+            StorageError: the store refuses, or does not answer.
+        """
+        if "://" not in self._cache:
+            return ""
+        uri = f"{self._cache.rstrip('/')}/{folder.relative_to(self.cache).as_posix()}"
+        upload(folder, uri)
+        return uri
+
+    def ship(self, folder: str) -> ShippedFolder:
+        """Put a folder's files where every node finds them: in the object store of the cache, if
+        it has one."""
+        uri = f"{self._cache.rstrip('/')}/encoders" if "://" in self._cache else ""
+        return ship(folder, uri)
 
     @abstractmethod
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
@@ -300,6 +323,7 @@ class TrainedFamily(JobFamily):
     def prepare(self, console: Console) -> None:
         self.read(console)
         self.check_batch(sum(tokens.num_rows for tokens in self.tokens))
+        self.tokens = tuple(replace(t, uri=self.stored(t.path)) for t in self.tokens)
         if self._nbytes > self.options.share_mb << 20:
             self.config = replace(self.config, data_cpus=1.0)
 
@@ -325,7 +349,7 @@ class TrainedFamily(JobFamily):
 
     @cached_property
     def _shipped(self) -> ShippedFolder:
-        return ship(self.folder)
+        return self.ship(self.folder)
 
     def program(self) -> Program:
         return WithEncoder(train, self._shipped)
@@ -402,3 +426,9 @@ def _first_shards(tokens: TokenFolder) -> TokenFolder:
         rows += tokens.shards[count]
         count += 1
     return replace(tokens, shards=tokens.shards[:count])
+
+
+def absolute(place: str) -> str:
+    """Return a folder as an absolute path, as workers run elsewhere; a URI as it is."""
+    place = place.removeprefix("file://")
+    return place if "://" in place else str(Path(place).expanduser().resolve())

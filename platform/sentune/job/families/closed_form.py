@@ -26,7 +26,7 @@ from sentune.io.folders import whole_folder
 from sentune.job.corpora import read_evaluation
 from sentune.job.families.base import Card, JobFamily, first_configuration
 from sentune.job.options import ClosedFormOptions
-from sentune.launchers.artifact_transfer import ShippedFolder, ship
+from sentune.launchers.artifact_transfer import ShippedFolder
 from sentune.methods import find_closed_form
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
@@ -77,9 +77,7 @@ class ClosedFormFamily(JobFamily):
 
     def _config(self, space: SearchSpace, rows: int) -> StudyConfig:
         """Return one milestone, the whole corpus: nothing to compare before it, nothing to seed."""
-        return self.configured(
-            space, max_examples=rows, first_rung=rows, finalists=0, launcher="inline", workers=1
-        )
+        return self.configured(space, max_examples=rows, first_rung=rows, finalists=0)
 
     def prepare(self, console: Console) -> None:
         """Read corpora and word vectors; print how many of the words are known."""
@@ -87,6 +85,8 @@ class ClosedFormFamily(JobFamily):
         self.sentences = prepared(
             options.corpus, Kind.SENTENCES, cache / "sentences", limit=options.limit
         )
+        uri = self.stored(Path(self.sentences.paths[0]).parent)
+        self.sentences = replace(self.sentences, uri=uri)
         self.dev = read_evaluation(options.dev, self.prefer)
         config = self._config(self.space, self.sentences.rows)
         self.config = replace(config, data_cpus=1.0) if self._streams else config
@@ -115,8 +115,8 @@ class ClosedFormFamily(JobFamily):
             if not folder.is_dir():
                 with whole_folder(folder) as beside:
                     save_whole(table, beside)
-            words[source] = ShippedWords(ship(str(folder)))
-        return partial(fit_and_sweep, words=words, workers=self.options.workers)
+            words[source] = ShippedWords(self.ship(str(folder)))
+        return partial(fit_and_sweep, words=words)
 
     def fingerprints(self) -> dict[str, Any]:
         words = {source: table.fingerprint for source, table in self.words.items()}
@@ -125,7 +125,7 @@ class ClosedFormFamily(JobFamily):
     def handles(self) -> Sequence[Opens]:
         """Return the sentences, shared where they fit, else as shards that a trial streams."""
         if self._streams:
-            return [Held(self.sentences.paths)]
+            return [Held(self.sentences)]
         return [share(self.sentences.load())]
 
     def probe(self, seconds: float) -> Probe:
