@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,13 @@ import numpy.typing as npt
 from sentune.corpora.tokens import TokenTable
 from sentune.errors import InvalidValue
 
+T = TypeVar("T")
+
 _ROWS = 1_024
 """Rows that are taken at once where they are asked for one by one."""
+
+PERMUTED = 1 << 22
+"""Rows up to which a random order is one permutation in memory, of 32 MB."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,31 @@ Example = dict[str, npt.NDArray[np.int32]]
 """Name of a column -> the token ids of one row."""
 
 
+class Readers(Protocol):
+    """The workers of a trial, which read a corpus together; ``training.group.Group`` is one."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def world_size(self) -> int: ...
+
+    def broadcast_object(self, value: T, source: int = 0) -> T:
+        """Return the picklable ``value`` of the worker ``source``, on every worker."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The only worker of a trial; see ``Readers``."""
+
+    rank: int = 0
+    world_size: int = 1
+
+    def broadcast_object(self, value: T, source: int = 0) -> T:
+        del source
+        return value
+
+
 class BatchSource(Protocol):
     """Where a trial's batches come from."""
 
@@ -44,6 +74,9 @@ class BatchSource(Protocol):
 
     @property
     def column_names(self) -> tuple[str, ...]: ...
+
+    def join(self, readers: Readers) -> None:
+        """Read each row once for all these workers; each must take the same batches."""
 
     def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """Batches without end, over epochs; an epoch's incomplete last batch is dropped.
@@ -83,6 +116,11 @@ class CorpusSource(ABC):
     def __init__(self, shards: tuple[int, ...], column_names: tuple[str, ...]) -> None:
         self.num_rows = sum(shards)
         self.column_names = column_names
+        self.readers: Readers = Alone()
+
+    def join(self, readers: Readers) -> None:
+        """See ``BatchSource``; a source that every worker has in memory has no use for them."""
+        self.readers = readers
 
     def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """See ``BatchSource``."""
@@ -160,3 +198,17 @@ def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
 def row_order(rows: int, seed: int, epoch: int, shard: int) -> npt.NDArray[np.int64]:
     """Return the order in which an epoch goes through a shard's rows."""
     return np.random.default_rng([seed, epoch, shard + 1]).permutation(rows)
+
+
+def drawn_rows(total: int, count: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the first ``count`` row numbers of a random order of ``total`` rows.
+
+    The order does not depend on the count. Of a long corpus the whole order is never in memory.
+    """
+    rng = np.random.default_rng(seed)
+    if total <= PERMUTED:
+        return rng.permutation(total)[:count]
+    found: dict[int, None] = {}
+    while len(found) < count:
+        found |= dict.fromkeys(rng.integers(total, size=4_096).tolist())
+    return np.fromiter(found, dtype=np.int64)[:count]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentune.corpora.batches import Batch, CorpusSource, check_batches
+from sentune.corpora.batches import Batch, CorpusSource, Readers, check_batches
 from sentune.errors import InvalidValue
 
 _BLOCK = 1_024
@@ -46,6 +46,11 @@ class Mixture:
         self.column_names = sources[0].column_names
         shares = np.array([w * s.num_rows for w, s in zip(weights, sources, strict=True)])
         self.shares: npt.NDArray[np.float64] = shares / shares.sum()
+
+    def join(self, readers: Readers) -> None:
+        """See ``BatchSource``."""
+        for source in self._sources:
+            source.join(readers)
 
     def batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
         """See ``BatchSource``. An epoch is as many examples as all sources together have."""

@@ -14,19 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentune.corpora.batches import drawn_rows
 from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
-from sentune.corpora.schema import SCHEMAS, Kind
+from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.corpora.stamps import source_stamp
 from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.atomic import read_document, write_document
 from sentune.io.cached_file import CachedFile
-from sentune.io.checksums import checksum
+from sentune.io.checksums import checksum, damage
 from sentune.io.folders import (
+    checked_manifest,
     draft_beside,
     draft_name,
     replace_folder,
@@ -38,6 +44,9 @@ from sentune.io.object_store import files_at, is_local, puts_at_once
 logger = logging.getLogger(__name__)
 
 QUARANTINE = "quarantine.jsonl"
+SOURCES = "sources"
+"""Folder of a cache with the manifest of each source's shards, in a file named by its stamp."""
+
 _VERSION = 1
 
 
@@ -96,7 +105,7 @@ class Prepared:
     uri: str = ""
 
     @property
-    def rows(self) -> int:
+    def num_rows(self) -> int:
         """Of all shards."""
         return sum(self.manifest["shards"])
 
@@ -106,6 +115,11 @@ class Prepared:
         files = self.manifest["files"]
         places = map(Path, self.paths)
         return tuple(CachedFile.of(p.parent, p.name, files, self.uri) for p in places)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Of the kind's schema."""
+        return list(SCHEMAS[self.kind].names)
 
     @property
     def fingerprint(self) -> str:
@@ -127,6 +141,24 @@ class Prepared:
         for path in self.paths:
             yield from pq.read_table(path, schema=SCHEMAS[self.kind]).to_batches()
 
+    def take(self, rows: npt.NDArray[np.int64]) -> pa.Table:
+        """Return rows by their numbers, in their order; a shard at a time is in memory."""
+        order = np.argsort(rows, kind="stable")
+        ends = np.cumsum([0, *self.manifest["shards"]])
+        cuts = np.searchsorted(rows[order], ends)
+        parts = [SCHEMAS[self.kind].empty_table()]
+        for path, end, start, stop in zip(self.paths, ends[:-1], cuts[:-1], cuts[1:], strict=True):
+            if stop > start:
+                table = pq.read_table(path, schema=SCHEMAS[self.kind])
+                parts.append(table.take(rows[order[start:stop]] - end))
+        return pa.concat_tables(parts).take(np.argsort(order))
+
+    def sample(self, rows: int, seed: int = 0) -> Corpus:
+        """Return a random part of the rows in memory, or all where there are no more."""
+        chosen = np.sort(drawn_rows(self.num_rows, min(rows, self.num_rows), seed))
+        table = self.take(chosen)
+        return Corpus(spec=self.spec, kind=self.kind, table=table, fingerprint=self.fingerprint)
+
     def texts(self, *columns: str) -> Iterator[str]:
         """The sentences of the columns as a stream, those that are there."""
         for batch in self.batches():
@@ -138,7 +170,7 @@ class Prepared:
         return {
             "spec": self.spec,
             "fingerprint": self.fingerprint,
-            "rows": self.rows,
+            "rows": self.num_rows,
             "kind": self.kind.value,
             "counts": self.manifest["counts"],
         }
@@ -147,21 +179,45 @@ class Prepared:
 def prepared(spec: str, kind: Kind, cache: Path, *, limit: int | None = None) -> Prepared:
     """Return the corpus as shards in the cache, under their fingerprint.
 
-    Where the shards lie there already, their checksums are compared; damaged ones are deleted and
-    made again, with a warning.
+    Where the source's files are as they were at an earlier start, they are not read. The shards'
+    checksums are compared each time; damaged ones are deleted and made again, with a warning.
     """
-    rows = open_rows(spec, kind, limit=limit)
     system, root = files_at(str(cache))
-    with _draft(system, f"{root.rstrip('/')}/{kind.value}") as draft:
-        manifest = _write(rows, system, draft, SHARD_ROWS)
-        folder = cache / str(manifest["fingerprint"])
-        _settle(system, draft, str(folder), str(folder), manifest, derived=True)
+    stamp = source_stamp(spec, kind.value, limit, SHARD_ROWS)
+    manifest = _known(cache, stamp)
+    if manifest is None:
+        rows = open_rows(spec, kind, limit=limit)
+        with _draft(system, f"{root.rstrip('/')}/{kind.value}") as draft:
+            manifest = _write(rows, system, draft, SHARD_ROWS)
+            folder = cache / str(manifest["fingerprint"])
+            _settle(system, draft, str(folder), str(folder), manifest, derived=True)
+        if stamp is not None and stamp == source_stamp(spec, kind.value, limit, SHARD_ROWS):
+            write_document(str(cache / SOURCES), f"{stamp}.json", json.dumps(manifest, indent=1))
+    folder = cache / str(manifest["fingerprint"])
     return Prepared(
         spec=without_credentials(spec),
         kind=kind,
         manifest=manifest,
         paths=tuple(str(folder / shard_name(i)) for i in range(len(manifest["shards"]))),
     )
+
+
+def _known(cache: Path, stamp: str | None) -> dict[str, Any] | None:
+    """Return the manifest of a source that was prepared before; None where its shards are damaged.
+
+    A source that is read again puts damaged shards in order.
+    """
+    text = read_document(str(cache / SOURCES), f"{stamp}.json") if stamp is not None else None
+    if text is None:
+        return None
+    try:
+        manifest = checked_manifest(text.encode())
+    except ValueError as error:
+        logger.warning("%s is made again: %s", cache / SOURCES / f"{stamp}.json", error)
+        return None
+    shards = {name: was for name, was in manifest["files"].items() if name != QUARANTINE}
+    folder = cache / str(manifest["fingerprint"])
+    return None if damage(folder, shards) else manifest
 
 
 @contextmanager

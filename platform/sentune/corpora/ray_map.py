@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import ray
@@ -75,6 +77,37 @@ def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterat
         found = rows.map(one, num_cpus=1)
     for row in found.iter_rows():
         yield pickle.loads(row["found"])
+
+
+def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
+    """``map(work, parts)`` on the CPUs of the cluster, results in order, of a stream of any length.
+
+    Parts and results travel through the object store, so that no worker needs this machine's disk;
+    there are at most two a CPU at a time. A single part is worked on here.
+
+    Args:
+        work: picklable.
+        parts: picklable; each is one task of one CPU.
+    """
+    stream = iter(parts)
+    first = list(islice(stream, 2))
+    if len(first) < 2:
+        yield from map(work, first)
+        return
+    task = ray.remote(num_cpus=1)(_apply)
+    held = ray.put(work)
+    pending: deque[ray.ObjectRef[Found]] = deque()
+    most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    for part in chain(first, stream):
+        pending.append(task.remote(held, part))
+        if len(pending) == most:
+            yield ray.get(pending.popleft())
+    while pending:
+        yield ray.get(pending.popleft())
+
+
+def _apply(work: Callable[[Part], Found], part: Part) -> Found:
+    return work(part)
 
 
 def several_machines() -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,14 @@ from ray.data import DataContext, TaskPoolStrategy
 
 from sentune.corpora.batches import CorpusSource, SharedSource, row_order, shard_order
 from sentune.corpora.ray_map import READERS, TASK_CPUS, own_errors, quiet_context
-from sentune.corpora.tokens import TokenFolder, ragged
+from sentune.corpora.tokens import Ragged, TokenFolder, ragged
 from sentune.io.cached_file import CachedFile
 
-SHARE_UP_TO = 1 << 30
+SHARE_UP_TO = 512 << 20
 """Bytes of token ids up to which a corpus is shared rather than streamed."""
+
+_BLOCK = 4_096
+"""Rows that are cut from a shard, and sent to other workers, at a time: about a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,13 @@ class SharedTokens(Shared):
 
 @dataclass(frozen=True)
 class Streamed:
-    """A handle of token shards that every node can open.
-
-    Attributes:
-        prefetch: batches made ahead of the one in use.
-    """
+    """A handle of token shards that every node can open."""
 
     folder: TokenFolder
-    prefetch: int = 4
 
     def open(self) -> StreamedSource:
         """Batches of the shards."""
-        return StreamedSource(self.folder, self.prefetch)
+        return StreamedSource(self.folder)
 
 
 def share(value: Any) -> Shared:
@@ -69,56 +68,81 @@ def share(value: Any) -> Shared:
     return Shared([ray.put(value)])
 
 
-def hand_out(
-    folder: TokenFolder, *, share_up_to: int = SHARE_UP_TO, prefetch: int = 4
-) -> SharedTokens | Streamed:
+def hand_out(folder: TokenFolder, *, share_up_to: int = SHARE_UP_TO) -> SharedTokens | Streamed:
     """Return a handle that opens to a batch source: shared when the ids fit, else streamed.
 
     Args:
         folder: what ``tokenise_batches`` gave.
         share_up_to: bytes of token ids up to which the table is shared.
-        prefetch: batches made ahead where it streams.
     """
     if folder.nbytes <= share_up_to:
         return SharedTokens([ray.put(folder.load())])
-    return Streamed(folder, prefetch)
+    return Streamed(folder)
 
 
 class StreamedSource(CorpusSource):
     """Batches of token shards through Ray Data. A resume reads no shard that lies before it.
 
-    Memory: two shards being read, what Ray Data keeps ready (bounded to as much again), and
-    ``prefetch`` batches; the length of the corpus does not matter.
+    The workers of a group take turns: of W workers each reads every W-th shard of an epoch, and
+    sends its rows to the others, ``_BLOCK`` at a time. So each row is read once in all, and the
+    order is that of one worker, whatever W is and whenever it changes.
+
+    Memory: two shards being read, what Ray Data keeps ready (bounded to as much again), and the
+    shard in use; the length of the corpus does not matter.
     """
 
-    def __init__(self, folder: TokenFolder, prefetch: int = 4) -> None:
+    def __init__(self, folder: TokenFolder) -> None:
         super().__init__(folder.shards, folder.columns)
         self._folder = folder
-        self._prefetch = prefetch
 
     def _chunks(
         self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
     ) -> Iterator[dict[str, list[npt.NDArray[np.int32]]]]:
-        tasks = self._tasks(seed, epoch, skip)
+        held: dict[str, list[npt.NDArray[np.int32]]] = {name: [] for name in self.column_names}
+        rows = 0
+        for block in self._blocks(self._tasks(seed, epoch, skip)):
+            for name, column in block.items():
+                held[name] += [column[row] for row in range(len(column))]
+            rows = len(held[self.column_names[0]])
+            whole = rows - rows % size
+            for start in range(0, whole, size):
+                yield {name: values[start : start + size] for name, values in held.items()}
+            held = {name: values[whole:] for name, values in held.items()}
+            rows -= whole
+        if rows and not drop_last:
+            yield held
+
+    def _blocks(self, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Ragged]]:
+        """Yield the rows of all tasks in order, each read by one worker and sent to the others."""
+        rank, workers = self.readers.rank, self.readers.world_size
+        own = self._read(tasks[rank::workers])
+        own = chain([*islice(own, 1)], own)  # begins to read before this worker's first turn
+        for turn, task in enumerate(tasks):
+            reader, left = turn % workers, task["rows"]
+            while left:
+                block = self.readers.broadcast_object(next(own) if reader == rank else {}, reader)
+                left -= len(block[self.column_names[0]])
+                yield block
+
+    def _read(self, tasks: list[dict[str, Any]]) -> Iterator[dict[str, Ragged]]:
+        """Yield the rows of these tasks; no block has rows of two shards."""
+        if not tasks:
+            return
         shard = max(self._folder.nbytes // len(self._folder.shards), 1 << 20)
-        with DataContext.current(quiet_context(2 * (READERS + 1) * shard)):
+        at_once = min(max(1, READERS // self.readers.world_size), len(tasks))
+        with DataContext.current(quiet_context(2 * (at_once + 1) * shard)):
             shards = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
                 _read_shard,
                 batch_size=1,
                 batch_format="pyarrow",
                 num_cpus=TASK_CPUS,
-                compute=TaskPoolStrategy(size=min(READERS, len(tasks))),
+                compute=TaskPoolStrategy(size=at_once),
             )
-        tables = shards.iter_batches(
-            batch_size=size,
-            batch_format="pyarrow",
-            prefetch_batches=self._prefetch,
-            drop_last=drop_last,
-        )
         with own_errors():
-            for table in tables:
-                columns = {name: ragged(table.column(name)) for name in self.column_names}
-                yield {name: [c[row] for row in range(len(c))] for name, c in columns.items()}
+            for table in shards.iter_batches(batch_size=None, batch_format="pyarrow"):
+                for start in range(0, len(table), _BLOCK):
+                    block = table.slice(start, _BLOCK)
+                    yield {name: ragged(block.column(name)) for name in self.column_names}
 
     def _tasks(self, seed: int, epoch: int, skip: int) -> list[dict[str, Any]]:
         """What to read, in order: shards, each with its rows' order and how many to leave out."""
@@ -129,7 +153,8 @@ class StreamedSource(CorpusSource):
             skip -= left_out
             if left_out < rows:
                 order = {"seed": seed, "epoch": epoch, "shard": number, "skip": left_out}
-                tasks.append({"file": asdict(self._folder.cached(number)), **order})
+                file = asdict(self._folder.cached(number))
+                tasks.append({"file": file, "rows": rows - left_out, **order})
         return tasks
 
 

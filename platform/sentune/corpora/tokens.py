@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,11 +113,13 @@ class TokenFolder:
         return CachedFile.of(self.path, shard_name(number), self.files, self.uri)
 
     def load(self) -> TokenTable:
-        """Return the whole table in memory."""
-        tables = [pq.read_table(self.shard(i)) for i in range(len(self.shards))]
-        table = pa.concat_tables(tables)
-        columns = {name: ragged(table.column(name)) for name in self.columns}
+        """Return the whole table in memory; one column is there twice for a moment."""
+        columns = {name: ragged(self._column(name)) for name in self.columns}
         return TokenTable(columns, self.shards, self.fingerprint)
+
+    def _column(self, name: str) -> pa.ChunkedArray:
+        shards = map(self.shard, range(len(self.shards)))
+        return pa.concat_tables(pq.read_table(s, columns=[name]) for s in shards).column(name)
 
 
 def tokenise(
@@ -153,6 +156,7 @@ def tokenise_batches(
 ) -> TokenFolder:
     """Tokenises a stream of record batches into the cache, holding one shard at a time.
 
+    Where this process has joined a Ray cluster, its CPUs tokenise some batches at the same time.
     Where the cache has them already, and undamaged, the stream is not read. Checksums of all files
     are compared each time; what is damaged is deleted and made again, with a warning.
 
@@ -219,7 +223,7 @@ def _folder(
 ) -> TokenFolder:
     def write(draft: Path) -> dict[str, Any]:
         columns, shards, nbytes = list[str](), list[int](), 0
-        for table in in_shards(map(encoder.table, batches), shard_rows):
+        for table in in_shards(_encoded(batches, encoder), shard_rows):
             pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
             columns = table.column_names
             shards.append(len(table))
@@ -238,6 +242,16 @@ def _folder(
         meta["nbytes"],
         meta["files"],
     )
+
+
+def _encoded(batches: Iterable[pa.RecordBatch], encoder: TableEncoder) -> Iterator[pa.Table]:
+    """Encode batches in order: on the Ray cluster that this process has joined, else here."""
+    ray = sys.modules.get("ray")  # it is not installed everywhere
+    if ray is None or not ray.is_initialized():
+        return map(encoder.table, batches)
+    from sentune.corpora.ray_map import in_turn
+
+    return in_turn(encoder.table, batches)
 
 
 def in_shards(tables: Iterable[pa.Table], shard_rows: int) -> Iterator[pa.Table]:

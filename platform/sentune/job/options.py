@@ -143,7 +143,7 @@ class StudyOptions(BaseModel):
         description="MLflow URI (default: $SENTUNE_TRACKING, else SQLite in the storage)",
     )
     share_mb: Annotated[int, Field(ge=0)] = Field(
-        1024, description="MB of a corpus up to which it is shared in memory, else it streams"
+        512, description="MB of a corpus up to which it is shared in memory, else it streams"
     )
     seed: int = Field(0, description="seed of the whole study")
     set: tuple[str, ...] = Field(

@@ -54,8 +54,8 @@ def show_plan(
         console: to print on.
         seconds: that the probe behind the cost may take.
     """
-    job.prepare(console)
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
+        job.prepare(console)
         plan = checked_plan(job, options, console)
     trouble = ""
     try:

@@ -7,6 +7,7 @@ wrong option do not wait for it.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -103,13 +104,17 @@ def _study(
     from sentune.study.study import Study
     from sentune.summary import write_summary
 
-    job.prepare(console)
-    for role, corpus in job.corpora().items():
-        line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
-        print_line(console, line)
-    config = job.config
-    summary = start_summary(job, options, forked_from)
-    with connected(), contextlib.ExitStack() as later:
+    with contextlib.ExitStack() as preparing:
+        if os.environ.get("RAY_ADDRESS"):  # a cluster that is there tokenises the corpora
+            preparing.enter_context(connected())
+        job.prepare(console)
+        for role, corpus in job.corpora().items():
+            kind = corpus["kind"].replace("-", " ")
+            print_line(console, f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {kind}")
+        config = job.config
+        summary = start_summary(job, options, forked_from)
+        cluster = preparing.pop_all()
+    with cluster, connected(), contextlib.ExitStack() as later:
         checked_plan(job, options, console)
         lock = lock or _lock(config, held)
         summary.lineage["generation"] = lock.generation

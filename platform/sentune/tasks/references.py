@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from sentune.corpora.batches import drawn_rows
 from sentune.errors import InvalidValue
 
 # Columns of sentences, of every kind of corpus. Not labels, and not the condition of C-STS, which
@@ -20,6 +23,18 @@ from sentune.errors import InvalidValue
 SENTENCES = (
     "anchor", "positive", "negative", "premise", "hypothesis", "sentence1", "sentence2", "text",
 )  # fmt: skip
+
+
+class RowSource(Protocol):
+    """Rows that can be taken by their numbers: a table, or ``corpora.prepare.Prepared``."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def column_names(self) -> list[str]: ...
+
+    def take(self, rows: NDArray[np.int64]) -> pa.Table: ...
 
 
 @dataclass(frozen=True)
@@ -35,14 +50,14 @@ class References:
     sizes: Mapping[int, int]
 
     @classmethod
-    def sample(cls, table: pa.Table, counts: Sequence[int], seed: int) -> References:
+    def sample(cls, table: RowSource, counts: Sequence[int], seed: int) -> References:
         """Return the sentences of the first n rows in a random order, for each n of ``counts``.
 
         A row gives its sentences in the order of the columns. The order of the rows does not
         depend on ``counts``. A count above the number of rows becomes that number.
 
         Args:
-            table: of a corpus of any kind.
+            table: of a corpus of any kind, in memory or prepared in shards.
             counts: of rows, in any order.
             seed: of the order.
 
@@ -54,8 +69,8 @@ class References:
             found = f"{table.num_rows} rows of {', '.join(table.column_names)}"
             raise InvalidValue("references", found, f"give rows with one of {', '.join(SENTENCES)}")
         usable = _usable(counts, table.num_rows)
-        order = np.random.default_rng(seed).permutation(table.num_rows)[: usable[-1]]
-        drawn = table.select(columns).take(pa.array(order)).to_pydict()
+        order = drawn_rows(table.num_rows, usable[-1], seed)
+        drawn = table.take(order).select(columns).to_pydict()
         return cls._of_rows(list(zip(*drawn.values(), strict=True)), usable)
 
     @classmethod

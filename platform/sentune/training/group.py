@@ -159,7 +159,7 @@ class Group:
         return int(box)
 
     def broadcast_object(self, value: T, source: int = 0) -> T:
-        """Return the picklable ``value`` of the first worker, or another one, on every worker."""
+        """Return the picklable ``value`` of the worker ``source``, on every worker."""
         if self.world_size == 1:
             return value
         box = [value]

@@ -1,4 +1,4 @@
-"""What a run of a generative method is given, made once on the driver: tokens, and a folder."""
+"""What a run is given, made once on the driver: tokens, and what a method is built from."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from sentune.encoders.decoders import bundle, prepare_decoder
 from sentune.encoders.words import open_words
 from sentune.encoders.words.learned import learn_words
 from sentune.encoders.words.whole import training_folder
-from sentune.training.recipes import RECIPES
+from sentune.methods import GradientMethod
+from sentune.training.recipes import RECIPES, recipe_of
 
 SAMPLE = 10_000
 """Sentences on which the share of known words is measured."""
+
+LEARNED = 1_000_000
+"""Sentences of a corpus, from its beginning, that built-in encoders, decoders and word vectors
+learn their words from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,31 @@ class Inputs:
     tokens: tuple[TokenFolder, ...]
     corpora: tuple[Prepared, ...]
     note: str = ""
+
+
+def sentence_inputs(
+    spec: str,
+    kind: type[GradientMethod],
+    *,
+    encoder: str,
+    max_length: int,
+    cache: Path,
+    limit: int | None = None,
+) -> Inputs:
+    """For methods that embed sentences and compare them: an encoder, and its tokens.
+
+    Args:
+        spec: a corpus of the method's kind.
+        kind: the method.
+        encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the corpus.
+        limit: rows at most.
+    """
+    corpus = prepared(spec, kind.kind, cache / kind.kind.value, limit=limit)
+    texts = islice(corpus.texts(*corpus.column_names), LEARNED)
+    folder = prepare(encoder, texts, cache)
+    ids = recipe_of(kind).table_encoder(folder, max_length)
+    tokens = tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
+    return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
 
 def operation_inputs(
@@ -60,8 +90,10 @@ def operation_inputs(
     corpora = tuple(
         prepared(spec, Kind.OPERATIONS, cache / "operations", limit=limit) for spec in specs
     )
-    every = chain.from_iterable(c.texts("first", "second", "target") for c in corpora)
-    targets = chain.from_iterable(corpus.texts("target") for corpus in corpora)
+    every = chain.from_iterable(
+        islice(corpus.texts("first", "second", "target"), LEARNED) for corpus in corpora
+    )
+    targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
     folder = bundle(prepare(encoder, every, cache), prepare_decoder(decoder, targets, cache), cache)
     ids = RECIPES["intersent"].table_encoder(folder, max_length)
     tokens = tuple(
@@ -88,10 +120,10 @@ def word_inputs(
     """
     corpus = prepared(spec, Kind.ADJACENT_SENTENCES, cache / "adjacent", limit=limit)
     if vectors.startswith("builtin:"):
-        words = learn_words(corpus.texts("text"), vectors, cache)
+        words = learn_words(islice(corpus.texts("text"), LEARNED), vectors, cache)
     else:
         words = open_words(vectors, frequencies, cache)
-    ids = WordEncoder(words, max_length)
+    ids = WordEncoder(words.without_vectors(), max_length)
     tokens = tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
     counts = unigram_counts(tokens, "following", len(words.words))
     known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))

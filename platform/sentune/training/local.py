@@ -15,14 +15,14 @@ import torch
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
 
-from sentune.corpora import Corpus, read
+from sentune.corpora import Corpus
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.formats import kinds_of, read_pairs
 from sentune.corpora.mixing import Mixture
+from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
-from sentune.corpora.tokens import TokenTable, tokenise
+from sentune.corpora.tokens import TokenTable
 from sentune.corpora.weights import apart, weight_names
-from sentune.encoders import prepare
 from sentune.errors import InvalidValue
 from sentune.methods import GradientMethod, find
 from sentune.readouts.grid import Grid, Grids, grid_of
@@ -30,10 +30,9 @@ from sentune.readouts.interpretation import REFERENCES
 from sentune.tasks.references import References
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
-from sentune.training.inputs import operation_inputs, word_inputs
+from sentune.training.inputs import operation_inputs, sentence_inputs, word_inputs
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
-from sentune.training.recipes import recipe_of
 from sentune.training.schedules import milestones
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import TrialSpec
@@ -152,32 +151,24 @@ def _inputs(
     """
     if kind.kind is not Kind.OPERATIONS and len(run.corpus) != 1:
         raise InvalidValue("--corpus", " ".join(run.corpus), f"{kind.title} trains on one corpus")
-    if kind.kind in (Kind.OPERATIONS, Kind.ADJACENT_SENTENCES):
-        shared: dict[str, Any] = {
-            "max_length": training.max_length,
-            "cache": cache,
-            "limit": run.limit,
-        }
-        if kind.kind is Kind.OPERATIONS:
-            made = operation_inputs(run.corpus, encoder=run.encoder, decoder=run.decoder, **shared)
-        else:
-            made = word_inputs(
-                run.corpus[0], vectors=run.vectors, frequencies=run.frequencies, **shared
-            )
-        return made.folder, [tokens.load() for tokens in made.tokens], None
-    corpus = read(run.corpus[0], kind.kind, limit=run.limit)
-    texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
-    folder = prepare(run.encoder, texts, cache)
-    tokens = tokenise(
-        corpus, recipe_of(kind).table_encoder(folder, training.max_length), cache / "tokens"
-    )
+    shared: dict[str, Any] = {"max_length": training.max_length, "cache": cache, "limit": run.limit}
+    if kind.kind is Kind.OPERATIONS:
+        made = operation_inputs(run.corpus, encoder=run.encoder, decoder=run.decoder, **shared)
+    elif kind.kind is Kind.ADJACENT_SENTENCES:
+        made = word_inputs(
+            run.corpus[0], vectors=run.vectors, frequencies=run.frequencies, **shared
+        )
+    else:
+        made = sentence_inputs(run.corpus[0], kind, encoder=run.encoder, **shared)
+    tables = [tokens.load() for tokens in made.tokens]
     if REFERENCES not in kind.readouts:
-        return folder, [tokens], None
-    source = corpus
+        return made.folder, tables, None
+    (source,) = made.corpora
     if run.references is not None:
-        source = read(run.references, kinds_of(run.references)[0])
+        of_kind = kinds_of(run.references)[0]
+        source = prepared(run.references, of_kind, cache / of_kind.value)
     counts = [int(count) for count in grid_of(REFERENCES, grids)]
-    return folder, [tokens], Held(References.sample(source.table, counts, run.seed))
+    return made.folder, tables, Held(References.sample(source, counts, run.seed))
 
 
 def _claim(run: dict[str, Any], out: Path) -> None:

@@ -74,6 +74,7 @@ class _Trial:
         self.steps = Steps(spec, self.method, settings, group)
         self.position = Position()
         self.source: BatchSource = spec.corpus.open()
+        self.source.join(group)
         missing = set(kind.columns()) - set(self.source.column_names)
         if missing:
             fix = f"{kind.title} trains on {kind.kind.value}, with {', '.join(sorted(missing))}"

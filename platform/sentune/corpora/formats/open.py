@@ -63,7 +63,7 @@ def open_rows(
     Raises:
         InvalidValue: for an unknown format or option, or a kind that the format does not give.
     """
-    source = _parsed(spec)
+    source = parsed_spec(spec)
     parts = {o: select.parse_slice(o, source.options[o]) for o in ("rows", "premises")
              if o in source.options}  # fmt: skip
     log = Log(bad_rows)
@@ -117,13 +117,18 @@ def kinds_of(spec: str) -> tuple[Kind, ...]:
     Raises:
         InvalidValue: for an unknown format or option.
     """
-    source = _parsed(spec)
+    source = parsed_spec(spec)
     readers = FORMATS[source.format].readers(source)
     own = tuple(kind for kind in Kind if kind in readers)
     return own + tuple(kind for kind in derived(readers) if kind not in own)
 
 
-def _parsed(spec: str) -> Spec:
+def parsed_spec(spec: str) -> Spec:
+    """Take a specification apart and check its format and options.
+
+    Raises:
+        InvalidValue: for an unknown format or option.
+    """
     source = parse(spec, FORMATS)
     check_options(source, {**FORMATS[source.format].options, **COMMON})
     return source

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,10 @@ class WordTable:
         if self.folder:
             return WordTable.load, (self.folder,)
         return WordTable, tuple(getattr(self, part.name) for part in fields(self))
+
+    def without_vectors(self) -> WordTable:
+        """Return a table that finds rows alone; pickling it sends its words, not a path."""
+        return replace(self, vectors=self.vectors[:, :0], folder="")
 
     @cached_property
     def row(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from sentune.code import result_fingerprint
 from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.prepare import Prepared
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder
@@ -69,7 +70,7 @@ class JobFamily(ABC):
     space: SearchSpace
     config: StudyConfig
     folder: str = ""
-    train: Corpus | None = None
+    train: Prepared | None = None
     dev: tuple[Corpus, ...]
     references: References | None = None
 

@@ -88,7 +88,7 @@ class ClosedFormFamily(JobFamily):
         uri = self.stored(Path(self.sentences.paths[0]).parent)
         self.sentences = replace(self.sentences, uri=uri)
         self.dev = read_evaluation(options.dev, self.prefer)
-        config = self._config(self.space, self.sentences.rows)
+        config = self._config(self.space, self.sentences.num_rows)
         self.config = replace(config, data_cpus=1.0) if self._streams else config
         self.words = {
             name: open_words(source, options.frequencies, cache)

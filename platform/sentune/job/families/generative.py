@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -32,10 +33,17 @@ class GenerativeFamily(TrainedFamily):
         corpora = self._inputs.corpora
         return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}
 
-    def keep(self, inputs: Inputs) -> None:
-        """Keep the inputs, and read the dev corpora."""
-        self._inputs, self.folder, self.tokens = inputs, inputs.folder, inputs.tokens
+    def read(self, console: Console) -> None:
+        """Read the dev corpora, which are short, before the training corpora."""
         self.dev = dev_corpora(self.options, self.builtin, self.prefer)
+        inputs = self._inputs = self.inputs()
+        self.folder, self.tokens = inputs.folder, inputs.tokens
+        if inputs.note:
+            print_line(console, inputs.note)
+
+    @abstractmethod
+    def inputs(self) -> Inputs:
+        """Return what a run is given."""
 
 
 class OperationFamily(GenerativeFamily):
@@ -54,17 +62,14 @@ class OperationFamily(GenerativeFamily):
         self._weights = weight_names(specs) if len(specs) > 1 else ()
         return super().requested(with_weights(space, self._weights) if self._weights else space)
 
-    def read(self, console: Console) -> None:
-        del console
-        self.keep(
-            operation_inputs(
-                self.options.corpora,
-                encoder=self.options.encoder,
-                decoder=self.options.decoder,
-                max_length=self.training.max_length,
-                cache=self.cache,
-                limit=self.options.limit,
-            )
+    def inputs(self) -> Inputs:
+        return operation_inputs(
+            self.options.corpora,
+            encoder=self.options.encoder,
+            decoder=self.options.decoder,
+            max_length=self.training.max_length,
+            cache=self.cache,
+            limit=self.options.limit,
         )
 
     def handle(
@@ -88,8 +93,8 @@ class WordFamily(GenerativeFamily):
     def pretrained(self) -> str:
         return self.options.vectors
 
-    def read(self, console: Console) -> None:
-        inputs = word_inputs(
+    def inputs(self) -> Inputs:
+        return word_inputs(
             self.options.corpus,
             vectors=self.options.vectors,
             frequencies=self.options.frequencies,
@@ -97,8 +102,6 @@ class WordFamily(GenerativeFamily):
             cache=self.cache,
             limit=self.options.limit,
         )
-        self.keep(inputs)
-        print_line(console, inputs.note)
 
 
 def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:

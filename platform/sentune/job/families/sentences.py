@@ -3,17 +3,16 @@ corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 
-from sentune.corpora.formats import kinds_of, read
-from sentune.corpora.schema import Corpus, Kind
-from sentune.corpora.tokens import tokenise_batches
-from sentune.encoders import prepare
+from sentune.corpora.formats import kinds_of
+from sentune.corpora.prepare import Prepared, prepared
+from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
-from sentune.job.corpora import STORED, describe, dev_corpora
+from sentune.job.corpora import STORED, dev_corpora
 from sentune.job.families.base import TrainedFamily
 from sentune.job.options import JobOptions
 from sentune.methods import find
@@ -21,7 +20,7 @@ from sentune.readouts.grid import grid_of
 from sentune.readouts.interpretation import REFERENCES
 from sentune.study.space.domains import Choice
 from sentune.tasks.references import References
-from sentune.training.recipes.sentences import Sentences
+from sentune.training.inputs import sentence_inputs
 
 
 class SentenceFamily(TrainedFamily):
@@ -29,8 +28,8 @@ class SentenceFamily(TrainedFamily):
 
     name = "sentences"
     options: JobOptions
-    train: Corpus
-    _referred: Corpus | None = None
+    train: Prepared
+    _referred: Prepared | None = None
 
     @property
     def builtin(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -42,33 +41,30 @@ class SentenceFamily(TrainedFamily):
         return self.options.encoder
 
     def read(self, console: Console) -> None:
-        """Read ``--corpus``, ``--dev`` and ``--references``; encoder and tokens go to the cache.
+        """Read ``--dev``, ``--references`` and ``--corpus``; encoder and tokens go to the cache.
 
         Raises:
             CorpusError, InvalidValue: what cannot be read, with file and line or option.
         """
         del console
         options, method, cache = self.options, find(self.space.method), self.cache
-        self.train = train = read(options.corpus, method.kind, limit=options.limit)
-        if not train.table.num_rows:
-            raise InvalidValue("--corpus", options.corpus, "it has no row to train on")
-        if options.references is not None:
-            if REFERENCES not in method.readouts:
-                fix = f"{self.space.method} has no interpretations; leave it out"
-                raise InvalidValue("--references", options.references, fix)
-            self._referred = read(options.references, kinds_of(options.references)[0])
+        if options.references is not None and REFERENCES not in method.readouts:
+            fix = f"{self.space.method} has no interpretations; leave it out"
+            raise InvalidValue("--references", options.references, fix)
         self.dev = dev_corpora(options, self.builtin)
-        self.check_batch(train.table.num_rows)
-        self.folder = prepare(options.encoder, self._texts(), cache)
-        encoder = Sentences().table_encoder(self.folder, self.training.max_length)
-        batches = train.table.to_batches()
-        self.tokens = (tokenise_batches(batches, train.fingerprint, encoder, cache / "tokens"),)
+        if options.references is not None:
+            kind = kinds_of(options.references)[0]
+            self._referred = prepared(options.references, kind, cache / kind.value)
+        inputs = sentence_inputs(
+            options.corpus,
+            method,
+            encoder=options.encoder,
+            max_length=self.training.max_length,
+            cache=cache,
+            limit=options.limit,
+        )
+        (self.train,), self.tokens, self.folder = inputs.corpora, inputs.tokens, inputs.folder
         self.references = self._sampled() if REFERENCES in method.readouts else None
-
-    def _texts(self) -> Iterator[str]:
-        """Yield the sentences of the training corpus, for a tokenizer to learn its words from."""
-        for column in self.train.table.itercolumns():
-            yield from column.to_pylist()
 
     def _sampled(self) -> References:
         """Return a sample of the references' corpus for each n of the grid."""
@@ -79,11 +75,10 @@ class SentenceFamily(TrainedFamily):
             else grid_of(REFERENCES, self.space.grids_for(self.space.fixed))
         )
         counts = {STORED, *(int(n) for n in grid if n is not None)}
-        corpus = self._referred or self.train
-        return References.sample(corpus.table, sorted(counts), self.options.seed)
+        return References.sample(self._referred or self.train, sorted(counts), self.options.seed)
 
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         roles = {"corpus": self.train}
         if self._referred is not None:
             roles["references"] = self._referred
-        return {role: describe(corpus) for role, corpus in roles.items()}
+        return {role: corpus.described() for role, corpus in roles.items()}

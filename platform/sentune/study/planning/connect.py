@@ -31,13 +31,17 @@ def connected() -> Iterator[None]:
     A cluster started here is this process's own and ends with it. A plain ``ray.init()`` would join
     whatever cluster runs on the machine, someone else's too. Ray 2.60 listens on every network
     interface, whatever address it is given, and a token keeps strangers out: a cluster started here
-    has a token of its own, and no metrics port, which would answer without one.
+    has a token of its own, and no metrics port, which would answer without one. A process that has
+    joined a cluster stays in that one.
 
     Raises:
         InvalidValue: nothing answers at ``RAY_ADDRESS``, or it is no ``HOST:PORT``.
         SentuneError: the token's file can be read by others, or a worker runs other code than this
             driver.
     """
+    if ray.is_initialized():
+        yield
+        return
     address = os.environ.get("RAY_ADDRESS") or "local"
     own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     if address == "local":

@@ -1,0 +1,77 @@
+"""Stamps of the files that a corpus is read from: an unchanged source is not read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sentune.code import PACKAGE, read_code
+from sentune.corpora.formats.open import parsed_spec
+from sentune.io.object_store import files_at, is_local
+
+_FILE_OPTIONS = {"csts": ("labels",)}
+"""Format -> its options that name a file."""
+
+_GENERATED = ("builtin", "hf")
+"""Formats without files of their own, which are read every time."""
+
+_VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "created")
+"""What file systems of fsspec call an object's version or its time, the surest first."""
+
+
+def source_stamp(spec: str, *reading: Any) -> str | None:
+    """Return a digest that changes with the files of a corpus and with how they are read.
+
+    It has path, size and time of every local file; of an object in a store, its etag or time. The
+    code of ``sentune.corpora`` counts too: another version of a reader may find other rows.
+
+    Args:
+        spec: ``FORMAT:PATH?key=value&...``.
+        reading: further JSON values that decide about the rows, such as their kind.
+
+    Returns:
+        None where a source cannot be told from a later one: a data set of the hub, a generator, a
+        server that gives neither etag nor time, or a path that is not there.
+    """
+    source = parsed_spec(spec)
+    if source.format in _GENERATED:
+        return None
+    named = [source.options.get(option) for option in _FILE_OPTIONS.get(source.format, ())]
+    files: dict[str, Any] = {}
+    for path in (source.path, *filter(None, named)):
+        if (found := _files(path)) is None:
+            return None
+        files |= found
+    code = read_code([PACKAGE / "corpora"]).fingerprint
+    content = [source.format, dict(source.options), sorted(files.items()), code, *reading]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+
+
+def _files(path: str) -> Mapping[str, Any] | None:
+    """Return path -> size and version of each file; None where one has no version, or none is."""
+    try:
+        system, root = files_at(path)
+        if is_local(system):
+            local = Path(root)
+            every = local.rglob("*") if local.is_dir() else [local]
+            stats = {str(file): file.stat() for file in every if not file.is_dir()}
+            return {name: [s.st_size, s.st_mtime_ns] for name, s in stats.items()} or None
+        found = {root: system.info(root)}
+        if found[root]["type"] == "directory":
+            found = system.find(root, detail=True)
+    except (OSError, ValueError, NotImplementedError):  # reading it tells what is wrong
+        return None
+    versions = {name: _version(info) for name, info in found.items()}
+    if not versions or None in versions.values():
+        return None
+    return {
+        f"{system.unstrip_protocol(name)}": [info.get("size"), versions[name]]
+        for name, info in found.items()
+    }
+
+
+def _version(info: Mapping[str, Any]) -> str | None:
+    return next((str(info[name]) for name in _VERSIONS if info.get(name)), None)
