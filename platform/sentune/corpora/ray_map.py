@@ -56,6 +56,13 @@ def own_errors() -> Iterator[None]:
         raise
 
 
+def on_worker(work: Callable[..., Found], *arguments: Any) -> Found:
+    """Return ``work(*arguments)`` from a process on a node with CPUs."""
+    with own_errors():
+        found: Found = ray.get(ray.remote(num_cpus=TASK_CPUS)(work).remote(*arguments))
+        return found
+
+
 def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterator[Found]:
     """``map(work, parts)`` on all free CPUs of the cluster, results in order.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from sentune.corpora.schema import Corpus
 from sentune.errors import CorpusError, InvalidValue
-from sentune.io.cached_file import CachedFile
+from sentune.io.cached_file import CachedFile, stored_manifest, upload
 from sentune.io.folders import checked_folder
 
 SHARD_ROWS = 65_536
@@ -104,9 +105,9 @@ class TokenFolder:
     def num_rows(self) -> int:
         return sum(self.shards)
 
-    def shard(self, number: int) -> Path:
-        """Return the file of a shard, on the machine that made it."""
-        return self.path / shard_name(number)
+    def shard(self, number: int) -> str:
+        """Return the path of a shard on this node."""
+        return self.cached(number).here()
 
     def cached(self, number: int) -> CachedFile:
         """Return a shard as every node can open it."""
@@ -153,6 +154,8 @@ def tokenise_batches(
     cache: Path,
     *,
     shard_rows: int = SHARD_ROWS,
+    files: Sequence[CachedFile] = (),
+    uri: str = "",
 ) -> TokenFolder:
     """Tokenises a stream of record batches into the cache, holding one shard at a time.
 
@@ -162,9 +165,12 @@ def tokenise_batches(
 
     Args:
         fingerprint: that of the corpus the batches come from.
+        files: Parquet files with the same rows that every node can open; a cluster's workers then
+            read these, and the batches are left alone.
+        uri: of the cache in an object store; empty where all nodes see the cache.
     """
     key = _key(fingerprint, encoder, shard_rows)
-    return _folder(batches, encoder, cache, key, shard_rows)
+    return _folder(batches, encoder, cache, key, shard_rows, files, uri)
 
 
 def unigram_counts(
@@ -220,10 +226,12 @@ def _folder(
     cache: Path,
     key: str,
     shard_rows: int,
+    files: Sequence[CachedFile] = (),
+    uri: str = "",
 ) -> TokenFolder:
     def write(draft: Path) -> dict[str, Any]:
         columns, shards, nbytes = list[str](), list[int](), 0
-        for table in in_shards(_encoded(batches, encoder), shard_rows):
+        for table in in_shards(_encoded(batches, encoder, files), shard_rows):
             pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
             columns = table.column_names
             shards.append(len(table))
@@ -233,7 +241,12 @@ def _folder(
             raise CorpusError(cache / key, "a corpus without rows cannot be tokenised")
         return {"fingerprint": key, "columns": columns, "shards": shards, "nbytes": nbytes}
 
-    meta = checked_folder(cache / key, _META, write)
+    stored = uri and f"{uri}/{key}"
+    meta = stored_manifest(stored, _META) if stored and not (cache / key).exists() else None
+    if meta is None:
+        meta = checked_folder(cache / key, _META, write)
+        if stored:
+            upload(cache / key, stored)
     return TokenFolder(
         cache / key,
         tuple(meta["columns"]),
@@ -241,17 +254,31 @@ def _folder(
         key,
         meta["nbytes"],
         meta["files"],
+        stored,
     )
 
 
-def _encoded(batches: Iterable[pa.RecordBatch], encoder: TableEncoder) -> Iterator[pa.Table]:
+def _encoded(
+    batches: Iterable[pa.RecordBatch], encoder: TableEncoder, files: Sequence[CachedFile]
+) -> Iterator[pa.Table]:
     """Encode batches in order: on the Ray cluster that this process has joined, else here."""
-    ray = sys.modules.get("ray")  # it is not installed everywhere
-    if ray is None or not ray.is_initialized():
+    if not on_cluster():
         return map(encoder.table, batches)
     from sentune.corpora.ray_map import in_turn
 
-    return in_turn(encoder.table, batches)
+    return (
+        in_turn(partial(_encode_file, encoder), files) if files else in_turn(encoder.table, batches)
+    )
+
+
+def _encode_file(encoder: TableEncoder, file: CachedFile) -> pa.Table:
+    return pa.concat_tables(map(encoder.table, pq.read_table(file.here()).to_batches()))
+
+
+def on_cluster() -> bool:
+    """Return whether this process has joined a Ray cluster."""
+    ray = sys.modules.get("ray")  # it is not installed everywhere
+    return ray is not None and bool(ray.is_initialized())
 
 
 def in_shards(tables: Iterable[pa.Table], shard_rows: int) -> Iterator[pa.Table]:

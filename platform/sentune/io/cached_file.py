@@ -12,7 +12,9 @@ from typing import Any
 from uuid import uuid4
 
 from sentune.errors import SentuneError
+from sentune.io.atomic import read_document
 from sentune.io.checksums import damage
+from sentune.io.folders import checked_manifest
 from sentune.io.object_store import StorageError, asked, files_at
 
 
@@ -105,12 +107,41 @@ def upload(folder: Path, uri: str) -> None:
         StorageError: the store refuses, or does not answer.
     """
     store, root = files_at(uri)
-    there = asked(uri, lambda: store.find(root, detail=True))
+    there = _sizes(uri)
     files = (file for file in folder.rglob("*") if file.is_file())
     for file in sorted(files, key=lambda file: (file.suffix == ".json", file)):
-        target = f"{root}/{file.relative_to(folder).as_posix()}"
-        if target not in there or there[target]["size"] != file.stat().st_size:
-            asked(uri, partial(store.put_file, str(file), target), makes=True)
+        name = file.relative_to(folder).as_posix()
+        if there.get(name) != file.stat().st_size:
+            asked(uri, partial(store.put_file, str(file), f"{root}/{name}"), makes=True)
+
+
+def stored_manifest(uri: str, name: str) -> dict[str, Any] | None:
+    """Return the manifest of a folder in an object store; None where not all its files are there.
+
+    Args:
+        uri: of the folder.
+        name: of the manifest.
+
+    Raises:
+        StorageError: the store refuses, or does not answer.
+    """
+    text = read_document(uri, name)
+    if text is None:
+        return None
+    try:
+        manifest = checked_manifest(text.encode())
+    except ValueError:
+        return None
+    there = _sizes(uri)
+    whole = all(there.get(file) == was["bytes"] for file, was in manifest["files"].items())
+    return manifest if whole else None
+
+
+def _sizes(uri: str) -> dict[str, int]:
+    """Return name -> bytes of the objects below a URI."""
+    store, root = files_at(uri)
+    there = asked(uri, lambda: store.find(root, detail=True))
+    return {path.removeprefix(f"{root}/"): entry["size"] for path, entry in there.items()}
 
 
 def _fetch(uri: str, copy: Path) -> None:

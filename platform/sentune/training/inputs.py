@@ -10,7 +10,7 @@ from pathlib import Path
 from sentune.corpora.encode import WordEncoder
 from sentune.corpora.prepare import Prepared, prepared
 from sentune.corpora.schema import Kind
-from sentune.corpora.tokens import TokenFolder, tokenise_batches, unigram_counts
+from sentune.corpora.tokens import TableEncoder, TokenFolder, tokenise_batches, unigram_counts
 from sentune.credentials import without_credentials
 from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
@@ -53,6 +53,7 @@ def sentence_inputs(
     max_length: int,
     cache: Path,
     limit: int | None = None,
+    uri: str = "",
 ) -> Inputs:
     """For methods that embed sentences and compare them: an encoder, and its tokens.
 
@@ -61,13 +62,13 @@ def sentence_inputs(
         kind: the method.
         encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the corpus.
         limit: rows at most.
+        uri: of the cache in an object store; empty where all nodes see the cache.
     """
-    corpus = prepared(spec, kind.kind, cache / kind.kind.value, limit=limit)
+    corpus = _prepared(spec, kind.kind, cache, limit, uri)
     texts = islice(corpus.texts(*corpus.column_names), LEARNED)
     folder = prepare(encoder, texts, cache)
     ids = recipe_of(kind).table_encoder(folder, max_length)
-    tokens = tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
-    return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
+    return Inputs(folder=folder, tokens=(_tokens(corpus, ids, cache, uri),), corpora=(corpus,))
 
 
 def operation_inputs(
@@ -78,6 +79,7 @@ def operation_inputs(
     max_length: int,
     cache: Path,
     limit: int | None = None,
+    uri: str = "",
 ) -> Inputs:
     """For methods that decode: an encoder and a decoder, each with its own tokens.
 
@@ -86,20 +88,16 @@ def operation_inputs(
         encoder, decoder: as ``encoders.prepare`` and ``encoders.decoders.prepare_decoder`` read
             them; built-in ones learn their words from the corpora.
         limit: rows of each corpus at most.
+        uri: as of ``sentence_inputs``.
     """
-    corpora = tuple(
-        prepared(spec, Kind.OPERATIONS, cache / "operations", limit=limit) for spec in specs
-    )
+    corpora = tuple(_prepared(spec, Kind.OPERATIONS, cache, limit, uri) for spec in specs)
     every = chain.from_iterable(
         islice(corpus.texts("first", "second", "target"), LEARNED) for corpus in corpora
     )
     targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
     folder = bundle(prepare(encoder, every, cache), prepare_decoder(decoder, targets, cache), cache)
     ids = RECIPES["intersent"].table_encoder(folder, max_length)
-    tokens = tuple(
-        tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
-        for corpus in corpora
-    )
+    tokens = tuple(_tokens(corpus, ids, cache, uri) for corpus in corpora)
     return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 
 
@@ -111,20 +109,22 @@ def word_inputs(
     max_length: int,
     cache: Path,
     limit: int | None = None,
+    uri: str = "",
 ) -> Inputs:
     """For methods on fixed word vectors: the words of adjacent sentences.
 
     Args:
         vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the corpus.
         frequencies: counts of words, for files of vectors.
+        uri: as of ``sentence_inputs``.
     """
-    corpus = prepared(spec, Kind.ADJACENT_SENTENCES, cache / "adjacent", limit=limit)
+    corpus = _prepared(spec, Kind.ADJACENT_SENTENCES, cache, limit, uri)
     if vectors.startswith("builtin:"):
         words = learn_words(islice(corpus.texts("text"), LEARNED), vectors, cache)
     else:
         words = open_words(vectors, frequencies, cache)
     ids = WordEncoder(words.without_vectors(), max_length)
-    tokens = tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens")
+    tokens = _tokens(corpus, ids, cache, uri)
     counts = unigram_counts(tokens, "following", len(words.words))
     known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))
     shown = without_credentials(vectors)
@@ -133,4 +133,20 @@ def word_inputs(
         tokens=(tokens,),
         corpora=(corpus,),
         note=f"vectors {shown}: {len(words.words):,} words, {known:.1%} of the corpus's",
+    )
+
+
+def _prepared(spec: str, kind: Kind, cache: Path, limit: int | None, uri: str) -> Prepared:
+    name = kind.value
+    return prepared(spec, kind, cache / name, limit=limit, uri=uri and f"{uri}/{name}")
+
+
+def _tokens(corpus: Prepared, ids: TableEncoder, cache: Path, uri: str) -> TokenFolder:
+    return tokenise_batches(
+        corpus.batches(),
+        corpus.fingerprint,
+        ids,
+        cache / "tokens",
+        files=corpus.cached if uri else (),
+        uri=uri and f"{uri}/tokens",
     )

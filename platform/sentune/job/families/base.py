@@ -21,7 +21,7 @@ from sentune.corpora.weights import is_weight
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
-from sentune.io.cached_file import node_cache, upload
+from sentune.io.cached_file import node_cache
 from sentune.job.corpora import STORED, describe, needs_references, numbered
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder, ship
@@ -129,36 +129,21 @@ class JobFamily(ABC):
         """Read the corpora and make what every trial needs, before Ray is up."""
 
     @property
-    def _cache(self) -> str:
-        """Folder or URI of the cache."""
-        given = self.options.cache
-        return absolute(given) if given else f"{self.config.storage.rstrip('/')}/.cache"
+    def cache_uri(self) -> str:
+        """URI of the cache in an object store; empty where it is a folder, which all nodes see."""
+        place = absolute(self.options.cache or f"{self.config.storage.rstrip('/')}/.cache")
+        return place.rstrip("/") if "://" in place else ""
 
     @property
     def cache(self) -> Path:
-        """Folder of prepared corpora, tokens and encoders; at home where they lie at a URI too."""
-        return node_cache() if "://" in self._cache else Path(self._cache)
-
-    def stored(self, folder: Path) -> str:
-        """Copy a folder of the cache to the object store that the cache lies in, if it does.
-
-        Returns:
-            URI of the copy, from which other nodes fetch it; empty where they see the cache itself.
-
-        Raises:
-            StorageError: the store refuses, or does not answer.
-        """
-        if "://" not in self._cache:
-            return ""
-        uri = f"{self._cache.rstrip('/')}/{folder.relative_to(self.cache).as_posix()}"
-        upload(folder, uri)
-        return uri
+        """Folder of prepared corpora, tokens and encoders; at home where they have a URI too."""
+        if self.cache_uri:
+            return node_cache()
+        return Path(absolute(self.options.cache or f"{self.config.storage}/.cache"))
 
     def ship(self, folder: str) -> ShippedFolder:
-        """Put a folder's files where every node finds them: in the object store of the cache, if
-        it has one."""
-        uri = f"{self._cache.rstrip('/')}/encoders" if "://" in self._cache else ""
-        return ship(folder, uri)
+        """Put a folder's files into the object store of the cache, else into Ray's."""
+        return ship(folder, self.cache_uri and f"{self.cache_uri}/encoders")
 
     @abstractmethod
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
@@ -324,7 +309,6 @@ class TrainedFamily(JobFamily):
     def prepare(self, console: Console) -> None:
         self.read(console)
         self.check_batch(sum(tokens.num_rows for tokens in self.tokens))
-        self.tokens = tuple(replace(t, uri=self.stored(t.path)) for t in self.tokens)
         if self._nbytes > self.options.share_mb << 20:
             self.config = replace(self.config, data_cpus=1.0)
 

@@ -83,10 +83,12 @@ class ClosedFormFamily(JobFamily):
         """Read corpora and word vectors; print how many of the words are known."""
         options, cache = self.options, self.cache
         self.sentences = prepared(
-            options.corpus, Kind.SENTENCES, cache / "sentences", limit=options.limit
+            options.corpus,
+            Kind.SENTENCES,
+            cache / "sentences",
+            limit=options.limit,
+            uri=self.cache_uri and f"{self.cache_uri}/sentences",
         )
-        uri = self.stored(Path(self.sentences.paths[0]).parent)
-        self.sentences = replace(self.sentences, uri=uri)
         self.dev = read_evaluation(options.dev, self.prefer)
         config = self._config(self.space, self.sentences.num_rows)
         self.config = replace(config, data_cpus=1.0) if self._streams else config

@@ -70,6 +70,7 @@ class OperationFamily(GenerativeFamily):
             max_length=self.training.max_length,
             cache=self.cache,
             limit=self.options.limit,
+            uri=self.cache_uri,
         )
 
     def handle(
@@ -101,6 +102,7 @@ class WordFamily(GenerativeFamily):
             max_length=self.training.max_length,
             cache=self.cache,
             limit=self.options.limit,
+            uri=self.cache_uri,
         )
 
 

@@ -54,7 +54,8 @@ class SentenceFamily(TrainedFamily):
         self.dev = dev_corpora(options, self.builtin)
         if options.references is not None:
             kind = kinds_of(options.references)[0]
-            self._referred = prepared(options.references, kind, cache / kind.value)
+            uri = self.cache_uri and f"{self.cache_uri}/{kind.value}"
+            self._referred = prepared(options.references, kind, cache / kind.value, uri=uri)
         inputs = sentence_inputs(
             options.corpus,
             method,
@@ -62,6 +63,7 @@ class SentenceFamily(TrainedFamily):
             max_length=self.training.max_length,
             cache=cache,
             limit=options.limit,
+            uri=self.cache_uri,
         )
         (self.train,), self.tokens, self.folder = inputs.corpora, inputs.tokens, inputs.folder
         self.references = self._sampled() if REFERENCES in method.readouts else None
