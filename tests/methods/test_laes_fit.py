@@ -92,6 +92,15 @@ def test_workers_add_up_to_one_pass(lengths: list[int], cut: int) -> None:
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=error)
 
 
+@pytest.mark.parametrize("solver", ["auto", "exact"])
+def test_a_device_decomposes_as_lapack_does(solver: str) -> None:
+    """``cpu:0`` is torch's way, as on a GPU; ``cpu`` is LAPACK's."""
+    here, there = (of_gram(statistics(TEXTS).grams[0], 5, solver, at) for at in ("cpu", "cpu:0"))
+    error = rounding(len(here.U), here.eigenvalues[0])
+    np.testing.assert_allclose(there.eigenvalues, here.eigenvalues, rtol=0, atol=error)
+    np.testing.assert_allclose(there.U, here.U, rtol=0, atol=1e-9)
+
+
 def test_statistics_take_nothing_more_once_they_are_solved() -> None:
     solved = statistics(TEXTS)
     of_gram(solved.grams[0], 3)

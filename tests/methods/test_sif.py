@@ -220,6 +220,14 @@ def test_statistics_of_two_workers_are_those_of_one_pass(variant: Variant) -> No
         assert (each.sentences, each.empty) == (whole.sentences, whole.empty) == (90, 2)
 
 
+def test_a_device_decomposes_as_lapack_does() -> None:
+    """``cpu:0`` is torch's way, as on a GPU; ``cpu`` is LAPACK's."""
+    X = Averages(table(), "sif")(texts())
+    here, there = (Components.solve(X.T @ X, 5, "whole", at) for at in ("cpu", "cpu:0"))
+    np.testing.assert_allclose(there.squares, here.squares, rtol=1e-12)
+    np.testing.assert_allclose(there.vectors, here.vectors, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_fit_without_components_is_the_average(variant: Variant) -> None:
     method, side = fitted(variant, 0), np.arange(90)
