@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import socketserver
 import threading
@@ -20,6 +21,8 @@ from tests.homes.machines import Machines, machines, missing
 from tests.servers import HOST, Bucket, bucket
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
+
+logger = logging.getLogger(__name__)
 
 STREAMED = "--share-mb=0"
 OPTIONS = {
@@ -189,6 +192,7 @@ def test_over_s3_two_machines_train_what_one_trains(
     finish(job, [*own, "--study=one", *OPTIONS[job]], tmp_path, own_ray=True)
     alone = found((tmp_path / "one" / "summary.json").read_text())
     assert len(alone[0]["metrics"]) > 1
+    logger.info("%s: on two machines %s, on one %s", job, both, alone)
     assert both == alone, "bit for bit"
 
 

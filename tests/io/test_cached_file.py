@@ -84,6 +84,14 @@ def test_a_store_that_holds_something_else_is_named(folder: Path, store: str) ->
         file.here()
 
 
+def test_a_file_that_is_not_even_in_the_store_is_one_sentence(folder: Path, store: str) -> None:
+    file = moved(folder, store)
+    fsspec.filesystem("memory").store.clear()
+    said = f"{store}/shard.parquet: there is no such file; run the same command again"
+    with pytest.raises(CacheError, match=said):
+        file.here()
+
+
 def test_what_lies_on_the_drivers_machine_alone_is_one_sentence(folder: Path) -> None:
     file = replace(CachedFile.of(folder, "shard.parquet", checksums(folder), ""), path="/no/shard")
     with pytest.raises(CacheError) as caught:

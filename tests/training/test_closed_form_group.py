@@ -109,4 +109,6 @@ def test_a_group_fits_what_one_worker_fits(
     expected = load_file(tmp_path / FIT_FILE)
     state = load_file(folder / f"{list(CASES).index(case)}" / FIT_FILE)
     for name, array in expected.items():
-        np.testing.assert_allclose(state[name], array, rtol=0, atol=1e-10 * max(1, abs(array).max()))
+        np.testing.assert_allclose(
+            state[name], array, rtol=0, atol=1e-10 * max(1, abs(array).max())
+        )

@@ -36,6 +36,8 @@ class CacheError(StorageError):
         return type(self), (self.path, self.why, self.fix, self.node)
 
 
+_MISSING, _AGAIN = "there is no such file", "delete it and run the same command again"
+
 FETCHED = "fetched"
 """Folder of a node's cache with what was fetched, a file named by its checksum."""
 
@@ -85,13 +87,16 @@ class CachedFile:
             return self.path
         if not self.uri:
             fix = "give --cache URI, an object store or a folder that all nodes see"
-            raise CacheError(self.path, fault, fix)
+            raise CacheError(self.path, fault, fix if fault == _MISSING else _AGAIN)
         copy = node_cache() / FETCHED / f"{self.blake2b}{Path(self.path).suffix}"
         if _fault(str(copy), self.bytes, self.blake2b):
-            _fetch(self.uri, copy)
+            try:
+                _fetch(self.uri, copy)
+            except FileNotFoundError as error:
+                raise CacheError(self.uri, _MISSING, "run the same command again") from error
             if fault := _fault(str(copy), self.bytes, self.blake2b):
                 copy.unlink()
-                raise CacheError(self.uri, fault, "delete it and run the same command again")
+                raise CacheError(self.uri, fault, _AGAIN)
         return str(copy)
 
 
@@ -162,7 +167,7 @@ def _fault(path: str, size: int, blake2b: str) -> str:
     try:
         stat = file.stat()
     except OSError:
-        return "there is no such file"
+        return _MISSING
     if not blake2b:
         return ""
     return _damage(path, size, blake2b, stat.st_mtime_ns, stat.st_ino)
