@@ -127,7 +127,10 @@ class StudyOptions(BaseModel):
         False, description="read the test corpora once more, for another winner; it is recorded"
     )
     study: StudyName = Field("study", description="name; the same name resumes")
-    storage: str = Field("studies", description="folder or fsspec URI of all studies")
+    storage: str = Field(
+        default_factory=lambda: default_storage(),
+        description="folder or fsspec URI of all studies",
+    )
     cache: str | None = Field(
         None,
         description="folder that all nodes see, or fsspec URI, for prepared corpora, tokens and "
