@@ -123,7 +123,7 @@ def of_data(xi: Floats, largest: int) -> Spectrum:
     return _spectrum(sigma[:largest] ** 2, Ut[:largest].T, lambda x: xi.T @ (xi @ x))
 
 
-def _lanczos_is_faster(size: int, largest: int, device: str) -> bool:
+def _lanczos_is_faster(size: int, largest: int, device: str = "cpu") -> bool:
     if device != "cpu":
         return size > _ON_GPU
     return size > _SMALL and largest <= size // _SHARE
