@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -12,10 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from sentune.corpora import stream
+from sentune.corpora import Kind, ray_map, read, stream
 from sentune.corpora.batches import Batch, BatchSource, Example, SharedSource
+from sentune.corpora.encode import Encoder
 from sentune.corpora.mixing import MixedHandle
-from sentune.corpora.tokens import TokenFolder, shard_name
+from sentune.corpora.tokens import TokenFolder, shard_name, tokenise_batches
+from sentune.encoders import prepare
 
 pytestmark = pytest.mark.cluster
 
@@ -122,3 +125,44 @@ def test_shared_values_are_views_of_the_object_store() -> None:
     first, second = handle.open()["x"], handle.open()["x"]
     assert np.shares_memory(first, second)
     assert not first.flags.writeable
+
+
+class Processes:
+    """A ``TableEncoder`` of the process that encodes."""
+
+    fingerprint, max_length = "processes", 1
+
+    def table(self, batch: pa.RecordBatch) -> pa.Table:
+        return pa.table({"text": pa.array([[os.getpid()]] * len(batch), pa.list_(pa.int32()))})
+
+
+def test_a_cluster_tokenises_as_this_process_does(tmp_path: Path) -> None:
+    corpus = read("builtin:nli?size=200", Kind.TRIPLETS)
+    texts = (text for column in corpus.table.itercolumns() for text in column.to_pylist())
+    encoder = Encoder(prepare("builtin:tiny", texts, tmp_path), 16)
+    batches = corpus.table.to_batches(max_chunksize=30)
+    made = [
+        tokenise_batches(batches, "corpus", encoder, tmp_path / name, shard_rows=50, spread=spread)
+        for name, spread in (("here", map), ("there", ray_map.in_turn))
+    ]
+    here, there = ({f.name: f.read_bytes() for f in folder.path.iterdir()} for folder in made)
+    assert here == there
+    assert len(here) == 5  # four shards and the manifest
+    spread = tokenise_batches(
+        batches, "corpus", Processes(), tmp_path, shard_rows=50, spread=ray_map.in_turn
+    )
+    assert os.getpid() not in spread.load().columns["text"].ids
+
+
+def test_a_stream_is_spread_a_few_parts_ahead() -> None:
+    taken = []
+
+    def parts() -> Iterator[int]:
+        for part in range(100):
+            taken.append(part)
+            yield part
+
+    found = ray_map.in_turn(abs, parts())
+    assert next(found) == 0
+    assert len(taken) <= ray_map.AHEAD
+    assert list(found) == list(range(1, 100))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -26,7 +26,7 @@ from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
 from sentune.corpora.formats.open import parsed_spec
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.corpora.stamps import source_stamp
-from sentune.corpora.tokens import SHARD_ROWS, in_shards, on_cluster
+from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
 from sentune.io.atomic import read_document, write_document
@@ -47,6 +47,9 @@ logger = logging.getLogger(__name__)
 QUARANTINE = "quarantine.jsonl"
 SOURCES = "sources"
 """Folder of a cache with the manifest of each source's shards, in a file named by its stamp."""
+
+Run = Callable[..., dict[str, Any]]
+"""Calls its first argument with the others, on a machine of its own choice."""
 
 _VERSION = 1
 
@@ -177,24 +180,29 @@ class Prepared:
 
 
 def prepared(
-    spec: str, kind: Kind, cache: Path, *, limit: int | None = None, uri: str = ""
+    spec: str,
+    kind: Kind,
+    cache: Path,
+    *,
+    limit: int | None = None,
+    uri: str = "",
+    run: Run | None = None,
 ) -> Prepared:
     """Return the corpus as shards in the cache, under their fingerprint.
 
     Where the source's files are as they were at an earlier start, they are not read. The shards'
-    checksums are compared each time; damaged ones are deleted and made again, with a warning. A
-    source in an object store is read by a worker of the cluster, if the cache lies in one too.
+    checksums are compared each time; damaged ones are deleted and made again, with a warning.
 
     Args:
         uri: of the cache in an object store; empty where all nodes see the cache.
+        run: calls a function on a worker, which reads a source in an object store where the cache
+            lies in one too (``ray_map.on_worker``); None: it is read here.
     """
     stamp = source_stamp(spec, kind.value, limit, SHARD_ROWS)
     manifest = _known(cache, stamp, uri)
     if manifest is None:
-        if uri and on_cluster() and not is_local(files_at(parsed_spec(spec).path)[0]):
-            from sentune.corpora.ray_map import on_worker
-
-            manifest = on_worker(_made, spec, kind, None, limit, uri)
+        if run is not None and uri and not is_local(files_at(parsed_spec(spec).path)[0]):
+            manifest = run(_made, spec, kind, None, limit, uri)
         else:
             manifest = _made(spec, kind, cache, limit, uri)
         if stamp is not None and stamp == source_stamp(spec, kind.value, limit, SHARD_ROWS):

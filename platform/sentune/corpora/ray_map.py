@@ -23,6 +23,9 @@ TASK_CPUS = 0.25
 would wait for ever, and its trial with it (measured: no batch in 45 s); it mostly waits for the
 disk anyway. One CPU of the cluster stays free for up to four readers."""
 
+AHEAD = 16
+"""Parts of a stream that are worked on, or done and waited for, at the same time."""
+
 READERS = 2
 """Shards that are read at the same time."""
 
@@ -57,10 +60,15 @@ def own_errors() -> Iterator[None]:
 
 
 def on_worker(work: Callable[..., Found], *arguments: Any) -> Found:
-    """Return ``work(*arguments)`` from a process on a node with CPUs."""
+    """Return ``work(*arguments)`` from a node with CPUs; from here without a cluster."""
+    if not ray.is_initialized():
+        return work(*arguments)
+    return _result(ray.remote(num_cpus=TASK_CPUS)(work).remote(*arguments))
+
+
+def _result(reference: Any) -> Any:
     with own_errors():
-        found: Found = ray.get(ray.remote(num_cpus=TASK_CPUS)(work).remote(*arguments))
-        return found
+        return ray.get(reference)
 
 
 def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterator[Found]:
@@ -87,10 +95,11 @@ def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterat
 
 
 def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
-    """``map(work, parts)`` on the CPUs of the cluster, results in order, of a stream of any length.
+    """``map(work, parts)`` on the free CPUs of the cluster, results in order, of a long stream.
 
     Parts and results travel through the object store, so that no worker needs this machine's disk;
-    there are at most two a CPU at a time. A single part is worked on here.
+    at most ``AHEAD`` are there at a time. A single part, or all where this process has joined no
+    cluster or no CPU is free, are worked on in this process.
 
     Args:
         work: picklable.
@@ -98,19 +107,19 @@ def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Fo
     """
     stream = iter(parts)
     first = list(islice(stream, 2))
-    if len(first) < 2:
-        yield from map(work, first)
+    free = ray.available_resources().get("CPU", 0) if ray.is_initialized() else 0
+    most = min(AHEAD, 2 * int(free))
+    if len(first) < 2 or not most:
+        yield from map(work, chain(first, stream))
         return
-    task = ray.remote(num_cpus=1)(_apply)
-    held = ray.put(work)
+    task, held = ray.remote(num_cpus=1)(_apply), ray.put(work)
     pending: deque[ray.ObjectRef[Found]] = deque()
-    most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
     for part in chain(first, stream):
         pending.append(task.remote(held, part))
         if len(pending) == most:
-            yield ray.get(pending.popleft())
+            yield _result(pending.popleft())
     while pending:
-        yield ray.get(pending.popleft())
+        yield _result(pending.popleft())
 
 
 def _apply(work: Callable[[Part], Found], part: Part) -> Found:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,9 @@ SHARD_ROWS = 65_536
 how far apart in a corpus two rows of one batch can be."""
 
 _META = "tokens.json"
+
+Spread = Callable[[Callable[[Any], pa.Table], Iterable[Any]], Iterable[pa.Table]]
+"""What ``map`` is: the function's results for all batches, or files of them, in their order."""
 
 
 class TableEncoder(Protocol):
@@ -156,21 +158,22 @@ def tokenise_batches(
     shard_rows: int = SHARD_ROWS,
     files: Sequence[CachedFile] = (),
     uri: str = "",
+    spread: Spread = map,
 ) -> TokenFolder:
     """Tokenises a stream of record batches into the cache, holding one shard at a time.
 
-    Where this process has joined a Ray cluster, its CPUs tokenise some batches at the same time.
     Where the cache has them already, and undamaged, the stream is not read. Checksums of all files
     are compared each time; what is damaged is deleted and made again, with a warning.
 
     Args:
         fingerprint: that of the corpus the batches come from.
-        files: Parquet files with the same rows that every node can open; a cluster's workers then
-            read these, and the batches are left alone.
+        spread: encodes batches in order; ``ray_map.in_turn`` on a cluster, some at a time.
+        files: Parquet files with the same rows that every node can open: ``spread`` then gives
+            these to the workers, and the batches are left alone.
         uri: of the cache in an object store; empty where all nodes see the cache.
     """
     key = _key(fingerprint, encoder, shard_rows)
-    return _folder(batches, encoder, cache, key, shard_rows, files, uri)
+    return _folder(batches, encoder, cache, key, shard_rows, spread, files, uri)
 
 
 def unigram_counts(
@@ -226,12 +229,18 @@ def _folder(
     cache: Path,
     key: str,
     shard_rows: int,
+    spread: Spread = map,
     files: Sequence[CachedFile] = (),
     uri: str = "",
 ) -> TokenFolder:
+    def encoded() -> Iterable[pa.Table]:
+        if files:
+            return spread(partial(_encode_file, encoder), files)
+        return spread(encoder.table, batches)
+
     def write(draft: Path) -> dict[str, Any]:
         columns, shards, nbytes = list[str](), list[int](), 0
-        for table in in_shards(_encoded(batches, encoder, files), shard_rows):
+        for table in in_shards(encoded(), shard_rows):
             pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
             columns = table.column_names
             shards.append(len(table))
@@ -258,27 +267,8 @@ def _folder(
     )
 
 
-def _encoded(
-    batches: Iterable[pa.RecordBatch], encoder: TableEncoder, files: Sequence[CachedFile]
-) -> Iterator[pa.Table]:
-    """Encode batches in order: on the Ray cluster that this process has joined, else here."""
-    if not on_cluster():
-        return map(encoder.table, batches)
-    from sentune.corpora.ray_map import in_turn
-
-    return (
-        in_turn(partial(_encode_file, encoder), files) if files else in_turn(encoder.table, batches)
-    )
-
-
 def _encode_file(encoder: TableEncoder, file: CachedFile) -> pa.Table:
     return pa.concat_tables(map(encoder.table, pq.read_table(file.here()).to_batches()))
-
-
-def on_cluster() -> bool:
-    """Return whether this process has joined a Ray cluster."""
-    ray = sys.modules.get("ray")  # it is not installed everywhere
-    return ray is not None and bool(ray.is_initialized())
 
 
 def in_shards(tables: Iterable[pa.Table], shard_rows: int) -> Iterator[pa.Table]:

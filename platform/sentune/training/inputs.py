@@ -8,9 +8,15 @@ from itertools import chain, islice
 from pathlib import Path
 
 from sentune.corpora.encode import WordEncoder
-from sentune.corpora.prepare import Prepared, prepared
+from sentune.corpora.prepare import Prepared, Run, prepared
 from sentune.corpora.schema import Kind
-from sentune.corpora.tokens import TableEncoder, TokenFolder, tokenise_batches, unigram_counts
+from sentune.corpora.tokens import (
+    Spread,
+    TableEncoder,
+    TokenFolder,
+    tokenise_batches,
+    unigram_counts,
+)
 from sentune.credentials import without_credentials
 from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
@@ -54,6 +60,8 @@ def sentence_inputs(
     cache: Path,
     limit: int | None = None,
     uri: str = "",
+    spread: Spread = map,
+    run: Run | None = None,
 ) -> Inputs:
     """For methods that embed sentences and compare them: an encoder, and its tokens.
 
@@ -63,12 +71,15 @@ def sentence_inputs(
         encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the corpus.
         limit: rows at most.
         uri: of the cache in an object store; empty where all nodes see the cache.
+        spread: as ``tokenise_batches`` takes it.
+        run: as ``prepared`` takes it.
     """
-    corpus = _prepared(spec, kind.kind, cache, limit, uri)
+    corpus = _prepared(spec, kind.kind, cache, limit, uri, run)
     texts = islice(corpus.texts(*corpus.column_names), LEARNED)
     folder = prepare(encoder, texts, cache)
     ids = recipe_of(kind).table_encoder(folder, max_length)
-    return Inputs(folder=folder, tokens=(_tokens(corpus, ids, cache, uri),), corpora=(corpus,))
+    tokens = _tokens(corpus, ids, cache, uri, spread)
+    return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
 
 def operation_inputs(
@@ -80,6 +91,8 @@ def operation_inputs(
     cache: Path,
     limit: int | None = None,
     uri: str = "",
+    spread: Spread = map,
+    run: Run | None = None,
 ) -> Inputs:
     """For methods that decode: an encoder and a decoder, each with its own tokens.
 
@@ -88,16 +101,16 @@ def operation_inputs(
         encoder, decoder: as ``encoders.prepare`` and ``encoders.decoders.prepare_decoder`` read
             them; built-in ones learn their words from the corpora.
         limit: rows of each corpus at most.
-        uri: as of ``sentence_inputs``.
+        uri, spread, run: as of ``sentence_inputs``.
     """
-    corpora = tuple(_prepared(spec, Kind.OPERATIONS, cache, limit, uri) for spec in specs)
+    corpora = tuple(_prepared(spec, Kind.OPERATIONS, cache, limit, uri, run) for spec in specs)
     every = chain.from_iterable(
         islice(corpus.texts("first", "second", "target"), LEARNED) for corpus in corpora
     )
     targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
     folder = bundle(prepare(encoder, every, cache), prepare_decoder(decoder, targets, cache), cache)
     ids = RECIPES["intersent"].table_encoder(folder, max_length)
-    tokens = tuple(_tokens(corpus, ids, cache, uri) for corpus in corpora)
+    tokens = tuple(_tokens(corpus, ids, cache, uri, spread) for corpus in corpora)
     return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 
 
@@ -110,21 +123,23 @@ def word_inputs(
     cache: Path,
     limit: int | None = None,
     uri: str = "",
+    spread: Spread = map,
+    run: Run | None = None,
 ) -> Inputs:
     """For methods on fixed word vectors: the words of adjacent sentences.
 
     Args:
         vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the corpus.
         frequencies: counts of words, for files of vectors.
-        uri: as of ``sentence_inputs``.
+        uri, spread, run: as of ``sentence_inputs``.
     """
-    corpus = _prepared(spec, Kind.ADJACENT_SENTENCES, cache, limit, uri)
+    corpus = _prepared(spec, Kind.ADJACENT_SENTENCES, cache, limit, uri, run)
     if vectors.startswith("builtin:"):
         words = learn_words(islice(corpus.texts("text"), LEARNED), vectors, cache)
     else:
         words = open_words(vectors, frequencies, cache)
     ids = WordEncoder(words.without_vectors(), max_length)
-    tokens = _tokens(corpus, ids, cache, uri)
+    tokens = _tokens(corpus, ids, cache, uri, spread)
     counts = unigram_counts(tokens, "following", len(words.words))
     known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))
     shown = without_credentials(vectors)
@@ -136,17 +151,23 @@ def word_inputs(
     )
 
 
-def _prepared(spec: str, kind: Kind, cache: Path, limit: int | None, uri: str) -> Prepared:
+def _prepared(
+    spec: str, kind: Kind, cache: Path, limit: int | None, uri: str, run: Run | None
+) -> Prepared:
     name = kind.value
-    return prepared(spec, kind, cache / name, limit=limit, uri=uri and f"{uri}/{name}")
+    place = uri and f"{uri}/{name}"
+    return prepared(spec, kind, cache / name, limit=limit, uri=place, run=run)
 
 
-def _tokens(corpus: Prepared, ids: TableEncoder, cache: Path, uri: str) -> TokenFolder:
+def _tokens(
+    corpus: Prepared, ids: TableEncoder, cache: Path, uri: str, spread: Spread
+) -> TokenFolder:
     return tokenise_batches(
         corpus.batches(),
         corpus.fingerprint,
         ids,
         cache / "tokens",
+        spread=spread,
         files=corpus.cached if uri else (),
         uri=uri and f"{uri}/tokens",
     )

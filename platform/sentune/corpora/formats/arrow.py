@@ -25,6 +25,9 @@ from sentune.io.folders import checked_manifest
 MANIFEST = "manifest.json"
 """Tells kind, shards and checksums of a folder that ``prepare`` wrote."""
 
+_PAGES = 1 << 20
+"""Bytes of a column that are read at a time; a file may be one row group of any length."""
+
 _AGAIN = "delete the folder and prepare the corpus again"
 
 
@@ -164,7 +167,7 @@ def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.Parq
                 if checksum(content) != was:
                     raise CorpusError(path, f"the shard is not as it was written; {_AGAIN}")
                 stream = pa.BufferReader(content)
-            yield pq.ParquetFile(stream, page_checksum_verification=True)
+            yield pq.ParquetFile(stream, page_checksum_verification=True, buffer_size=_PAGES)
     except FileNotFoundError as error:
         raise CorpusError(path, f"there is no such file; {_AGAIN}") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

@@ -5,15 +5,21 @@ All functions work on streams. Only what is stated to be collected is held in me
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from hashlib import blake2b
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TypeVar
 
 from sentune.corpora.formats.reading import Log, Row
 from sentune.errors import InvalidValue
 
 Item = TypeVar("Item")
+
+_CACHED = 1 << 26
+"""Bytes of what is collected on disk that are held in memory."""
 
 
 def parse_slice(option: str, text: str) -> slice:
@@ -69,25 +75,32 @@ def triplets(pairs: Iterable[Row], log: Log, *, every: bool = False) -> Iterator
     in file order, which needs no seed and uses them all. ``every`` gives the cross product of
     entailments and contradictions instead. Premises come in order of first appearance.
 
-    Collects the pairs: a premise may return anywhere in a file.
+    Collects the pairs on disk: a premise may return anywhere in a file.
     """
-    groups: dict[str, tuple[list[str], list[str]]] = {}
-    for premise, hypothesis, label, _ in pairs:
-        log.counts["pairs"] += 1
-        entailed, contradicted = groups.setdefault(premise, ([], []))
-        if label == "entailment":
-            entailed.append(hypothesis)
-        elif label == "contradiction":
-            contradicted.append(hypothesis)
-    log.counts["premises"] = len(groups)
-    for premise, (entailed, contradicted) in groups.items():
-        if not (entailed and contradicted):
-            log.counts["premises_without_triplet"] += 1
-            continue
-        for k, positive in enumerate(entailed):
-            turn = k % len(contradicted)
-            for negative in contradicted if every else contradicted[turn : turn + 1]:
-                yield premise, positive, negative
+    with _scratch("CREATE TABLE pairs (premise TEXT, hypothesis TEXT, label TEXT)") as scratch:
+        scratch.executemany("INSERT INTO pairs VALUES (?, ?, ?)", (row[:3] for row in pairs))
+        counts = "SELECT COUNT(*), COUNT(DISTINCT premise) FROM pairs"
+        log.counts["pairs"], log.counts["premises"] = scratch.execute(counts).fetchone()
+        ordered = scratch.execute(_BY_PREMISE)
+        for premise, group in groupby(ordered, key=itemgetter(0)):
+            found: dict[str, list[str]] = {}
+            for _, hypothesis, label in group:
+                found.setdefault(label, []).append(hypothesis)
+            entailed, contradicted = found.get("entailment"), found.get("contradiction")
+            if not (entailed and contradicted):
+                log.counts["premises_without_triplet"] += 1
+                continue
+            for k, positive in enumerate(entailed):
+                turn = k % len(contradicted)
+                for negative in contradicted if every else contradicted[turn : turn + 1]:
+                    yield premise, positive, negative
+
+
+_BY_PREMISE = """
+    SELECT premise, hypothesis, label
+    FROM (SELECT rowid AS number, MIN(rowid) OVER (PARTITION BY premise) AS first, * FROM pairs)
+    ORDER BY first, number
+"""
 
 
 def sentence_pairs(rows: Iterable[Row], log: Log) -> Iterator[Row]:
@@ -113,14 +126,25 @@ def sentence_pairs(rows: Iterable[Row], log: Log) -> Iterator[Row]:
 def sentences(rows: Iterable[Row], columns: tuple[int, ...]) -> Iterator[Row]:
     """Distinct sentences of the given columns, row by row, in order of first appearance.
 
-    A null is no sentence.
-
-    Holds a digest of 16 bytes for each.
+    A null is no sentence. Holds a digest of 16 bytes for each on disk.
     """
-    seen: set[bytes] = set()
-    for row in rows:
-        for text in (row[column] for column in columns if row[column] is not None):
-            digest = blake2b(text.encode(), digest_size=16).digest()
-            if digest not in seen:
-                seen.add(digest)
-                yield (text,)
+    with _scratch("CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID") as scratch:
+        for row in rows:
+            for text in (row[column] for column in columns if row[column] is not None):
+                digest = blake2b(text.encode(), digest_size=16).digest()
+                if scratch.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest,)).rowcount:
+                    yield (text,)
+
+
+@contextmanager
+def _scratch(table: str) -> Iterator[sqlite3.Connection]:
+    """Yield a database of one table that goes with the block.
+
+    It lies in the folder for temporary files (``TMPDIR``), in memory as far as ``_CACHED`` goes.
+    """
+    with closing(sqlite3.connect("", isolation_level=None)) as scratch:
+        scratch.execute("PRAGMA journal_mode = OFF")
+        scratch.execute(f"PRAGMA cache_size = -{_CACHED >> 10}")
+        scratch.execute(table)
+        scratch.execute("BEGIN")  # else every row is a transaction of its own
+        yield scratch

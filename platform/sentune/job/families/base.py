@@ -126,7 +126,7 @@ class JobFamily(ABC):
 
     @abstractmethod
     def prepare(self, console: Console) -> None:
-        """Read the corpora and make what every trial needs, before Ray is up."""
+        """Read the corpora and make what every trial needs, before a Ray of our own is up."""
 
     @property
     def cache_uri(self) -> str:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from sentune.corpora.batches import Held
 from sentune.corpora.prepare import prepared
+from sentune.corpora.ray_map import on_worker
 from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
 from sentune.credentials import without_credentials
@@ -88,6 +89,7 @@ class ClosedFormFamily(JobFamily):
             cache / "sentences",
             limit=options.limit,
             uri=self.cache_uri and f"{self.cache_uri}/sentences",
+            run=on_worker,
         )
         self.dev = read_evaluation(options.dev, self.prefer)
         config = self._config(self.space, self.sentences.num_rows)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from rich.console import Console
 
 from sentune.corpora.mixing import MixedHandle
+from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, weight_names
 from sentune.job.corpora import dev_corpora, numbered
@@ -71,6 +72,8 @@ class OperationFamily(GenerativeFamily):
             cache=self.cache,
             limit=self.options.limit,
             uri=self.cache_uri,
+            spread=in_turn,
+            run=on_worker,
         )
 
     def handle(
@@ -103,6 +106,8 @@ class WordFamily(GenerativeFamily):
             cache=self.cache,
             limit=self.options.limit,
             uri=self.cache_uri,
+            spread=in_turn,
+            run=on_worker,
         )
 
 

@@ -1,0 +1,88 @@
+"""Every job that trains takes its corpus from prepared shards, shared or streamed, to one order."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from rich.console import Console
+
+from sentune.cli.cluster_job import options_of, read_job
+from sentune.corpora import tokens
+from sentune.corpora.batches import Batch, SharedSource
+from sentune.corpora.stream import StreamedSource
+from sentune.job.families import JobFamily, make_job
+
+pytestmark = pytest.mark.cluster
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+TRAINED = {
+    "tune_gauss": "builtin:nli?size=120",
+    "tune_gumbel": "builtin:nli?size=120",
+    "tune_simcse": "builtin:nli?size=120",
+    "tune_simcse_pairs": "builtin:operations?size=120",
+    "tune_simcse_unsupervised": "builtin:nli?size=120",
+    "tune_intersent": "builtin:operations?size=120",
+    "tune_invertible": "builtin:stories?size=120",
+}
+SHARD_ROWS = 40
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def job(name: str, storage: Path, *options: str) -> JobFamily:
+    script = read_job(JOBS / f"{name}.py")
+    given = (
+        f"--corpus={TRAINED[name]}", f"--storage={storage}", "--set=batch_size=16", *options,
+    )  # fmt: skip
+    made = make_job(options_of(script, list(given)), script.space)
+    made.prepare(Console(file=io.StringIO()))
+    return made
+
+
+def plain(batches: Iterator[Batch], count: int) -> list[Any]:
+    return [
+        (b.epoch, b.first, {k: [ids.tolist() for ids in v] for k, v in b.columns.items()})
+        for b in islice(batches, count)
+    ]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_job_shares_and_streams_the_same_batches(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sentune.corpora.prepare.SHARD_ROWS", SHARD_ROWS)
+    monkeypatch.setitem(tokens.tokenise_batches.__kwdefaults__, "shard_rows", SHARD_ROWS)
+    (shared,) = (handle.open() for handle in job(name, tmp_path).handles())
+    (streamed,) = (h.open() for h in job(name, tmp_path, "--share-mb=0").handles())
+    assert isinstance(shared, SharedSource)
+    assert isinstance(streamed, StreamedSource)
+    assert len(job(name, tmp_path).tokens[0].shards) > 1
+    for start in (0, 48):
+        expected = plain(shared.batches(16, 5, start), 9)
+        assert plain(streamed.batches(16, 5, start), 9) == expected
+
+
+def test_a_second_start_reads_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "x.txt"
+    file.write_text("".join(f"sentence number {i}\n" for i in range(60)))
+    monkeypatch.setitem(TRAINED, "tune_simcse_unsupervised", f"text:{file}")
+    first = job("tune_simcse_unsupervised", tmp_path)
+
+    def unread(*args: object, **options: object) -> None:
+        raise AssertionError(f"read again: {args}")
+
+    monkeypatch.setattr("sentune.corpora.prepare.open_rows", unread)
+    again = job("tune_simcse_unsupervised", tmp_path)
+    assert again.corpora() == first.corpora()
+    assert again.fingerprints() == first.fingerprints()
