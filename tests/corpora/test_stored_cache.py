@@ -1,4 +1,4 @@
-"""A cache in an object store: a worker reads sources, and no machine makes what is there already."""
+"""A cache in an object store: workers read sources, and no machine makes what is there already."""
 
 from __future__ import annotations
 
