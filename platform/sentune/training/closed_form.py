@@ -41,7 +41,7 @@ def fit_and_sweep(
         group: of the trial's workers.
         words: source of word vectors, as the setting names it -> opens to its ``WordTable``.
     """
-    last = CheckpointStore(spec.directory).last_progress() if spec.directory else None
+    last = CheckpointStore.of(spec).last_progress() if spec.directory else None
     if last is not None:  # its report may have been lost with a killed driver
         yield last.again(lambda folder: None)  # its checkpoint is there already
         return
