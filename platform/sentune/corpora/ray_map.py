@@ -63,7 +63,8 @@ def on_worker(work: Callable[..., Found], *arguments: Any) -> Found:
     """Return ``work(*arguments)`` from a node with CPUs; from here without a cluster."""
     if not ray.is_initialized():
         return work(*arguments)
-    return _result(ray.remote(num_cpus=TASK_CPUS)(work).remote(*arguments))
+    found: Found = _result(ray.remote(num_cpus=TASK_CPUS)(work).remote(*arguments))
+    return found
 
 
 def _result(reference: Any) -> Any:
