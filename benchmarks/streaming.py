@@ -36,6 +36,7 @@ from sentune.corpora import Kind
 from sentune.corpora.prepare import prepare
 from sentune.corpora.reduce import accumulate
 from sentune.encoders.words import WordTable
+from sentune.io.cached_file import CachedFile
 from sentune.methods.sif import Moments, Sif, SifSettings
 
 WORDS, DIMENSIONS, AT_ONCE = 20_000, 300, 10_000
@@ -114,7 +115,7 @@ def measured(file: str, folder: str, answer: Any) -> None:
     with watched(peaks[0]):
         manifest = prepare(f"text:{file}", f"{folder}/shards", kind=Kind.SENTENCES)
     preparing = time.perf_counter() - started
-    shards = sorted(str(path) for path in Path(folder, "shards").glob("*.parquet"))
+    shards = [CachedFile(str(p)) for p in sorted(Path(folder, "shards").glob("*.parquet"))]
     ray.init(
         address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
         object_store_memory=500_000_000, runtime_env=runtime_env(),
@@ -124,11 +125,11 @@ def measured(file: str, folder: str, answer: Any) -> None:
     few = Path(folder, "few.txt")
     with Path(file).open() as lines:
         few.write_text("".join(next(lines) for _ in range(1000)))
-    prepare(f"text:{few}", f"{folder}/few", kind=Kind.SENTENCES)
-    accumulate([f"{folder}/few/part-00000.parquet"], make)
+    sizes = prepare(f"text:{few}", f"{folder}/few", kind=Kind.SENTENCES)["shards"]
+    accumulate([CachedFile(f"{folder}/few/part-00000.parquet")], sizes, make)
     started = time.perf_counter()
     with watched(peaks[1]):
-        accumulate(shards, make)
+        accumulate(shards, manifest["shards"], make)
     passing = time.perf_counter() - started
     ray.shutdown()
     rows = manifest["counts"]["rows"]

@@ -1,8 +1,10 @@
-"""Statistics of a corpus: workers add up to what one pass gives, in bounded memory."""
+"""Statistics of a corpus: rows of its shards, in bounded memory."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pytest
 import ray
 
 from sentune.corpora import reduce
-from sentune.errors import CorpusError, InvalidValue
+from sentune.io.cached_file import CachedFile, CacheError
 
 SHARDS = (300, 120, 1, 4_500, 50)
 
@@ -30,16 +32,6 @@ class Letters:
         counts = np.array([[text.count(chr(97 + i)) for i in range(26)] for text in texts]) / 7
         self.moments += counts.T @ counts
 
-    def merge(self, other: Letters) -> None:
-        self.texts += other.texts
-        self.batches += other.batches
-        self.moments += other.moments
-
-
-class Refuses(Letters):
-    def add(self, texts: Sequence[str]) -> None:
-        raise InvalidValue("text", texts[0], "refused")
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
@@ -55,50 +47,55 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> list[str]:
+def files(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> list[CachedFile]:
     folder, names, start = tmp_path_factory.mktemp("sentences"), [], 0
     for number, rows in enumerate(SHARDS):
         path = folder / f"part-{number:05d}.parquet"
         pq.write_table(pa.table({"text": texts[start : start + rows]}), path)
-        names.append(str(path))
+        names.append(CachedFile(str(path)))
         start += rows
     return names
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("workers", [1, 2])
-def test_workers_add_up_to_one_pass(
-    cluster: None, paths: list[str], texts: list[str], workers: int
+@pytest.mark.parametrize("rows", [slice(0, 1), slice(299, 302), slice(0, 4_971), slice(420, 420)])
+def test_the_rows_of_a_slice_are_added_in_order(
+    cluster: None, files: list[CachedFile], texts: list[str], rows: slice
 ) -> None:
-    here = reduce.accumulate_here([texts[:100], texts[100:]], Letters)
-    there = reduce.accumulate(paths, Letters, workers=workers)
-    assert there.texts == here.texts == sum(SHARDS)
+    there = reduce.accumulate(files, SHARDS, Letters, rows)
+    here = reduce.accumulate_here([texts[rows]] if texts[rows] else [], Letters)
+    assert there.texts == here.texts == rows.stop - rows.start
     np.testing.assert_allclose(there.moments, here.moments, rtol=1e-12)
-    assert there.batches >= sum(SHARDS) // reduce._ROWS  # no worker saw a whole corpus at once
+    assert there.batches >= there.texts // reduce._ROWS, "a corpus is never there at once"
 
 
 @pytest.mark.cluster
-def test_a_cluster_without_a_whole_free_cpu_still_adds_up(cluster: None, paths: list[str]) -> None:
+def test_two_passes_give_the_same_bits(cluster: None, files: list[CachedFile]) -> None:
+    first, second = (reduce.accumulate(files, SHARDS, Letters).moments for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.cluster
+def test_a_cluster_without_a_whole_free_cpu_still_adds_up(
+    cluster: None, files: list[CachedFile]
+) -> None:
     @ray.remote(num_cpus=1)
     def inside() -> int:
-        return reduce.accumulate(paths, Letters, workers=2).texts
+        return reduce.accumulate(files, SHARDS, Letters).texts
 
     assert ray.get(inside.remote(), timeout=120) == sum(SHARDS)
 
 
 @pytest.mark.cluster
-def test_an_error_of_the_statistics_arrives(cluster: None, paths: list[str]) -> None:
-    with pytest.raises(InvalidValue, match="refused"):
-        reduce.accumulate(paths, Refuses, workers=2)
-
-
-def test_what_cannot_be_read_is_named(paths: list[str]) -> None:
-    with pytest.raises(CorpusError, match=r"part-00000\.parquet.*'sentence' but text"):
-        reduce.accumulate(paths, Letters, column="sentence")
-    with pytest.raises(InvalidValue, match="workers"):
-        reduce.accumulate(paths, Letters, workers=0)
-    with pytest.raises(InvalidValue, match="paths"):
-        reduce.accumulate([], Letters)
+def test_a_file_that_a_node_cannot_open_is_one_sentence(
+    cluster: None, files: list[CachedFile]
+) -> None:
+    gone = CachedFile("/nowhere/part-00000.parquet")
+    with pytest.raises(CacheError) as caught:
+        reduce.accumulate([*files, gone], [*SHARDS, 5], Letters)
+    said = f"node {socket.gethostname()}: /nowhere/part-00000.parquet: there is no such file; "
+    assert str(caught.value).startswith(said)
+    assert "give --cache URI" in str(caught.value)
 
 
 class Texts(list):
@@ -123,8 +120,9 @@ def test_a_corpus_of_any_length_holds_one_batch_at_a_time(count: int) -> None:
     assert Texts.most <= 2  # the one that is added, and the next
 
 
-def test_a_shard_is_read_in_parts(paths: list[str]) -> None:
-    task = pa.table({"path": [paths[3]], "column": ["text"]})
-    sizes = [part.num_rows for part in reduce._read(task)]
-    assert sum(sizes) == SHARDS[3]
+@pytest.mark.parametrize(("first", "end"), [(0, 4_500), (7, 2_050), (2_048, 2_049)])
+def test_a_shard_is_read_in_parts(files: list[CachedFile], first: int, end: int) -> None:
+    task = {"file": asdict(files[3]), "column": "text", "first": first, "end": end}
+    sizes = [part.num_rows for part in reduce._read(pa.Table.from_pylist([task]))]
+    assert sum(sizes) == end - first
     assert max(sizes) <= reduce._ROWS

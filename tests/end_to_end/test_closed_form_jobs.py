@@ -43,7 +43,11 @@ def write_pairs(file: Path, pairs: int, seed: int) -> None:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Vectors with a common direction, counts, and STS files of train, dev and test."""
-    folder = tmp_path_factory.mktemp("files")
+    return write_files(tmp_path_factory.mktemp("files"))
+
+
+def write_files(folder: Path) -> Path:
+    """The same in an empty folder; its path."""
     rng = np.random.default_rng(0)
     table = rng.normal(size=(len(WORDS), 12)) + 2 * rng.normal(size=12)
     rows = [f"{w} {' '.join(f'{x:.5f}' for x in v)}" for w, v in zip(WORDS, table, strict=True)]

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from ray.cluster_utils import Cluster
 
+from sentune.corpora.batches import Held
+from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.encoders.words import WordTable
 from sentune.records import TrialRecord, TrialState
+from sentune.study.space.space import Choice
+from sentune.training.closed_form import fit_and_sweep
+from sentune.training.group import Group
+from sentune.training.trial import Program, Progress, TrialSpec
 from tests.faults.conftest import Place
 from tests.faults.scenes import (
     BATCH,
@@ -18,6 +28,7 @@ from tests.faults.scenes import (
     disturbed,
     make_spec,
     run,
+    run_all,
     steps_of,
     undisturbed,
     when_there,
@@ -57,6 +68,49 @@ def test_a_worker_that_is_killed(expected: Curve, place: Place) -> None:
     spec = make_spec(tmp_path, 192)
     record, curve = run(tmp_path, spec, program, **GROUP, **place.config)
     check(tmp_path, record, curve, expected)
+
+
+def fits_once_a_worker_was_killed(folder: Path, words: WordTable) -> Program:
+    """Fits in closed form; the last worker of the first start kills itself before its pass."""
+
+    def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+        import os
+        import signal
+
+        if group.rank == group.world_size - 1 > 0 and not (folder / "killed").exists():
+            (folder / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from fit_and_sweep(spec, group, words={"made": Held(words)})
+
+    return program
+
+
+@pytest.mark.usefixtures("machines")
+def test_a_worker_of_a_fit_in_closed_form_is_killed(place: Place) -> None:
+    tmp_path, rng = place.scratch, np.random.default_rng(0)
+    names = tuple(f"w{number}" for number in range(30))
+    vectors = rng.normal(size=(30, 6)).astype(np.float32)
+    words = WordTable(names, vectors, np.full(30, 1 / 30))
+    texts = [" ".join(rng.choice(names, size)) for size in rng.integers(1, 9, 200)]
+    pairs = {"sentence1": texts[:60], "sentence2": texts[60:120], "score": rng.uniform(0, 5, 60),
+             "subset": [None] * 60}  # fmt: skip
+    table = pa.table(pairs, schema=SCHEMAS[Kind.SCORED_PAIRS])
+    dev = Corpus(spec="dev", kind=Kind.SCORED_PAIRS, table=table, fingerprint="dev")
+    spec = TrialSpec(
+        study="faults", trial="0000", method="sif", settings={"vectors": "made"}, encoder="",
+        corpus=Held(pa.table({"text": texts})), dev=Held([dev]), max_examples=200,
+        milestones=(200,), objective="sts/pearson", readouts={"components": (0, 1, 2)},
+    )  # fmt: skip
+    program = fits_once_a_worker_was_killed(tmp_path, words)
+    settings = {"a": Choice(1e-3)}
+    config = {**GROUP, **place.config, "validate_every": 200}
+    (record,) = run_all(tmp_path, spec, program, settings, trials=1, **config)
+    assert (record.state, record.reason) == (TrialState.COMPLETE, "")
+    assert len([note for note in record.notes if LOST.match(note)]) == 1, record.notes
+    (alone,) = program(spec, Group.single("cpu"))
+    expected = {k: v for k, v in alone.metrics.items() if k != "train/seconds"}
+    metrics = {k: v for k, v in record.metrics.items() if k != "train/seconds"}
+    assert metrics == pytest.approx(expected, abs=1e-10)
 
 
 def test_a_node_whose_raylet_is_killed(machines: Cluster, expected: Curve, place: Place) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -24,6 +23,7 @@ from tests.methods.laes_scenes import (
     table,
     vectors,
 )
+from tests.methods.reducing import all_reduce
 from tests.rounding import rounding
 
 WORDS = table()
@@ -78,11 +78,12 @@ def test_the_gram_matrix_is_the_data_matrix_squared(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=12), st.integers(0, 12))
-def test_merged_parts_are_one_pass(lengths: list[int], cut: int) -> None:
+def test_workers_add_up_to_one_pass(lengths: list[int], cut: int) -> None:
     texts = sentences(lengths)
-    once, merged, part = statistics(texts), statistics(texts[cut:]), statistics(texts[:cut])
-    merged.merge(pickle.loads(pickle.dumps(part)))
-    for one, other in zip(once.grams, merged.grams, strict=True):
+    once, first, second = statistics(texts), statistics(texts[cut:]), statistics(texts[:cut])
+    all_reduce([first, second])
+    grams = zip(once.grams + once.grams, first.grams + second.grams, strict=True)
+    for one, other in grams:
         # no entry's terms add up to more than the largest sum of squares, which is on the diagonal
         size = max((abs(panel).max() for panel in one.panels), default=0.0)
         assert one.size == other.size == WORDS.vectors.shape[1] * max(lengths)
@@ -91,12 +92,21 @@ def test_merged_parts_are_one_pass(lengths: list[int], cut: int) -> None:
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=error)
 
 
+@pytest.mark.parametrize("solver", ["auto", "exact"])
+def test_a_device_decomposes_as_lapack_does(solver: str) -> None:
+    """``cpu:0`` is torch's way, as on a GPU; ``cpu`` is LAPACK's."""
+    here, there = (of_gram(statistics(TEXTS).grams[0], 5, solver, at) for at in ("cpu", "cpu:0"))
+    error = rounding(len(here.U), here.eigenvalues[0])
+    np.testing.assert_allclose(there.eigenvalues, here.eigenvalues, rtol=0, atol=error)
+    np.testing.assert_allclose(there.U, here.U, rtol=0, atol=1e-9)
+
+
 def test_statistics_take_nothing_more_once_they_are_solved() -> None:
     solved = statistics(TEXTS)
     of_gram(solved.grams[0], 3)
     again = of_gram(solved.grams[0], 5)
     assert len(again.eigenvalues) == 5
-    for late in (lambda: solved.add(TEXTS), lambda: solved.merge(statistics(TEXTS))):
+    for late in (lambda: solved.add(TEXTS), lambda: all_reduce([solved])):
         with pytest.raises(InvalidValue, match="solved"):
             late()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import pickle
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sentune.corpora import Kind, read
 from sentune.encoders.words import WordTable, open_words
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.methods.sif import Averages, Components, Sif, SifSettings, Variant, Way, usif_a
+from tests.methods.reducing import all_reduce
 
 N, LONGEST = 12, 8
 """Dimensions, and words of the longest sentence."""
@@ -206,17 +206,26 @@ def test_a_sentence_without_a_known_word_is_like_none() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_merged_statistics_are_those_of_one_pass(variant: Variant) -> None:
+def test_statistics_of_two_workers_are_those_of_one_pass(variant: Variant) -> None:
     method = Sif(table(), SifSettings(variant=variant))
     whole, left, right = method.statistics(), method.statistics(), method.statistics()
     whole.add(texts())
     left.add(texts()[:31])
     right.add(texts()[31:40])
     right.add(texts()[40:])
-    right.merge(pickle.loads(pickle.dumps(left)))
+    all_reduce([left, right])
     error = rounding(len(texts())) * whole.total.max()
-    np.testing.assert_allclose(right.total, whole.total, rtol=0, atol=error)
-    assert (right.sentences, right.empty) == (whole.sentences, whole.empty) == (90, 2)
+    for each in (left, right):
+        np.testing.assert_allclose(each.total, whole.total, rtol=0, atol=error)
+        assert (each.sentences, each.empty) == (whole.sentences, whole.empty) == (90, 2)
+
+
+def test_a_device_decomposes_as_lapack_does() -> None:
+    """``cpu:0`` is torch's way, as on a GPU; ``cpu`` is LAPACK's."""
+    X = Averages(table(), "sif")(texts())
+    here, there = (Components.solve(X.T @ X, 5, "whole", at) for at in ("cpu", "cpu:0"))
+    np.testing.assert_allclose(there.squares, here.squares, rtol=1e-12)
+    np.testing.assert_allclose(there.vectors, here.vectors, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,12 +23,14 @@ from sentune.corpora.batches import drawn_rows
 from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
+from sentune.corpora.formats.open import parsed_spec
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.corpora.stamps import source_stamp
 from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
 from sentune.io.atomic import read_document, write_document
+from sentune.io.cached_file import CachedFile, node_cache, stored_manifest, upload
 from sentune.io.checksums import checksum, damage
 from sentune.io.folders import (
     checked_manifest,
@@ -45,6 +47,9 @@ logger = logging.getLogger(__name__)
 QUARANTINE = "quarantine.jsonl"
 SOURCES = "sources"
 """Folder of a cache with the manifest of each source's shards, in a file named by its stamp."""
+
+Run = Callable[..., dict[str, Any]]
+"""Calls its first argument with the others, on a machine of its own choice."""
 
 _VERSION = 1
 
@@ -93,18 +98,27 @@ class Prepared:
     Attributes:
         spec: ``FORMAT:PATH`` as the user wrote it.
         manifest: as ``sentune.corpora.prepare`` wrote it.
-        paths: of the shards, in order.
+        paths: of the shards, in order, on the machine that made them.
+        uri: of a copy of their folder in an object store; empty where there is none.
     """
 
     spec: str
     kind: Kind
     manifest: Mapping[str, Any]
     paths: tuple[str, ...]
+    uri: str = ""
 
     @property
     def num_rows(self) -> int:
         """Of all shards."""
         return sum(self.manifest["shards"])
+
+    @property
+    def cached(self) -> tuple[CachedFile, ...]:
+        """The shards as every node can open them."""
+        files = self.manifest["files"]
+        places = map(Path, self.paths)
+        return tuple(CachedFile.of(p.parent, p.name, files, self.uri) for p in places)
 
     @property
     def column_names(self) -> list[str]:
@@ -119,17 +133,16 @@ class Prepared:
     @property
     def nbytes(self) -> int:
         """What the rows take in memory."""
-        files = [pq.ParquetFile(path).metadata for path in self.paths]
-        return sum(f.row_group(i).total_byte_size for f in files for i in range(f.num_row_groups))
+        return int(self.manifest["nbytes"])
 
     def load(self) -> pa.Table:
         """All rows in memory."""
-        return pa.concat_tables([pq.read_table(path) for path in self.paths])
+        return pa.concat_tables([pq.read_table(file.here()) for file in self.cached])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as a stream, a shard at a time."""
-        for path in self.paths:
-            yield from pq.read_table(path, schema=SCHEMAS[self.kind]).to_batches()
+        for file in self.cached:
+            yield from pq.read_table(file.here(), schema=SCHEMAS[self.kind]).to_batches()
 
     def take(self, rows: npt.NDArray[np.int64]) -> pa.Table:
         """Return rows by their numbers, in their order; a shard at a time is in memory."""
@@ -137,9 +150,9 @@ class Prepared:
         ends = np.cumsum([0, *self.manifest["shards"]])
         cuts = np.searchsorted(rows[order], ends)
         parts = [SCHEMAS[self.kind].empty_table()]
-        for path, end, start, stop in zip(self.paths, ends[:-1], cuts[:-1], cuts[1:], strict=True):
+        for file, end, start, stop in zip(self.cached, ends[:-1], cuts[:-1], cuts[1:], strict=True):
             if stop > start:
-                table = pq.read_table(path, schema=SCHEMAS[self.kind])
+                table = pq.read_table(file.here(), schema=SCHEMAS[self.kind])
                 parts.append(table.take(rows[order[start:stop]] - end))
         return pa.concat_tables(parts).take(np.argsort(order))
 
@@ -166,38 +179,75 @@ class Prepared:
         }
 
 
-def prepared(spec: str, kind: Kind, cache: Path, *, limit: int | None = None) -> Prepared:
+def prepared(
+    spec: str,
+    kind: Kind,
+    cache: Path,
+    *,
+    limit: int | None = None,
+    uri: str = "",
+    run: Run | None = None,
+) -> Prepared:
     """Return the corpus as shards in the cache, under their fingerprint.
 
     Where the source's files are as they were at an earlier start, they are not read. The shards'
     checksums are compared each time; damaged ones are deleted and made again, with a warning.
+
+    Args:
+        uri: of the cache in an object store; empty where all nodes see the cache.
+        run: calls a function on a worker, which reads a source in an object store where the cache
+            lies in one too (``ray_map.on_worker``); None: it is read here.
     """
-    system, root = files_at(str(cache))
     stamp = source_stamp(spec, kind.value, limit, SHARD_ROWS)
-    manifest = _known(cache, stamp)
+    manifest = _known(cache, stamp, uri)
     if manifest is None:
-        rows = open_rows(spec, kind, limit=limit)
-        with _draft(system, f"{root.rstrip('/')}/{kind.value}") as draft:
-            manifest = _write(rows, system, draft, SHARD_ROWS)
-            folder = cache / str(manifest["fingerprint"])
-            _settle(system, draft, str(folder), str(folder), manifest, derived=True)
+        if run is not None and uri and not is_local(files_at(parsed_spec(spec).path)[0]):
+            manifest = run(_made, spec, kind, None, limit, uri)
+        else:
+            manifest = _made(spec, kind, cache, limit, uri)
         if stamp is not None and stamp == source_stamp(spec, kind.value, limit, SHARD_ROWS):
-            write_document(str(cache / SOURCES), f"{stamp}.json", json.dumps(manifest, indent=1))
+            for place in filter(None, (str(cache), uri)):
+                text = json.dumps(manifest, indent=1)
+                write_document(f"{place}/{SOURCES}", f"{stamp}.json", text)
     folder = cache / str(manifest["fingerprint"])
     return Prepared(
         spec=without_credentials(spec),
         kind=kind,
         manifest=manifest,
         paths=tuple(str(folder / shard_name(i)) for i in range(len(manifest["shards"]))),
+        uri=uri and f"{uri}/{folder.name}",
     )
 
 
-def _known(cache: Path, stamp: str | None) -> dict[str, Any] | None:
+def _made(spec: str, kind: Kind, cache: Path | None, limit: int | None, uri: str) -> dict[str, Any]:
+    """Read a source into the cache, and return the manifest of its shards.
+
+    Args:
+        cache: folder; None: that of the node on which this runs.
+        uri: of the cache in an object store, to which the shards are copied; empty for none.
+    """
+    cache = cache or node_cache() / kind.value
+    system, root = files_at(str(cache))
+    rows = open_rows(spec, kind, limit=limit)
+    with _draft(system, f"{root.rstrip('/')}/{kind.value}") as draft:
+        manifest = _write(rows, system, draft, SHARD_ROWS)
+        folder = cache / str(manifest["fingerprint"])
+        _settle(system, draft, str(folder), str(folder), manifest, derived=True)
+    if uri:
+        upload(folder, f"{uri}/{folder.name}")
+    return manifest
+
+
+def _known(cache: Path, stamp: str | None, uri: str) -> dict[str, Any] | None:
     """Return the manifest of a source that was prepared before; None where its shards are damaged.
 
     A source that is read again puts damaged shards in order.
     """
-    text = read_document(str(cache / SOURCES), f"{stamp}.json") if stamp is not None else None
+    if stamp is None:
+        return None
+    text = read_document(str(cache / SOURCES), f"{stamp}.json")
+    if text is None and uri:
+        text = read_document(f"{uri}/{SOURCES}", f"{stamp}.json")
     if text is None:
         return None
     try:
@@ -207,7 +257,12 @@ def _known(cache: Path, stamp: str | None) -> dict[str, Any] | None:
         return None
     shards = {name: was for name, was in manifest["files"].items() if name != QUARANTINE}
     folder = cache / str(manifest["fingerprint"])
-    return None if damage(folder, shards) else manifest
+    stored = uri and f"{uri}/{folder.name}"
+    if not damage(folder, shards):
+        if stored:
+            upload(folder, stored)
+        return manifest
+    return manifest if stored and stored_manifest(stored, MANIFEST) else None
 
 
 @contextmanager
@@ -228,7 +283,7 @@ def _draft(system: Any, root: str) -> Iterator[str]:
 
 
 def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
-    state, sizes = Fingerprint(rows.kind), list[int]()
+    state, sizes, nbytes = Fingerprint(rows.kind), list[int](), 0
     files: dict[str, dict[str, Any]] = {}
 
     def put(name: str, content: bytes) -> None:
@@ -243,6 +298,7 @@ def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[
         pq.write_table(table, buffer, compression="zstd")
         put(shard_name(len(sizes)), buffer.getvalue().to_pybytes())
         sizes.append(table.num_rows)
+        nbytes += table.nbytes
     if not sizes:
         raise rows.log.nothing_left(rows.spec.path, rows.kind)
     reasons = Counter(bad.reason for bad in rows.log.bad)
@@ -254,6 +310,7 @@ def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[
         "counts": {**rows.log.counts, "rows": sum(sizes)},
         "quarantine": {"rows": len(rows.log.bad), "reasons": dict(reasons.most_common(20))},
         "shards": sizes,
+        "nbytes": nbytes,
     }
     bad = [{"path": b.path, "line": b.line, "reason": b.reason} for b in rows.log.bad]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bad)

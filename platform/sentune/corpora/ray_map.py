@@ -5,11 +5,14 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, TypeVar
 
 import ray
 from ray.data import DataContext, ExecutionResources
+
+from sentune.errors import SentuneError
 
 Part = TypeVar("Part")
 Found = TypeVar("Found")
@@ -39,9 +42,34 @@ def quiet_context(kept: int | None = None, *, in_order: bool = True) -> DataCont
     if kept is not None:
         limits = ExecutionResources.for_limits(object_store_memory=kept)
         context.execution_options.resource_limits = limits
+    context.raise_original_map_exception = True  # for ``own_errors``
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     return context
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise an error of this package from one of the block's tasks as itself, not as Ray's."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, SentuneError):
+            raise error.cause from None
+        raise
+
+
+def on_worker(work: Callable[..., Found], *arguments: Any) -> Found:
+    """Return ``work(*arguments)`` from a node with CPUs; from here without a cluster."""
+    if not ray.is_initialized():
+        return work(*arguments)
+    found: Found = _result(ray.remote(num_cpus=TASK_CPUS)(work).remote(*arguments))
+    return found
+
+
+def _result(reference: Any) -> Any:
+    with own_errors():
+        return ray.get(reference)
 
 
 def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterator[Found]:
@@ -90,9 +118,9 @@ def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Fo
     for part in chain(first, stream):
         pending.append(task.remote(held, part))
         if len(pending) == most:
-            yield ray.get(pending.popleft())
+            yield _result(pending.popleft())
     while pending:
-        yield ray.get(pending.popleft())
+        yield _result(pending.popleft())
 
 
 def _apply(work: Callable[[Part], Found], part: Part) -> Found:

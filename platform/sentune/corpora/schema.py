@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
+from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 
 class Kind(StrEnum):
@@ -113,5 +116,18 @@ class Statistics(Protocol):
     def add(self, texts: Sequence[str]) -> None:
         """Add some sentences."""
 
-    def merge(self, other: Self) -> None:
-        """Add what another pass has added up; the order does not matter beyond rounding."""
+    def all_reduce(self, workers: Reducer) -> None:
+        """Add what the other workers of a pass have added up; then every worker has the sum."""
+
+
+class Reducer(Protocol):
+    """The workers that pass over a corpus together, as one of them sees the others.
+
+    All of them call the same methods in the same order.
+    """
+
+    def add_up(self, array: NDArray[Any]) -> None:
+        """Replace an array by the sum of all workers' arrays of its shape, in its own type."""
+
+    def collect(self, value: T) -> list[T]:
+        """Return every worker's picklable value, in the order of the workers."""

@@ -8,7 +8,7 @@ Both give the same batches for the same seed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -20,8 +20,9 @@ import ray
 from ray.data import DataContext, TaskPoolStrategy
 
 from sentune.corpora.batches import CorpusSource, SharedSource, row_order, shard_order
-from sentune.corpora.ray_map import READERS, TASK_CPUS, quiet_context
+from sentune.corpora.ray_map import READERS, TASK_CPUS, own_errors, quiet_context
 from sentune.corpora.tokens import Ragged, TokenFolder, ragged
+from sentune.io.cached_file import CachedFile
 
 SHARE_UP_TO = 512 << 20
 """Bytes of token ids up to which a corpus is shared rather than streamed."""
@@ -53,7 +54,7 @@ class SharedTokens(Shared):
 
 @dataclass(frozen=True)
 class Streamed:
-    """A handle of token shards on a file system that all workers see."""
+    """A handle of token shards that every node can open."""
 
     folder: TokenFolder
 
@@ -137,10 +138,11 @@ class StreamedSource(CorpusSource):
                 num_cpus=TASK_CPUS,
                 compute=TaskPoolStrategy(size=at_once),
             )
-        for table in shards.iter_batches(batch_size=None, batch_format="pyarrow"):
-            for start in range(0, len(table), _BLOCK):
-                block = table.slice(start, _BLOCK)
-                yield {name: ragged(block.column(name)) for name in self.column_names}
+        with own_errors():
+            for table in shards.iter_batches(batch_size=None, batch_format="pyarrow"):
+                for start in range(0, len(table), _BLOCK):
+                    block = table.slice(start, _BLOCK)
+                    yield {name: ragged(block.column(name)) for name in self.column_names}
 
     def _tasks(self, seed: int, epoch: int, skip: int) -> list[dict[str, Any]]:
         """What to read, in order: shards, each with its rows' order and how many to leave out."""
@@ -150,15 +152,15 @@ class StreamedSource(CorpusSource):
             left_out = min(skip, rows)
             skip -= left_out
             if left_out < rows:
-                path = str(self._folder.shard(number))
                 order = {"seed": seed, "epoch": epoch, "shard": number, "skip": left_out}
-                tasks.append({"path": path, "rows": rows - left_out, **order})
+                file = asdict(self._folder.cached(number))
+                tasks.append({"file": file, "rows": rows - left_out, **order})
         return tasks
 
 
 def _read_shard(task: pa.Table) -> pa.Table:
     """One shard with its rows permuted."""
     (order,) = task.to_pylist()
-    table = pq.read_table(order["path"])
+    table = pq.read_table(CachedFile(**order["file"]).here())
     rows = row_order(len(table), order["seed"], order["epoch"], order["shard"])
     return table.take(rows[order["skip"] :])

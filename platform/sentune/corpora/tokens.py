@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 
 from sentune.corpora.schema import Corpus
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.cached_file import CachedFile, stored_manifest, upload
 from sentune.io.folders import checked_folder
 
 SHARD_ROWS = 65_536
@@ -22,10 +24,8 @@ how far apart in a corpus two rows of one batch can be."""
 
 _META = "tokens.json"
 
-Spread = Callable[
-    [Callable[[pa.RecordBatch], pa.Table], Iterable[pa.RecordBatch]], Iterable[pa.Table]
-]
-"""What ``map`` is: the function's results for all batches, in their order."""
+Spread = Callable[[Callable[[Any], pa.Table], Iterable[Any]], Iterable[pa.Table]]
+"""What ``map`` is: the function's results for all batches, or files of them, in their order."""
 
 
 class TableEncoder(Protocol):
@@ -91,6 +91,8 @@ class TokenFolder:
 
     Attributes:
         nbytes: what the table takes in memory.
+        files: name -> size and checksum of the files.
+        uri: of a copy in an object store, for other machines; empty where there is none.
     """
 
     path: Path
@@ -98,14 +100,20 @@ class TokenFolder:
     shards: tuple[int, ...]
     fingerprint: str
     nbytes: int
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    uri: str = ""
 
     @property
     def num_rows(self) -> int:
         return sum(self.shards)
 
-    def shard(self, number: int) -> Path:
-        """Return the file of a shard."""
-        return self.path / shard_name(number)
+    def shard(self, number: int) -> str:
+        """Return the path of a shard on this node."""
+        return self.cached(number).here()
+
+    def cached(self, number: int) -> CachedFile:
+        """Return a shard as every node can open it."""
+        return CachedFile.of(self.path, shard_name(number), self.files, self.uri)
 
     def load(self) -> TokenTable:
         """Return the whole table in memory; one column is there twice for a moment."""
@@ -148,6 +156,8 @@ def tokenise_batches(
     cache: Path,
     *,
     shard_rows: int = SHARD_ROWS,
+    files: Sequence[CachedFile] = (),
+    uri: str = "",
     spread: Spread = map,
 ) -> TokenFolder:
     """Tokenises a stream of record batches into the cache, holding one shard at a time.
@@ -158,9 +168,12 @@ def tokenise_batches(
     Args:
         fingerprint: that of the corpus the batches come from.
         spread: encodes batches in order; ``ray_map.in_turn`` on a cluster, some at a time.
+        files: Parquet files with the same rows that every node can open: ``spread`` then gives
+            these to the workers, and the batches are left alone.
+        uri: of the cache in an object store; empty where all nodes see the cache.
     """
     key = _key(fingerprint, encoder, shard_rows)
-    return _folder(batches, encoder, cache, key, shard_rows, spread)
+    return _folder(batches, encoder, cache, key, shard_rows, spread, files, uri)
 
 
 def unigram_counts(
@@ -217,10 +230,17 @@ def _folder(
     key: str,
     shard_rows: int,
     spread: Spread = map,
+    files: Sequence[CachedFile] = (),
+    uri: str = "",
 ) -> TokenFolder:
+    def encoded() -> Iterable[pa.Table]:
+        if files:
+            return spread(partial(_encode_file, encoder), files)
+        return spread(encoder.table, batches)
+
     def write(draft: Path) -> dict[str, Any]:
         columns, shards, nbytes = list[str](), list[int](), 0
-        for table in in_shards(spread(encoder.table, batches), shard_rows):
+        for table in in_shards(encoded(), shard_rows):
             pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
             columns = table.column_names
             shards.append(len(table))
@@ -230,10 +250,25 @@ def _folder(
             raise CorpusError(cache / key, "a corpus without rows cannot be tokenised")
         return {"fingerprint": key, "columns": columns, "shards": shards, "nbytes": nbytes}
 
-    meta = checked_folder(cache / key, _META, write)
+    stored = uri and f"{uri}/{key}"
+    meta = stored_manifest(stored, _META) if stored and not (cache / key).exists() else None
+    if meta is None:
+        meta = checked_folder(cache / key, _META, write)
+        if stored:
+            upload(cache / key, stored)
     return TokenFolder(
-        cache / key, tuple(meta["columns"]), tuple(meta["shards"]), key, meta["nbytes"]
+        cache / key,
+        tuple(meta["columns"]),
+        tuple(meta["shards"]),
+        key,
+        meta["nbytes"],
+        meta["files"],
+        stored,
     )
+
+
+def _encode_file(encoder: TableEncoder, file: CachedFile) -> pa.Table:
+    return pa.concat_tables(map(encoder.table, pq.read_table(file.here()).to_batches()))
 
 
 def in_shards(tables: Iterable[pa.Table], shard_rows: int) -> Iterator[pa.Table]:

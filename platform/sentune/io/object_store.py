@@ -129,17 +129,28 @@ def on_this_machine(folder: str) -> Iterator[Path]:
         yield Path(root)
         return
     with tempfile.TemporaryDirectory(prefix="sentune-copy-") as copy:
-        above = f"{root.rstrip('/')}/"
-        paths = asked(folder, lambda: files.find(root))
-        inside = [path.removeprefix(above) for path in paths if path.startswith(above)]
-        if not inside:
-            raise FileNotFoundError(folder)
-        for within in inside:
-            if not leads_out(within):
-                target = Path(copy, within)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                asked(folder, partial(files.get_file, above + within, str(target)))
+        download(folder, Path(copy))
         yield Path(copy)
+
+
+def download(folder: str, into: Path) -> None:
+    """Copy the objects below a URI into a local folder.
+
+    Raises:
+        FileNotFoundError: nothing lies there.
+        StorageError: the store refuses, or does not answer.
+    """
+    files, root = files_at(folder)
+    above = f"{root.rstrip('/')}/"
+    paths = asked(folder, lambda: files.find(root))
+    inside = [path.removeprefix(above) for path in paths if path.startswith(above)]
+    if not inside:
+        raise FileNotFoundError(folder)
+    for within in inside:
+        if not leads_out(within):
+            target = into / within
+            target.parent.mkdir(parents=True, exist_ok=True)
+            asked(folder, partial(files.get_file, above + within, str(target)))
 
 
 def _protocols(files: fsspec.AbstractFileSystem) -> Collection[str]:

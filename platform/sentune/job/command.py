@@ -31,7 +31,7 @@ METAVARS = {
         "population generations checkpoint_every share_mb validate_every eta seed",
         "X": "priority gpus_per_worker failed_share",
         "H": "max_hours max_gpu_hours",
-        "URI": "storage tracking",
+        "URI": "storage cache tracking",
         "NAME": "sampler fork scheduler study",
         "NAME|PATH": "encoder decoder",
         "glove:FILE|fasttext:FILE": "vectors",

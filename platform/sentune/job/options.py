@@ -118,6 +118,10 @@ class StudyOptions(BaseModel):
     failed_share: Annotated[float, Field(gt=0, le=1)] = Field(
         0.5, description="share of failed trials above which the study stops, from five on"
     )
+    workers: Workers = Field(1, description="workers a trial: N, or MIN-MAX for an elastic group")
+    gpus_per_worker: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="GPUs a worker; fractions share one"
+    )
     keep: Count = Field(3, description="best trials whose checkpoints stay, beside the winner's")
     force_test: bool = Field(
         False, description="read the test corpora once more, for another winner; it is recorded"
@@ -126,6 +130,11 @@ class StudyOptions(BaseModel):
     storage: str = Field(
         default_factory=lambda: default_storage(),
         description="folder or fsspec URI of all studies",
+    )
+    cache: str | None = Field(
+        None,
+        description="folder that all nodes see, or fsspec URI, for prepared corpora, tokens and "
+        "encoders (default: .cache in the storage)",
     )
     optuna: str | None = Field(
         default_factory=lambda: os.environ.get("SENTUNE_OPTUNA") or None,
@@ -149,6 +158,14 @@ class StudyOptions(BaseModel):
         False, description="draw readouts like settings instead of sweeping them"
     )
     dry_run: bool = Field(False, description="print the plan and stop")
+
+    @model_validator(mode="after")
+    def _workers_are_a_range(self) -> StudyOptions:
+        if isinstance(self.workers, tuple) and not 1 <= self.workers[0] <= self.workers[1]:
+            raise InvalidValue(
+                "--workers", f"{self.workers[0]}-{self.workers[1]}", "give MIN-MAX, 1 <= MIN <= MAX"
+            )
+        return self
 
     @property
     def corpora(self) -> tuple[str, ...]:
@@ -194,10 +211,6 @@ class TrainingOptions(StudyOptions):
         1, description="best trials that are trained again from fresh seeds"
     )
     seeds: Count = Field(2, description="fresh seeds a finalist")
-    workers: Workers = Field(1, description="workers a trial: N, or MIN-MAX for an elastic group")
-    gpus_per_worker: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="GPUs a worker; fractions share one"
-    )
     launcher: LauncherName = Field(
         "auto", description="inline: in the trial's own process; train: a Ray Train group"
     )
@@ -210,10 +223,6 @@ class TrainingOptions(StudyOptions):
 
     @model_validator(mode="after")
     def _dev_belongs_to_the_corpus(self) -> TrainingOptions:
-        if isinstance(self.workers, tuple) and not 1 <= self.workers[0] <= self.workers[1]:
-            raise InvalidValue(
-                "--workers", f"{self.workers[0]}-{self.workers[1]}", "give MIN-MAX, 1 <= MIN <= MAX"
-            )
         own = [spec for spec in self.corpora if not spec.startswith("builtin:")]
         if own and not self.dev:
             raise InvalidValue(
@@ -295,7 +304,6 @@ class ClosedFormOptions(StudyOptions):
         description="counts of words, a FILE of 'word count' or wordfreq:en (default: none, all "
         "words weigh the same)",
     )
-    workers: Count = Field(1, description="processes that read a corpus too large to share")
 
     def check_complete(self) -> None:
         """Raise ``InvalidValue`` where one of the options that have no default is missing."""

@@ -1,4 +1,4 @@
-"""Send the driver's encoder folder to the workers through Ray's object store."""
+"""Send the driver's encoder folder to the workers: by the study's object store, else by Ray's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from typing import Any
 
 import ray
 
+from sentune.io.cached_file import CacheError, upload
 from sentune.io.folders import new_folder
+from sentune.io.object_store import download
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
 
@@ -25,19 +27,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShippedFolder:
-    """A folder's files in Ray's object store.
+    """A folder's files in an object store of the study, or in Ray's.
 
     Attributes:
         path: of the folder on the driver's machine.
         digest: of all names and contents.
         stamp: names, sizes and times of the files, as the driver saw them.
         files: the reference to the contents, in a list: Ray would resolve it in an argument.
+        uri: of the files in an object store; empty where ``files`` has them.
     """
 
     path: str
     digest: str
     stamp: str
     files: list[Any]
+    uri: str = ""
 
     def open(self) -> str:
         """Return a path on this machine with the files.
@@ -54,9 +58,15 @@ class ShippedFolder:
             shutil.rmtree(folder)
 
         def write(draft: Path) -> None:
-            for name, content in ray.get(self.files[0]).items():
-                (draft / name).parent.mkdir(parents=True, exist_ok=True)
-                (draft / name).write_bytes(content)
+            if not self.uri:
+                for name, content in ray.get(self.files[0]).items():
+                    (draft / name).parent.mkdir(parents=True, exist_ok=True)
+                    (draft / name).write_bytes(content)
+                return
+            download(self.uri, draft)
+            if _digest(_contents(draft)) != self.digest:
+                fix = "delete it and run the same command again"
+                raise CacheError(self.uri, "its files are not those that were uploaded", fix)
 
         return str(new_folder(folder, write))
 
@@ -72,9 +82,20 @@ class WithEncoder:
         return self.program(replace(spec, encoder=self.encoder.open()), group)
 
 
-def ship(folder: str) -> ShippedFolder:
-    """Put a folder's files into Ray's object store, once for all trials."""
-    stamp, contents = _stamp(Path(folder)), dict(_contents(Path(folder)))
+def ship(folder: str, uri: str = "") -> ShippedFolder:
+    """Put a folder's files where workers find them, once for all trials.
+
+    Args:
+        folder: on this machine.
+        uri: of a place in an object store, below which they are named by their digest; empty:
+            Ray's own object store, which takes memory of this node.
+    """
+    stamp = _stamp(Path(folder))
+    if uri:
+        digest = _digest(_contents(Path(folder)))
+        upload(Path(folder), f"{uri}/{digest}")
+        return ShippedFolder(folder, digest, stamp, [], f"{uri}/{digest}")
+    contents = dict(_contents(Path(folder)))
     return ShippedFolder(folder, _digest(contents.items()), stamp, [ray.put(contents)])
 
 

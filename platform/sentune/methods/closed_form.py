@@ -64,8 +64,13 @@ class ClosedForm(ABC):
         """Empty statistics, to add sentences to."""
 
     @abstractmethod
-    def solve(self, statistics: Any, largest: int) -> None:
+    def solve(self, statistics: Any, largest: int, device: str = "cpu") -> None:
         """Fit the method: one decomposition for all values of the readout up to ``largest``.
+
+        Args:
+            statistics: that sentences were added to.
+            largest: value of the readout.
+            device: on which a whole symmetric matrix is decomposed, as torch names it.
 
         Raises:
             TrialFailed: the statistics hold too little for it.
@@ -102,3 +107,19 @@ class ClosedForm(ABC):
     @abstractmethod
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Load what ``state`` gave."""
+
+
+def eigenvectors(matrix: Floats, device: str = "cpu") -> tuple[Floats, Floats]:
+    """Return all eigenvalues of a symmetric matrix, rising, and its eigenvectors as columns.
+
+    Args:
+        matrix: [D, D], of which the lower triangle is read.
+        device: on which it is decomposed, in float64.
+    """
+    if device == "cpu":
+        values, vectors = np.linalg.eigh(matrix)
+        return values, vectors
+    import torch  # a fit on the CPU does without
+
+    found = torch.linalg.eigh(torch.from_numpy(matrix).to(device))
+    return found.eigenvalues.cpu().numpy(), found.eigenvectors.cpu().numpy()

@@ -92,7 +92,9 @@ class Laes(ClosedForm):
             return KeptSentences(self.words, a, longest)
         return GramStatistics(self.words, a, longest, both=len(self._ways) == 2)
 
-    def solve(self, statistics: GramStatistics | KeptSentences, largest: int) -> None:
+    def solve(
+        self, statistics: GramStatistics | KeptSentences, largest: int, device: str = "cpu"
+    ) -> None:
         """Fit the models of up to ``largest`` units. Nothing can be added afterwards.
 
         Raises:
@@ -106,7 +108,7 @@ class Laes(ClosedForm):
             solver = self.settings.solver
             if solver == "svd":
                 raise InvalidValue("solver", solver, "its statistics are the sentences themselves")
-            found = [of_gram(gram, largest, solver) for gram in statistics.grams]
+            found = [of_gram(gram, largest, solver, device) for gram in statistics.grams]
         width = self.words.vectors.shape[1]
         self._units = tuple(Units.of(spectrum, width) for spectrum in found)
         self.residual = max(spectrum.residual for spectrum in found)

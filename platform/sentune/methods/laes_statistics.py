@@ -11,12 +11,13 @@ S = sentences, k = vectors multiplied at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sentune.corpora.schema import Reducer
 from sentune.encoders.words import WordRows, WordTable
 from sentune.errors import InvalidValue
 
@@ -71,13 +72,12 @@ class Gram:
         n = self.width
         self.panels += [np.zeros((n, (j + 1) * n)) for j in range(len(self.panels), blocks)]
 
-    def merge(self, other: Gram) -> None:
-        """Add what another pass has added up."""
+    def all_reduce(self, workers: Reducer) -> None:
+        """Add what the other workers have added up."""
         self._open()
-        other._open()
-        self._grow(len(other.panels))
-        for mine, theirs in zip(self.panels, other.panels, strict=False):
-            mine += theirs
+        self._grow(max(workers.collect(len(self.panels))))
+        for panel in self.panels:
+            workers.add_up(panel)
 
     def _open(self) -> None:
         if self._summed:
@@ -125,10 +125,10 @@ class GramStatistics:
         for gram in self.grams:
             gram.add(vectors, rows)
 
-    def merge(self, other: Self) -> None:
-        """Add what another pass has added up."""
-        for mine, theirs in zip(self.grams, other.grams, strict=True):
-            mine.merge(theirs)
+    def all_reduce(self, workers: Reducer) -> None:
+        """Add what the other workers have added up."""
+        for gram in self.grams:
+            gram.all_reduce(workers)
 
 
 class KeptSentences:
@@ -142,9 +142,9 @@ class KeptSentences:
         """Keep sentences."""
         self.rows = _joined(self.rows, self.words.ids(texts, self.max_length))
 
-    def merge(self, other: Self) -> None:
-        """Keep the sentences of another pass."""
-        self.rows = _joined(self.rows, other.rows)
+    def all_reduce(self, workers: Reducer) -> None:
+        """Keep the sentences of all workers, in the order of the workers."""
+        self.rows = reduce(_joined, workers.collect(self.rows))
 
     def data_matrix(self, *, backward: bool = False) -> Floats:
         """[T, D] the matrix Xi (LAES section IV-A).

@@ -24,9 +24,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.sparse import csr_array
 
+from sentune.corpora.schema import Reducer
 from sentune.encoders.words import WordRows, WordTable
 from sentune.errors import InvalidValue, TrialFailed
-from sentune.methods.closed_form import ClosedForm, ClosedFormSettings, Floats, Rows
+from sentune.methods.closed_form import (
+    ClosedForm,
+    ClosedFormSettings,
+    Floats,
+    Rows,
+    eigenvectors,
+)
 from sentune.readouts.grid import Grid, Readout
 
 Variant = Literal["average", "sif", "usif"]
@@ -166,11 +173,11 @@ class Moments:
             self.empty += int((~chunk.any(axis=1)).sum())
         self.sentences += len(texts)
 
-    def merge(self, other: Moments) -> None:
-        """Add what another pass has added up."""
-        self.total += other.total
-        self.sentences += other.sentences
-        self.empty += other.empty
+    def all_reduce(self, workers: Reducer) -> None:
+        """Add what the other workers have added up."""
+        workers.add_up(self.total)
+        self.sentences = sum(workers.collect(self.sentences))
+        self.empty = sum(workers.collect(self.empty))
 
 
 class Sif(ClosedForm):
@@ -205,13 +212,13 @@ class Sif(ClosedForm):
     def statistics(self) -> Moments:
         return Moments(self.averages)
 
-    def solve(self, statistics: Moments, largest: int) -> None:
+    def solve(self, statistics: Moments, largest: int, device: str = "cpu") -> None:
         """The first ``largest`` components, by one eigendecomposition.
 
         Raises:
             TrialFailed: the sentences do not span as many directions.
         """
-        self._components = Components.solve(statistics.total, largest, self._way)
+        self._components = Components.solve(statistics.total, largest, self._way, device)
         self._counts = {"sentences": statistics.sentences, "empty": statistics.empty}
 
     def grid(self) -> Grid:
@@ -288,13 +295,13 @@ class Components:
     way: Way
 
     @classmethod
-    def solve(cls, moments: Floats, largest: int, way: Way) -> Components:
+    def solve(cls, moments: Floats, largest: int, way: Way, device: str = "cpu") -> Components:
         """From the [n, n] sum of e e^T over the sentences.
 
         Raises:
             TrialFailed: it has not as many directions as components are asked for.
         """
-        squares, vectors = np.linalg.eigh(moments)
+        squares, vectors = eigenvectors(moments, device)
         squares, vectors = squares[::-1], vectors[:, ::-1].T
         # a direction that no sentence has gets an eigenvalue of rounding size, not 0
         rank = int((squares > len(moments) * np.finfo(float).eps * max(squares[0], 0)).sum())

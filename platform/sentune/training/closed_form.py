@@ -7,14 +7,17 @@ word vectors and a few settings; components and units are read out of the one fi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import pyarrow as pa
 
+from sentune.corpora.prepare import Prepared
 from sentune.corpora.reduce import accumulate, accumulate_here
+from sentune.corpora.schema import Statistics
 from sentune.errors import InvalidValue
 from sentune.tasks import tasks_for
+from sentune.tasks.base import Result
 from sentune.tasks.family import evaluate_family
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.closed_form_model import VECTORS, build_closed_form, save_fit
@@ -25,16 +28,18 @@ BATCH = 4_096
 
 
 def fit_and_sweep(
-    spec: TrialSpec, group: Group, *, words: Mapping[str, Opens], workers: int = 1
+    spec: TrialSpec, group: Group, *, words: Mapping[str, Opens]
 ) -> Iterator[Progress]:
-    """Run a closed-form trial; with its words and workers it is a ``Program``.
+    """Run a closed-form trial; with its words it is a ``Program``.
+
+    Each worker passes over its rows of the corpus, all add up what they found, and the first one
+    decomposes and judges.
 
     Args:
-        spec: its corpus opens to a table of sentences, or to the paths of Parquet shards of
-            sentences that are too many to share.
-        group: of one.
+        spec: its corpus opens to a table of sentences, or to a ``Prepared`` corpus of sentences
+            that are too many to share.
+        group: of the trial's workers.
         words: source of word vectors, as the setting names it -> opens to its ``WordTable``.
-        workers: processes that read a corpus of shards.
     """
     last = CheckpointStore.of(spec).last_progress() if spec.directory else None
     if last is not None:  # its report may have been lost with a killed driver
@@ -47,18 +52,16 @@ def fit_and_sweep(
     if not grid:
         fix = f"these word vectors allow {model.title} none of them"
         raise InvalidValue(f"readout {model.axis.name}", list(asked), fix)
-    corpus: pa.Table | tuple[str, ...] = spec.corpus.open()
-    if isinstance(corpus, tuple):
-        statistics = accumulate(corpus, model.statistics, workers=workers)
-    else:
-        texts = corpus.column("text")
-        parts = (texts.slice(at, BATCH).to_pylist() for at in range(0, len(texts), BATCH))
-        statistics = accumulate_here(parts, model.statistics)
-    model.solve(statistics, max(int(v) for v in grid))
-    metric = spec.objective.rpartition("/")[2]
-    result = evaluate_family(
-        tasks_for(*spec.dev.open()), model.similarities, model.axis.name, grid, metric
-    )
+    statistics = _passed_over(spec.corpus.open(), group, model.statistics)
+    statistics.all_reduce(group)
+    result = Result()
+    if group.is_first:
+        model.solve(statistics, max(int(v) for v in grid), str(group.device))
+        metric = spec.objective.rpartition("/")[2]
+        result = evaluate_family(
+            tasks_for(*spec.dev.open()), model.similarities, model.axis.name, grid, metric
+        )
+    result = group.broadcast_object(result)
     seconds = time.perf_counter() - started
     yield Progress(
         examples=spec.max_examples,
@@ -68,3 +71,16 @@ def fit_and_sweep(
         final=True,
         save=partial(save_fit, model),
     )
+
+
+def _passed_over(
+    corpus: pa.Table | Prepared, group: Group, make: Callable[[], Statistics]
+) -> Statistics:
+    """Return the statistics of this worker's rows."""
+    if isinstance(corpus, Prepared):
+        sizes = corpus.manifest["shards"]
+        return accumulate(corpus.cached, sizes, make, group.slice(sum(sizes)))
+    own = group.slice(len(corpus))
+    texts = corpus.column("text").slice(own.start, own.stop - own.start)
+    parts = (texts.slice(at, BATCH).to_pylist() for at in range(0, len(texts), BATCH))
+    return accumulate_here(parts, make)

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sentune.lazy_import import LazyModule
 
@@ -164,6 +165,18 @@ class Group:
         box = [value]
         dist.broadcast_object_list(box, src=source, device=self.device)
         return box[0]
+
+    def collect(self, value: T) -> list[T]:
+        """Return every worker's picklable ``value``, in the order of ranks, on every worker."""
+        return [self.broadcast_object(value, source) for source in range(self.world_size)]
+
+    def add_up(self, array: NDArray[Any]) -> None:
+        """Replace a numpy array by the sum of all workers' arrays, in its own precision."""
+        if self.world_size > 1:
+            own = torch.from_numpy(array)
+            total = own.to(self.device)  # on the CPU, the array itself
+            dist.all_reduce(total)
+            own.copy_(total)
 
 
 def _parts(rows: int, parts: int) -> list[int]:

@@ -8,9 +8,15 @@ from itertools import chain, islice
 from pathlib import Path
 
 from sentune.corpora.encode import WordEncoder
-from sentune.corpora.prepare import Prepared, prepared
+from sentune.corpora.prepare import Prepared, Run, prepared
 from sentune.corpora.schema import Kind
-from sentune.corpora.tokens import Spread, TokenFolder, tokenise_batches, unigram_counts
+from sentune.corpora.tokens import (
+    Spread,
+    TableEncoder,
+    TokenFolder,
+    tokenise_batches,
+    unigram_counts,
+)
 from sentune.credentials import without_credentials
 from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
@@ -53,7 +59,9 @@ def sentence_inputs(
     max_length: int,
     cache: Path,
     limit: int | None = None,
+    uri: str = "",
     spread: Spread = map,
+    run: Run | None = None,
 ) -> Inputs:
     """For methods that embed sentences and compare them: an encoder, and its tokens.
 
@@ -62,15 +70,15 @@ def sentence_inputs(
         kind: the method.
         encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the corpus.
         limit: rows at most.
+        uri: of the cache in an object store; empty where all nodes see the cache.
         spread: as ``tokenise_batches`` takes it.
+        run: as ``prepared`` takes it.
     """
-    corpus = prepared(spec, kind.kind, cache / kind.kind.value, limit=limit)
+    corpus = _prepared(spec, kind.kind, cache, limit, uri, run)
     texts = islice(corpus.texts(*corpus.column_names), LEARNED)
     folder = prepare(encoder, texts, cache)
     ids = recipe_of(kind).table_encoder(folder, max_length)
-    tokens = tokenise_batches(
-        corpus.batches(), corpus.fingerprint, ids, cache / "tokens", spread=spread
-    )
+    tokens = _tokens(corpus, ids, cache, uri, spread)
     return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
 
@@ -82,7 +90,9 @@ def operation_inputs(
     max_length: int,
     cache: Path,
     limit: int | None = None,
+    uri: str = "",
     spread: Spread = map,
+    run: Run | None = None,
 ) -> Inputs:
     """For methods that decode: an encoder and a decoder, each with its own tokens.
 
@@ -91,21 +101,16 @@ def operation_inputs(
         encoder, decoder: as ``encoders.prepare`` and ``encoders.decoders.prepare_decoder`` read
             them; built-in ones learn their words from the corpora.
         limit: rows of each corpus at most.
-        spread: as ``tokenise_batches`` takes it.
+        uri, spread, run: as of ``sentence_inputs``.
     """
-    corpora = tuple(
-        prepared(spec, Kind.OPERATIONS, cache / "operations", limit=limit) for spec in specs
-    )
+    corpora = tuple(_prepared(spec, Kind.OPERATIONS, cache, limit, uri, run) for spec in specs)
     every = chain.from_iterable(
         islice(corpus.texts("first", "second", "target"), LEARNED) for corpus in corpora
     )
     targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
     folder = bundle(prepare(encoder, every, cache), prepare_decoder(decoder, targets, cache), cache)
     ids = RECIPES["intersent"].table_encoder(folder, max_length)
-    tokens = tuple(
-        tokenise_batches(corpus.batches(), corpus.fingerprint, ids, cache / "tokens", spread=spread)
-        for corpus in corpora
-    )
+    tokens = tuple(_tokens(corpus, ids, cache, uri, spread) for corpus in corpora)
     return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 
 
@@ -117,24 +122,24 @@ def word_inputs(
     max_length: int,
     cache: Path,
     limit: int | None = None,
+    uri: str = "",
     spread: Spread = map,
+    run: Run | None = None,
 ) -> Inputs:
     """For methods on fixed word vectors: the words of adjacent sentences.
 
     Args:
         vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the corpus.
         frequencies: counts of words, for files of vectors.
-        spread: as ``tokenise_batches`` takes it.
+        uri, spread, run: as of ``sentence_inputs``.
     """
-    corpus = prepared(spec, Kind.ADJACENT_SENTENCES, cache / "adjacent", limit=limit)
+    corpus = _prepared(spec, Kind.ADJACENT_SENTENCES, cache, limit, uri, run)
     if vectors.startswith("builtin:"):
         words = learn_words(islice(corpus.texts("text"), LEARNED), vectors, cache)
     else:
         words = open_words(vectors, frequencies, cache)
     ids = WordEncoder(words.without_vectors(), max_length)
-    tokens = tokenise_batches(
-        corpus.batches(), corpus.fingerprint, ids, cache / "tokens", spread=spread
-    )
+    tokens = _tokens(corpus, ids, cache, uri, spread)
     counts = unigram_counts(tokens, "following", len(words.words))
     known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))
     shown = without_credentials(vectors)
@@ -143,4 +148,26 @@ def word_inputs(
         tokens=(tokens,),
         corpora=(corpus,),
         note=f"vectors {shown}: {len(words.words):,} words, {known:.1%} of the corpus's",
+    )
+
+
+def _prepared(
+    spec: str, kind: Kind, cache: Path, limit: int | None, uri: str, run: Run | None
+) -> Prepared:
+    name = kind.value
+    place = uri and f"{uri}/{name}"
+    return prepared(spec, kind, cache / name, limit=limit, uri=place, run=run)
+
+
+def _tokens(
+    corpus: Prepared, ids: TableEncoder, cache: Path, uri: str, spread: Spread
+) -> TokenFolder:
+    return tokenise_batches(
+        corpus.batches(),
+        corpus.fingerprint,
+        ids,
+        cache / "tokens",
+        spread=spread,
+        files=corpus.cached if uri else (),
+        uri=uri and f"{uri}/tokens",
     )

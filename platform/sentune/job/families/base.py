@@ -22,6 +22,7 @@ from sentune.corpora.weights import is_weight
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
+from sentune.io.cached_file import node_cache
 from sentune.job.corpora import STORED, describe, needs_references, numbered
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder, ship
@@ -109,13 +110,10 @@ class JobFamily(ABC):
         """
         options = self.options
         named = {field.name for field in fields(StudyConfig)} & type(options).model_fields.keys()
-        storage = options.storage.removeprefix("file://")
-        if "://" not in storage:
-            storage = str(Path(storage).expanduser().resolve())
         asked = {
             **{name: getattr(options, name) for name in named},
             "name": options.study,
-            "storage": storage,
+            "storage": absolute(options.storage),
             "optuna_url": options.optuna,
             "budget": Budget(
                 max_trials=options.max_trials,
@@ -134,11 +132,21 @@ class JobFamily(ABC):
         """Read the corpora and make what every trial needs, before a Ray of our own is up."""
 
     @property
+    def cache_uri(self) -> str:
+        """URI of the cache in an object store; empty where it is a folder, which all nodes see."""
+        place = absolute(self.options.cache or f"{self.config.storage.rstrip('/')}/.cache")
+        return place.rstrip("/") if "://" in place else ""
+
+    @property
     def cache(self) -> Path:
-        """Folder of tokens and built-in encoders: in a local storage, else at home."""
-        if "://" in self.config.storage:
-            return Path.home() / ".cache" / "sentune"
-        return Path(self.config.storage) / ".cache"
+        """Folder of prepared corpora, tokens and encoders; at home where they have a URI too."""
+        if self.cache_uri:
+            return node_cache()
+        return Path(absolute(self.options.cache or f"{self.config.storage}/.cache"))
+
+    def ship(self, folder: str) -> ShippedFolder:
+        """Put a folder's files into the object store of the cache, else into Ray's."""
+        return ship(folder, self.cache_uri and f"{self.cache_uri}/encoders")
 
     @abstractmethod
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
@@ -333,7 +341,7 @@ class TrainedFamily(JobFamily):
 
     @cached_property
     def _shipped(self) -> ShippedFolder:
-        return ship(self.folder)
+        return self.ship(self.folder)
 
     def program(self) -> Program:
         return WithEncoder(train, self._shipped)
@@ -415,3 +423,9 @@ def _first_shards(tokens: TokenFolder) -> TokenFolder:
         rows += tokens.shards[count]
         count += 1
     return replace(tokens, shards=tokens.shards[:count])
+
+
+def absolute(place: str) -> str:
+    """Return a folder as an absolute path, as workers run elsewhere; a URI as it is."""
+    place = place.removeprefix("file://")
+    return place if "://" in place else str(Path(place).expanduser().resolve())

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from sentune.corpora.batches import Held
 from sentune.corpora.prepare import prepared
+from sentune.corpora.ray_map import on_worker
 from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
 from sentune.credentials import without_credentials
@@ -26,7 +27,7 @@ from sentune.io.folders import whole_folder
 from sentune.job.corpora import read_evaluation
 from sentune.job.families.base import Card, JobFamily, first_configuration
 from sentune.job.options import ClosedFormOptions
-from sentune.launchers.artifact_transfer import ShippedFolder, ship
+from sentune.launchers.artifact_transfer import ShippedFolder
 from sentune.launchers.run_trial import run_trial
 from sentune.methods import find_closed_form
 from sentune.records import FinalistRecord, TrialRecord
@@ -78,15 +79,18 @@ class ClosedFormFamily(JobFamily):
 
     def _config(self, space: SearchSpace, rows: int) -> StudyConfig:
         """Return one milestone, the whole corpus: nothing to compare before it, nothing to seed."""
-        return self.configured(
-            space, max_examples=rows, first_rung=rows, finalists=0, launcher="inline", workers=1
-        )
+        return self.configured(space, max_examples=rows, first_rung=rows, finalists=0)
 
     def prepare(self, console: Console) -> None:
         """Read corpora and word vectors; print how many of the words are known."""
         options, cache = self.options, self.cache
         self.sentences = prepared(
-            options.corpus, Kind.SENTENCES, cache / "sentences", limit=options.limit
+            options.corpus,
+            Kind.SENTENCES,
+            cache / "sentences",
+            limit=options.limit,
+            uri=self.cache_uri and f"{self.cache_uri}/sentences",
+            run=on_worker,
         )
         self.dev = read_evaluation(options.dev, self.prefer)
         config = self._config(self.space, self.sentences.num_rows)
@@ -116,8 +120,8 @@ class ClosedFormFamily(JobFamily):
             if not folder.is_dir():
                 with whole_folder(folder) as beside:
                     save_whole(table, beside)
-            words[source] = ShippedWords(ship(str(folder)))
-        return partial(fit_and_sweep, words=words, workers=self.options.workers)
+            words[source] = ShippedWords(self.ship(str(folder)))
+        return partial(fit_and_sweep, words=words)
 
     def modules(self) -> list[str]:
         return [part.__module__ for part in (run_trial, fit_and_sweep, self.method)]
@@ -129,7 +133,7 @@ class ClosedFormFamily(JobFamily):
     def handles(self) -> Sequence[Opens]:
         """Return the sentences, shared where they fit, else as shards that a trial streams."""
         if self._streams:
-            return [Held(self.sentences.paths)]
+            return [Held(self.sentences)]
         return [share(self.sentences.load())]
 
     def probe(self, seconds: float) -> Probe:

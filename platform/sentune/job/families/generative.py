@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from rich.console import Console
 
 from sentune.corpora.mixing import MixedHandle
-from sentune.corpora.ray_map import in_turn
+from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, weight_names
 from sentune.job.corpora import dev_corpora, numbered
@@ -71,7 +71,9 @@ class OperationFamily(GenerativeFamily):
             max_length=self.training.max_length,
             cache=self.cache,
             limit=self.options.limit,
+            uri=self.cache_uri,
             spread=in_turn,
+            run=on_worker,
         )
 
     def handle(
@@ -103,7 +105,9 @@ class WordFamily(GenerativeFamily):
             max_length=self.training.max_length,
             cache=self.cache,
             limit=self.options.limit,
+            uri=self.cache_uri,
             spread=in_turn,
+            run=on_worker,
         )
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sentune.corpora.formats import kinds_of
 from sentune.corpora.prepare import Prepared, prepared
-from sentune.corpora.ray_map import in_turn
+from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED, dev_corpora
@@ -55,7 +55,10 @@ class SentenceFamily(TrainedFamily):
         self.dev = dev_corpora(options, self.builtin)
         if options.references is not None:
             kind = kinds_of(options.references)[0]
-            self._referred = prepared(options.references, kind, cache / kind.value)
+            uri = self.cache_uri and f"{self.cache_uri}/{kind.value}"
+            self._referred = prepared(
+                options.references, kind, cache / kind.value, uri=uri, run=on_worker
+            )
         inputs = sentence_inputs(
             options.corpus,
             method,
@@ -63,7 +66,9 @@ class SentenceFamily(TrainedFamily):
             max_length=self.training.max_length,
             cache=cache,
             limit=options.limit,
+            uri=self.cache_uri,
             spread=in_turn,
+            run=on_worker,
         )
         (self.train,), self.tokens, self.folder = inputs.corpora, inputs.tokens, inputs.folder
         self.references = self._sampled() if REFERENCES in method.readouts else None

@@ -1,0 +1,114 @@
+"""Methods in closed form on a group: statistics of the workers' rows add up to one worker's fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from safetensors.numpy import load_file
+from torch import distributed as dist
+from torch import multiprocessing
+
+from sentune.corpora.batches import Held
+from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.encoders.words import WordTable
+from sentune.training.closed_form import fit_and_sweep
+from sentune.training.closed_form_model import FIT_FILE, VECTORS
+from sentune.training.group import Group
+from sentune.training.trial import TrialSpec
+
+WORDS, WIDTH = 40, 6
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "sif": ("sif", {"variant": "sif"}),
+    "usif": ("sif", {"variant": "usif"}),
+    "laes": ("laes", {"form": "res", "max_length": 6}),
+    "laes, both ways": ("laes", {"form": "bres-cat", "max_length": 6}),
+    "laes, svd": ("laes", {"form": "hid", "max_length": 6, "solver": "svd"}),
+}
+GRIDS = {"sif": ("components", (0, 1, 2, 3)), "laes": ("units", (2, 5, 9))}
+
+
+def words() -> WordTable:
+    rng = np.random.default_rng(0)
+    vectors = (rng.normal(size=(WORDS, WIDTH)) + rng.normal(size=WIDTH)).astype(np.float32)
+    p = 1 / np.arange(1, WORDS + 1) ** 1.2
+    names = tuple(f"w{number}" for number in range(WORDS))
+    return WordTable(names, vectors, p / p.sum(), listed=p / p.sum())
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    """The longest ones stand at the end: workers meet different lengths."""
+    rng = np.random.default_rng(seed)
+    lengths = np.sort(rng.integers(1, 9, count))
+    return [" ".join(f"w{i}" for i in rng.integers(0, WORDS, size)) for size in lengths]
+
+
+def dev() -> Corpus:
+    first, second = sentences(60, 1), sentences(60, 2)[::-1]
+    scores = np.random.default_rng(3).uniform(0, 5, 60)
+    columns = {"sentence1": first, "sentence2": second, "score": scores, "subset": [None] * 60}
+    kind = Kind.SCORED_PAIRS
+    table = pa.table(columns, schema=SCHEMAS[kind])
+    return Corpus(spec="dev", kind=kind, table=table, fingerprint="dev")
+
+
+def fitted(case: str, group: Group, folder: Path) -> dict[str, Any]:
+    """Metrics of a trial, and what its first worker saves."""
+    method, settings = CASES[case]
+    axis, grid = GRIDS[method]
+    spec = TrialSpec(
+        study="s", trial="0000", method=method, settings={VECTORS: "made", **settings}, encoder="",
+        corpus=Held(pa.table({"text": sentences(203, 0)})), dev=Held([dev()]), max_examples=203,
+        milestones=(203,), objective="sts/pearson", readouts={axis: grid},
+    )  # fmt: skip
+    (progress,) = fit_and_sweep(spec, group, words={"made": Held(words())})
+    if group.is_first:
+        progress.save(folder)
+    metrics = {name: value for name, value in progress.metrics.items() if "seconds" not in name}
+    return {"metrics": metrics, "readouts": progress.readouts}
+
+
+def work(rank: int, workers: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    address = f"file://{folder}/meeting-point"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=workers)
+    group, found = Group.from_torch_distributed("cpu"), {}
+    for number, case in enumerate(CASES):
+        saved = Path(folder, f"{number}")
+        saved.mkdir(exist_ok=True)
+        found[case] = fitted(case, group, saved)
+    torch.save(found, Path(folder, f"{rank}.pt"))
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)])
+def several(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[dict[str, Any]]]:
+    """Folder of the fits, and what each of the workers found."""
+    folder = tmp_path_factory.mktemp("group")
+    multiprocessing.spawn(work, (request.param, str(folder)), nprocs=request.param)
+    ranks = range(request.param)
+    return folder, [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in ranks]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_group_fits_what_one_worker_fits(
+    case: str, several: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    folder, found = several
+    alone = fitted(case, Group.single("cpu"), tmp_path)
+    assert len(alone["metrics"]) > 1
+    for worker in found:
+        assert worker[case]["readouts"] == alone["readouts"]
+        assert worker[case]["metrics"] == pytest.approx(alone["metrics"], abs=1e-10)
+    expected = load_file(tmp_path / FIT_FILE)
+    state = load_file(folder / f"{list(CASES).index(case)}" / FIT_FILE)
+    for name, array in expected.items():
+        np.testing.assert_allclose(
+            state[name], array, rtol=0, atol=1e-10 * max(1, abs(array).max())
+        )
