@@ -26,6 +26,7 @@ MODULES = {
     "linear": "linear",
     "dashboard": "dashboard",
     "report": "report",
+    "verify": "verify",
     "cluster": "cluster",
     "corpora": "corpora",
     "study": "study",

@@ -93,6 +93,11 @@ class Prepared:
     paths: tuple[str, ...]
 
     @property
+    def manifest_file(self) -> str:
+        """Path of the manifest."""
+        return f"{self.paths[0].rpartition('/')[0]}/{MANIFEST}"
+
+    @property
     def rows(self) -> int:
         """Of all shards."""
         return sum(self.manifest["shards"])

@@ -20,7 +20,8 @@ SHARD_ROWS = 65_536
 """Rows of a shard. Rows are permuted within shards and shards among each other, so this is also
 how far apart in a corpus two rows of one batch can be."""
 
-_META = "tokens.json"
+META = "tokens.json"
+"""Tells columns, shards and checksums of a folder of token shards."""
 
 
 class TableEncoder(Protocol):
@@ -220,7 +221,7 @@ def _folder(
             raise CorpusError(cache / key, "a corpus without rows cannot be tokenised")
         return {"fingerprint": key, "columns": columns, "shards": shards, "nbytes": nbytes}
 
-    meta = checked_folder(cache / key, _META, write)
+    meta = checked_folder(cache / key, META, write)
     return TokenFolder(
         cache / key, tuple(meta["columns"]), tuple(meta["shards"]), key, meta["nbytes"]
     )

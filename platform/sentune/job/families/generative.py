@@ -32,6 +32,9 @@ class GenerativeFamily(TrainedFamily):
         corpora = self._inputs.corpora
         return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}
 
+    def manifests(self) -> Sequence[str]:
+        return [*(corpus.manifest_file for corpus in self._inputs.corpora), *super().manifests()]
+
     def keep(self, inputs: Inputs) -> None:
         """Keep the inputs, and read the dev corpora."""
         self._inputs, self.folder, self.tokens = inputs, inputs.folder, inputs.tokens

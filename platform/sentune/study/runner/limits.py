@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sentune.errors import InvalidValue, StudyConflict
+from sentune.errors import InvalidValue, Overtaken
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 
@@ -241,11 +241,11 @@ class Limits:
         """Return why everything ends now, if it does.
 
         Raises:
-            StudyConflict: another driver has taken the study over; nothing may be written any more.
+            Overtaken: another driver has taken the study over; nothing may be written any more.
         """
         if self._held.lost:
             reason = f"this driver has lost its study and has stopped: {self._held.lost_because}"
-            raise StudyConflict(reason)
+            raise Overtaken(reason)
         if self._held.signal:
             self.set(Halt(why=Why.ASKED, reason="stopped by `sentune study stop`"))
         if reason := replace(self._budget, max_trials=None).exhausted(self.used(), Spent()):
