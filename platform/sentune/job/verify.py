@@ -118,10 +118,8 @@ def verify_model(folder: str, *, whole: bool = True) -> Iterator[Check]:
         yield from _derived(chain.get("derived", {}), above.rpartition("/")[0])
     if link := chain.get("checkpoint"):
         yield _link(link, f"{above}/{link['folder']}")
-    fault = changed(folder, manifest["files"])
-    yield _check(
-        "model", folder, fault, f"{counted(len(manifest['files']), 'file')} as in {MANIFEST}"
-    )
+    fault, files = changed(folder, manifest["files"]), counted(len(manifest["files"]), "file")
+    yield _check("model", folder, fault, f"{files} as in {MANIFEST}")
 
 
 def _corpora(corpora: Mapping[str, Any], description: Mapping[str, Any]) -> Iterator[Check]:
