@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -27,12 +31,16 @@ from sentune.job.options import JobOptions
 from sentune.job.product import publish
 from sentune.job.study_files import describe, start_summary
 from sentune.job.test_set import Winner
+from sentune.job.verify import Outcome, verify_study
 from sentune.launchers.run_trial import guarded
+from sentune.records import StudySummary
 from sentune.study.runner.limits import Limits
 from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource
 from sentune.study.space.objectives import Objective
 from sentune.study.store.storage import open_storage, open_study, storage_url
+from sentune.study.store.study_index import StudyPlace, find_study
+from sentune.study.store.study_view import StudyView
 from sentune.study.store.trial_store import TrialStore
 from sentune.summary import write_summary
 from sentune.training.checkpoints import CheckpointStore
@@ -41,6 +49,10 @@ from sentune.training.loop import train
 from sentune.training.model import seal_model
 from sentune.training.trial import TrialSpec
 from tests.tampering import TEN, flip
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "study"))
+from study_folders import OBJECTIVE
+from study_folders import make_study as make_folder
 
 NAME = "little"
 
@@ -252,3 +264,50 @@ def test_what_is_no_study_and_no_model_is_refused(storage: Path, subject: str) -
         )
     with pytest.raises(InvalidValue, match="named without its folder"):
         CliRunner().invoke(app, ["verify", str(storage / NAME)], catch_exceptions=False)
+
+
+@pytest.fixture
+def with_finals(tmp_path: Path) -> StudyPlace:
+    """A study with two finalists in its store, and its summary."""
+    make_folder(tmp_path, "toy", finals=((0, 1, 0.3), (0, 2, 0.35), (2, 1, 0.5), (2, 2, 0.45)))
+    place = find_study(str(tmp_path), "toy")
+    study = StudyView(place).snapshot()
+    summary = StudySummary(
+        study="toy", method="toy", state="complete", objective=OBJECTIVE, mode="max", corpora={},
+        space={}, trials=study.trials, finalists=study.finalists, winner=0, best=0,
+    )  # fmt: skip
+    write_summary(summary, place.folder)
+    return place
+
+
+def test_finalists_are_as_the_store_has_them(with_finals: StudyPlace) -> None:
+    checks = {check.part: check for check in verify_study(with_finals)}
+    assert {part: check.outcome for part, check in checks.items()} == {
+        "trials": Outcome.HOLDS,
+        "summary": Outcome.HOLDS,
+    }
+    assert checks["summary"].found == "6 trials, 2 finalists, test figures"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("winner", 1, "winner: 1 is not the finalist with the best"),
+        ("best", 2, "best: trial 2; by the store 0"),
+        (("finalists", 0, "metrics", OBJECTIVE, "values", 1), 0.9, "finalist 0 is not as it is"),
+        (("finalists", 1, "metrics", OBJECTIVE, "mean"), 0.9, "finalist 2 is not as it is"),
+        (("trials", 1, "reason"), "other", "trial 1 is not as it is stored: reason: was "),
+        (("trials", 1, "id"), 99, "trial 99 is not as it is stored"),
+    ],
+)
+def test_a_summary_that_tells_something_else_is_found(
+    with_finals: StudyPlace, field: Any, value: Any, told: str
+) -> None:
+    file = Path(with_finals.folder, "summary.json")
+    content = json.loads(file.read_text())
+    *path, name = field if isinstance(field, tuple) else (field,)
+    reduce(getitem, path, content)[name] = value
+    file.write_text(json.dumps(content))
+    *_, last = verify_study(with_finals)
+    assert (last.part, last.outcome) == ("summary", Outcome.BROKEN)
+    assert told in last.found
