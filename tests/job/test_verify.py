@@ -212,7 +212,8 @@ def test_a_damaged_journal_is_named(copied: Path) -> None:
     flip(journal, journal.read_bytes().index(b"{", 200))
     done = verified(NAME, "--storage", str(copied))
     assert done.exit_code == 1
-    assert f"broken: trials {journal}: {journal}: the journal is damaged" in done.stderr
+    assert done.stderr.startswith(f"broken: trials {journal}: {journal}:")
+    assert "damaged" in done.stderr
 
 
 def test_a_corpus_that_has_changed_is_named(copied: Path) -> None:

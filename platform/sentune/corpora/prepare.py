@@ -93,11 +93,6 @@ class Prepared:
     paths: tuple[str, ...]
 
     @property
-    def manifest_file(self) -> str:
-        """Path of the manifest."""
-        return f"{self.paths[0].rpartition('/')[0]}/{MANIFEST}"
-
-    @property
     def rows(self) -> int:
         """Of all shards."""
         return sum(self.manifest["shards"])
@@ -137,6 +132,11 @@ class Prepared:
             "kind": self.kind.value,
             "counts": self.manifest["counts"],
         }
+
+    @property
+    def manifest_file(self) -> str:
+        """Path of the manifest."""
+        return f"{self.paths[0].rpartition('/')[0]}/{MANIFEST}"
 
 
 def prepared(spec: str, kind: Kind, cache: Path, *, limit: int | None = None) -> Prepared:
