@@ -26,7 +26,7 @@ from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import META
 from sentune.credentials import without_credentials
 from sentune.errors import SentuneError
-from sentune.formatting import counted
+from sentune.formatting import counted, differences
 from sentune.io.atomic import read_document
 from sentune.io.checksums import changed
 from sentune.io.folders import checked_manifest
@@ -34,7 +34,6 @@ from sentune.io.object_store import asked, files_at, names_in
 from sentune.job.study_files import MODEL
 from sentune.records import TrialState
 from sentune.study.runner.retention import ranked
-from sentune.study.store.storage import differences
 from sentune.study.store.study_index import DESCRIPTION, SUMMARY, StudyPlace
 from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.summary import as_written, read_summary

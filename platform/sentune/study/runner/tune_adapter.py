@@ -217,6 +217,7 @@ def run_trials(
             if (own := _own_error(error)) is not None:
                 raise own from None
             raise
+    runner.limits.check()  # the last trial may have met a later start
     return runner.limits.halt is None and runner.finished
 
 
