@@ -25,6 +25,7 @@ from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.prepare import prepare
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
+from sentune.io.checksums import document_checksum
 from sentune.io.folders import sealed
 from sentune.job.families import make_job
 from sentune.job.options import JobOptions
@@ -45,10 +46,11 @@ from sentune.study.store.trial_store import TrialStore
 from sentune.summary import write_summary
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
+from sentune.training.identity import identity_of
 from sentune.training.loop import train
 from sentune.training.model import seal_model
 from sentune.training.trial import TrialSpec
-from tests.tampering import TEN, flip
+from tests.tampering import TEN, first, flip
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "study"))
 from study_folders import OBJECTIVE
@@ -82,14 +84,17 @@ def make_study(storage: Path) -> None:
     summary = start_summary(job, options)
     describe(config, options, job.space, None)
     stored = open_storage(storage_url(config.folder, None), driver=True)
-    study = open_study(stored, NAME, modes=["max"], fingerprint={"space": job.space.identity()})
+    shared = {"corpora": {role: said["fingerprint"] for role, said in job.corpora().items()}}
+    world = {**shared, "space": job.space.identity()}
+    study = open_study(stored, NAME, modes=["max"], fingerprint=world)
     store = TrialStore(
         study=study, storage=stored, objectives=[Objective(job.space.objective)], budget=64
     )
 
     def spec_of(candidate: Candidate) -> TrialSpec:
         spec = make_spec(dict(candidate.settings), candidate.name, candidate.seed, milestones)
-        return replace(spec, directory=config.directory(candidate.name))
+        identity = identity_of(spec, candidate.settings, shared, job.space.live)
+        return replace(spec, directory=config.directory(candidate.name), identity=identity)
 
     runner = TrialRunner(
         store=store,
@@ -205,6 +210,23 @@ def test_a_file_that_the_manifest_does_not_name_is_not_read(copied: Path, name: 
     (model / "manifest.json").write_text(json.dumps(sealed(rest, files)))
     with pytest.raises(InvalidValue, match=f"{name} is not in manifest.json"):
         Embedder.load(model)
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [("settings", "settings.dimension: was 8, is now 9"), ("corpora", "corpora: was ")],
+)
+def test_a_checkpoint_of_another_run_is_found(copied: Path, part: str, told: str) -> None:
+    """One that is whole in itself."""
+    file = first(copied / NAME, "trials/0000/examples_*/progress.json")
+    content = json.loads(file.read_text())
+    identity = content["identity"]
+    identity[part] = {**identity["settings"], "dimension": 9} if part == "settings" else "other"
+    del content["checksum"]
+    file.write_text(json.dumps({**content, "checksum": document_checksum(content)}))
+    done = verified(NAME, "--storage", str(copied))
+    assert done.exit_code == 1
+    assert f"{file.parent.name}: it is of another run ({told}" in done.stderr
 
 
 def test_a_damaged_journal_is_named(copied: Path) -> None:

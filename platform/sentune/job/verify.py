@@ -28,17 +28,19 @@ from sentune.credentials import without_credentials
 from sentune.errors import SentuneError
 from sentune.formatting import counted, differences
 from sentune.io.atomic import read_document
-from sentune.io.checksums import changed
+from sentune.io.checksums import changed, document_checksum
 from sentune.io.folders import checked_manifest
 from sentune.io.object_store import asked, files_at, names_in
 from sentune.job.study_files import MODEL
 from sentune.records import TrialState
 from sentune.study.runner.retention import ranked
+from sentune.study.store.storage import FINGERPRINT
 from sentune.study.store.study_index import DESCRIPTION, SUMMARY, StudyPlace
 from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.summary import as_written, read_summary
 from sentune.training.checkpoint_storage import storage_of
 from sentune.training.checkpoints import CheckpointStore, name_of
+from sentune.training.identity import LIVE, SETTINGS
 from sentune.training.model import MANIFEST
 
 DAMAGE = (SentuneError, OSError, ValueError, LookupError, TypeError)
@@ -79,18 +81,19 @@ def verify_study(place: StudyPlace) -> Iterator[Check]:
     chain = known.get("lineage", {}).get("chain", {})
     yield from _derived(chain.get("derived", {}), folder.rpartition("/")[0])
     try:
-        study = StudyView(place).snapshot()
+        view = StudyView(place)
+        study, world = view.snapshot(), _world(view)
     except Exception as error:  # noqa: BLE001  # each kind of database has errors of its own
         yield _check("trials", place.url, _words(error))
         return
     yield _check("trials", place.url, "", f"{study.ended:,} of {study.started:,} ended")
-    yield from _checkpoints(folder)
+    yield from _checkpoints(folder, study, world)
     if not known:
         yield _check("summary", SUMMARY, fault) if fault else _absent("summary", SUMMARY)
         return
     if known["model"] is not None:
         yield from verify_model(f"{folder}/{MODEL}", whole=False)
-    fault = _against_store(known, study) or _against_model(known, folder)
+    fault = _against_store(known, study, world) or _against_model(known, folder)
     trials, finalists = len(known["trials"]), len(known["finalists"])
     compared = f"{counted(trials, 'trial')}, {counted(finalists, 'finalist')}, test figures"
     yield _check("summary", SUMMARY, fault, compared)
@@ -172,13 +175,44 @@ def _derived(derived: Mapping[str, str], storage: str) -> Iterator[Check]:
         yield _check(part, named, fault, counted(len(manifest["files"]), "file"))
 
 
-def _checkpoints(folder: str) -> Iterator[Check]:
+def _world(view: StudyView) -> dict[str, Any]:
+    """Return what all trials of a study share, as its store has it; empty without a trial."""
+    if view.storage is None:
+        return {}
+    try:
+        number = view.storage.get_study_id_from_name(view.place.name)
+    except KeyError:
+        return {}
+    world: dict[str, Any] = view.storage.get_study_user_attrs(number).get(FINGERPRINT, {})
+    return world
+
+
+def _checkpoints(folder: str, study: StudySnapshot, world: Mapping[str, Any]) -> Iterator[Check]:
+    """Check all checkpoints that are kept, and that each is of the run in whose folder it lies."""
+    settings = {run.name: run.record.settings for run in (*study.runs, *study.finals)}
     files, root = files_at(folder)
     for run in sorted(names_in(files, f"{root}/trials")):
-        faults = CheckpointStore(f"{folder}/trials/{run}").faults()
+        directory = f"{folder}/trials/{run}"
+        faults, place = CheckpointStore(directory).faults(), storage_of(directory)
+        for name, fault in faults.items():
+            if not fault and run in settings:
+                identity = json.loads(place.read(name)).get("identity") or {}
+                faults[name] = _other_run(identity, settings[run], world)
         wrong = (f"{name}: {fault}" for name, fault in faults.items() if fault)
         if faults:
             yield _check("checkpoints", f"trials/{run}", next(wrong, ""), ", ".join(faults))
+
+
+def _other_run(
+    identity: Mapping[str, Any], settings: Mapping[str, Any], world: Mapping[str, Any]
+) -> str:
+    """Return in what a checkpoint's identity differs from the store; earlier ones have none."""
+    parts = [part for part in ("corpora", "encoder", "words", "code") if part in identity]
+    was = {**{part: document_checksum(world.get(part)) for part in parts}, SETTINGS: settings}
+    told = {**identity.get(SETTINGS, {}), **identity.get(LIVE, {})}
+    now = {**{part: identity[part] for part in parts}, SETTINGS: told}
+    found = next(differences(json.loads(json.dumps(was)), now), "") if identity else ""
+    return f"it is of another run ({found})" if found else ""
 
 
 def _link(link: Mapping[str, Any], directory: str) -> Check:
@@ -194,8 +228,12 @@ def _link(link: Mapping[str, Any], directory: str) -> Check:
     return _check("checkpoint", where, fault, f"the one that {MODEL}/{MANIFEST} names")
 
 
-def _against_store(known: Mapping[str, Any], study: StudySnapshot) -> str:
+def _against_store(known: Mapping[str, Any], study: StudySnapshot, world: Mapping[str, Any]) -> str:
     """Return how a summary differs from the study's store; empty if it does not."""
+    corpora = world.get("corpora", {})
+    read = {role: known["corpora"].get(role, {}).get("fingerprint") for role in corpora}
+    if found := next(differences(corpora, read, "corpora"), ""):
+        return f"it is not as it is stored: {found}"
     stored = {trial.id: json.loads(json.dumps(as_written(asdict(trial)))) for trial in study.trials}
     for trial in known["trials"]:
         if trial["state"] == TrialState.RUNNING:
