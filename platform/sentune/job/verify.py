@@ -35,7 +35,7 @@ from sentune.job.study_files import MODEL
 from sentune.records import TrialState
 from sentune.study.runner.retention import ranked
 from sentune.study.store.storage import FINGERPRINT
-from sentune.study.store.study_index import DESCRIPTION, SUMMARY, StudyPlace
+from sentune.study.store.study_index import DESCRIPTION, JOURNAL, SUMMARY, StudyPlace
 from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.summary import as_written, read_summary
 from sentune.training.checkpoint_storage import storage_of
@@ -82,18 +82,20 @@ def verify_study(place: StudyPlace) -> Iterator[Check]:
     yield from _derived(chain.get("derived", {}), folder.rpartition("/")[0])
     try:
         view = StudyView(place)
-        study, world = view.snapshot(), _world(view)
+        study, world = view.snapshot(driven=True), _world(view)
     except Exception as error:  # noqa: BLE001  # each kind of database has errors of its own
         yield _check("trials", place.url, _words(error))
         return
-    yield _check("trials", place.url, "", f"{study.ended:,} of {study.started:,} ended")
+    ended = f"{study.ended:,} of {study.started:,} ended"
+    yield _check("trials", place.url, "", ended) if place.url else _absent("trials", JOURNAL)
     yield from _checkpoints(folder, study, world)
     if not known:
         yield _check("summary", SUMMARY, fault) if fault else _absent("summary", SUMMARY)
         return
     if known["model"] is not None:
         yield from verify_model(f"{folder}/{MODEL}", whole=False)
-    fault = _against_store(known, study, world) or _against_model(known, folder)
+    fault = _against_store(known, study, world) if place.url else ""
+    fault = fault or _against_model(known, folder)
     trials, finalists = len(known["trials"]), len(known["finalists"])
     compared = f"{counted(trials, 'trial')}, {counted(finalists, 'finalist')}, test figures"
     yield _check("summary", SUMMARY, fault, compared)
@@ -261,9 +263,12 @@ def _against_store(known: Mapping[str, Any], study: StudySnapshot, world: Mappin
         return f"winner: {known['winner']} is not the finalist with the best {objective.metric}"
     if known.get("best") is None:
         return ""
-    told = {trial["id"] for trial in known["trials"]}
-    (best, *_) = ranked([trial for trial in study.trials if trial.id in told], study.objectives)
-    right = known["finalists"][known["winner"]]["trial"] if means else best.id
+    if means:
+        right = known["finalists"][known["winner"]]["trial"]
+    else:
+        told = {trial["id"] for trial in known["trials"]}
+        trials = [trial for trial in study.trials if trial.id in told]
+        right = next((trial.id for trial in ranked(trials, study.objectives)), None)
     return "" if known["best"] == right else f"best: trial {known['best']}; by the store {right}"
 
 
@@ -275,7 +280,7 @@ def _against_model(known: Mapping[str, Any], folder: str) -> str:
         return ""
     if not manifest:
         return ""
-    named = known["lineage"].get("chain", {}).get("model", "")
+    named = known.get("lineage", {}).get("chain", {}).get("model", "")
     if manifest["checksum"] != named:
         there = _apart(manifest["checksum"], named)
         return f"checksum of {MODEL}/{MANIFEST} is {there}, which {SUMMARY} names"
