@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from sentune.io.object_store import asked, files_at
 
@@ -78,5 +78,5 @@ def _digest(file: Path) -> str:
         return _digest_of(handle)
 
 
-def _digest_of(handle: BinaryIO) -> str:
+def _digest_of(handle: Any) -> str:
     return hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=16)).hexdigest()
