@@ -35,7 +35,7 @@ def write_summary(summary: StudySummary, folder: str) -> str:
         StorageError: the disk is full, read-only or at fault; the old summary is as it was.
         jsonschema.ValidationError: the summary does not satisfy the schema.
     """
-    content = without_credentials(_finite(summary.to_dict()))
+    content = as_written(summary.to_dict())
     jsonschema.validate(content, schema())
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     return write_document(folder, NAME, text + "\n")
@@ -54,6 +54,11 @@ def read_summary(folder: str) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(text)
     jsonschema.validate(content, schema())
     return content
+
+
+def as_written(content: Any) -> Any:
+    """Return a copy of a part of the summary as the file has it: finite, without credentials."""
+    return without_credentials(_finite(content))
 
 
 def _finite(value: Any) -> Any:

@@ -13,11 +13,12 @@ import pytest
 
 from sentune.corpora.formats import read_pairs
 from sentune.corpora.schema import Corpus
-from sentune.errors import SentuneError, StudyConflict
+from sentune.errors import Overtaken, SentuneError, StudyConflict
 from sentune.job.families.base import Card
 from sentune.job.families.sentences import SentenceFamily
 from sentune.job.options import JobOptions
 from sentune.job.product import publish
+from sentune.job.study_files import last_start, refuse_late
 from sentune.job.test_set import FILE, TestReads, Winner
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
@@ -245,3 +246,29 @@ def test_without_the_checkpoint_nothing_is_read_and_the_reason_is_plain(tmp_path
     with pytest.raises(SentuneError, match="the winner's checkpoint is gone"):
         toy.publish(summary_of(7))
     assert not (tmp_path / "study" / FILE).exists()
+
+
+def test_a_late_driver_leaves_model_and_summary_of_a_later_start(tmp_path: Path) -> None:
+    """Its lock may look held to it, as where a file system does not lock across machines."""
+    spec, run = corpus(tmp_path), "finalist-0007-seed-2"
+    third, fourth = summary_of(7), summary_of(7)
+    third.lineage["generation"], fourth.lineage["generation"] = 3, 4
+    third.reason = "of the late one"
+    folder = tmp_path / "study"
+    assert last_start(str(folder)) == 0
+    product(tmp_path, run, [spec]).publish(fourth)
+    assert last_start(str(folder)) == 4, "by its model, before its summary is there"
+    written = contents(folder / "model")
+    with pytest.raises(Overtaken, match=r"start 4 of this study .* this is start 3"):
+        product(tmp_path, run, [spec]).publish(third)
+    assert contents(folder / "model") == written
+    assert not list(folder.glob(".model*"))
+    write_summary(fourth, str(folder))
+    (folder / "model" / "manifest.json").write_text("damaged")
+    with pytest.raises(Overtaken):
+        refuse_late(str(folder), 3)
+    refuse_late(str(folder), 4)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}

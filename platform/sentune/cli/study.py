@@ -16,7 +16,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
 from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
 from sentune.study.store.driver_process import ProcessState
-from sentune.study.store.study_index import every_study, find_study
+from sentune.study.store.study_index import StudyPlace, every_study, find_study
 from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.terminal import say, screen
 
@@ -274,8 +274,17 @@ def view_of(name: str, storage: str | None, optuna: str | None) -> StudyView:
     Raises:
         InvalidValue: it is no name, or there is no such study.
     """
+    return StudyView(place_of(name, storage, optuna))
+
+
+def place_of(name: str, storage: str | None, optuna: str | None) -> StudyPlace:
+    """Return where the study lies that a command line names; nothing of it is opened.
+
+    Raises:
+        InvalidValue: it is no name, or there is no such study.
+    """
     _check(name, "STUDY")
-    return StudyView(find_study(storage_of(storage), name, optuna))
+    return find_study(storage_of(storage), name, optuna)
 
 
 def storage_of(given: str | None) -> str:

@@ -178,6 +178,11 @@ class Prepared:
             "counts": self.manifest["counts"],
         }
 
+    @property
+    def manifest_file(self) -> str:
+        """Path of the manifest."""
+        return f"{self.paths[0].rpartition('/')[0]}/{MANIFEST}"
+
 
 def prepared(
     spec: str,

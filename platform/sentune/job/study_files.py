@@ -10,16 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from sentune.credentials import without_credentials
+from sentune.errors import Overtaken
 from sentune.io.atomic import write_document
 from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.study_index import DESCRIPTION, StudyPlace, read_json
+from sentune.study.store.study_index import DESCRIPTION, SUMMARY, StudyPlace, read_json
 from sentune.study.store.study_view import StudySnapshot
 from sentune.study.study import objectives_of
 from sentune.tracking import lineage
+from sentune.training.model import MANIFEST
+
+MODEL = "model"
+"""A study's model, in its folder."""
 
 ENDED = ("complete", "failed")
 
@@ -72,11 +77,44 @@ def start_summary(
         mode=job.space.mode,
         corpora={role: dict(corpus) for role, corpus in job.corpora().items()},
         space=job.space.to_dict(),
-        lineage={**lineage(), "encoder": str(without_credentials(pretrained))},
+        lineage={
+            **lineage(),
+            "encoder": str(without_credentials(pretrained)),
+            "chain": {"derived": job.derived()},
+        },
         objectives=[objective.to_dict() for objective in objectives_of(job.config, job.space)],
         warm_start=list(job.config.warm_start),
         forked_from=forked_from,
     )
+
+
+def last_start(folder: str) -> int:
+    """Return the largest generation that a study's summary or model tells; 0 where none does."""
+    found = 0
+    for file in (SUMMARY, f"{MODEL}/{MANIFEST}"):
+        try:
+            content = read_json(f"{folder}/{file}")
+        except ValueError:  # damaged; the study writes it again
+            continue
+        found = max(found, content.get("lineage", content).get("generation", 0))
+    return found
+
+
+def refuse_late(folder: str, generation: int) -> None:
+    """Refuse to write over what a later start of the study has left in its folder.
+
+    Args:
+        folder: of the study, local or a URI.
+        generation: of the start that is about to write.
+
+    Raises:
+        Overtaken: a later start has written there.
+    """
+    if (newest := last_start(folder)) > generation:
+        raise Overtaken(
+            f"{folder}: start {newest} of this study has written its summary or model, and this "
+            f"is start {generation}, which has lost the study and has stopped"
+        )
 
 
 def summary_of(study: StudySnapshot) -> dict[str, Any]:

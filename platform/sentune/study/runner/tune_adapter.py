@@ -20,11 +20,12 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune import Callback
+from ray.tune import Callback, TuneError
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
+from sentune.errors import SentuneError
 from sentune.launchers.trial_report import Report
 from sentune.study.runner.limits import Halt, Why
 from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
@@ -179,6 +180,9 @@ def run_trials(
 
     Returns:
         False if it was halted; what was running then is continued by the next start.
+
+    Raises:
+        SentuneError: what the runner raises, where Tune has made a text of it too.
     """
 
     def name(trial: Any) -> str:
@@ -189,7 +193,7 @@ def run_trials(
         prefix=f"sentune-tune-{os.getpid()}-", ignore_cleanup_errors=True
     )
     with quiet(), own_signals(runner), files as scratch:
-        tune.Tuner(
+        tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
                 search_alg=StudySearch(runner, concurrent=concurrent),
@@ -206,9 +210,22 @@ def run_trials(
                 callbacks=[Watch(runner)],
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
-        ).fit()
+        )
+        try:
+            tuner.fit()
+        except TuneError as error:
+            if (own := _own_error(error)) is not None:
+                raise own from None
+            raise
     runner.limits.check()  # the last trial may have met a later start
     return runner.limits.halt is None and runner.finished
+
+
+def _own_error(error: BaseException | None) -> SentuneError | None:
+    """Return the error of this package that Tune was handling when it raised its own."""
+    while error is not None and not isinstance(error, SentuneError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 @contextmanager

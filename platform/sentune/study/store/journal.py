@@ -25,7 +25,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from sentune.errors import InvalidValue, StudyConflict
+from sentune.errors import InvalidValue, Overtaken, StudyConflict
 from sentune.io.atomic import StorageError, writing
 from sentune.study.store.driver_lock import DriverLock
 
@@ -109,7 +109,7 @@ class JournalFile(BaseJournalBackend):
 
         Raises:
             StorageError: the disk is full; nothing of them is left in the file.
-            StudyConflict: a later driver has written.
+            Overtaken: a later driver has written.
         """
         if self._pending is not None:
             self._pending.extend(json.loads(json.dumps(logs)))  # as a reader would have them
@@ -133,7 +133,8 @@ class JournalFile(BaseJournalBackend):
         """Write the open batch; whether what is remembered of the journal holds after it.
 
         Raises:
-            StorageError, StudyConflict: see ``append_logs``.
+            StorageError, Overtaken: see ``append_logs``.
+            StudyConflict: another process has added a study or a trial.
         """
         logs, self._pending = self._pending, None
         if not logs:
@@ -149,7 +150,7 @@ class JournalFile(BaseJournalBackend):
             raise io.UnsupportedOperation(f"{self.path} is open to be read alone")
         self.check()
         if self.generation < self._newest:
-            raise StudyConflict(f"{self.path}: another driver has taken the study over")
+            raise Overtaken(f"{self.path}: another driver has taken the study over")
         end, size = self._starts[-1], len(logs)
         if os.fstat(self._fd).st_size > end:
             os.ftruncate(self._fd, end)  # torn by a kill

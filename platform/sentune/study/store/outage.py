@@ -22,7 +22,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from sentune.credentials import without_credentials
-from sentune.errors import SentuneError, StudyConflict
+from sentune.errors import Overtaken, SentuneError
 from sentune.io.database_lock import first_line
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.trial_codec import TOKEN, TWIN
@@ -146,7 +146,7 @@ class StudyDatabase(BaseStorage):
         """Create a trial once, also where the answer is lost, and return its id.
 
         Raises:
-            StudyConflict: another driver has added trials.
+            Overtaken: another driver has added trials.
         """
         token = template_trial.user_attrs.get(TOKEN) if template_trial is not None else None
         self._check()
@@ -169,7 +169,7 @@ class StudyDatabase(BaseStorage):
                 self.set_trial_user_attr(other, TWIN, known)
                 self.set_trial_state_values(other, Stored.FAIL)
             if self.driver and not made[1:]:
-                raise StudyConflict(f"another driver has started trial {known} of this study")
+                raise Overtaken(f"another driver has started trial {known} of this study")
             return made[0] if made else trial_id
 
     def _with_token(self, study_id: int, since: int, token: str | None) -> list[int]:
