@@ -16,6 +16,7 @@ import ray
 from ray.data import DataContext, Dataset, TaskPoolStrategy
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from sentune.beats import beat
 from sentune.corpora.ray_map import READERS, TASK_CPUS, quiet_context
 from sentune.corpora.schema import Statistics
 from sentune.errors import CorpusError, InvalidValue
@@ -30,6 +31,9 @@ _KEPT = 64 << 20
 """Bytes of texts that Ray Data may keep ready in the object store."""
 
 
+WAIT_SECONDS = 10.0
+"""How often the process that waits for its workers gives a sign."""
+
 S = TypeVar("S", bound=Statistics)
 
 
@@ -41,7 +45,8 @@ def accumulate_here(batches: Iterable[Sequence[str]], make: Callable[[], S]) -> 
         make: empty statistics.
     """
     statistics = make()
-    for batch in batches:
+    for done, batch in enumerate(batches):
+        beat("training", done=done)
         statistics.add(batch)
     return statistics
 
@@ -80,8 +85,10 @@ def accumulate(
     total = make()  # a part's own arrays are read-only
     try:
         while pending:
-            (ready,), pending = ray.wait(pending, num_returns=1)
-            total.merge(ray.get(ready))
+            ready, pending = ray.wait(pending, num_returns=1, timeout=WAIT_SECONDS)
+            beat("training", done=workers - len(pending), total=workers)
+            for part in ready:
+                total.merge(ray.get(part))
     finally:
         for reference in pending:  # of a pass that failed
             ray.cancel(reference)

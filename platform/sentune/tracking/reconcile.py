@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from sentune.credentials import without_credentials
 from sentune.io.atomic import read_document
 from sentune.io.object_store import on_this_machine
+from sentune.io.waits import WAITS
 from sentune.records import StudySummary
 from sentune.report.sweep_figures import write_sweeps
 from sentune.tracking.client import (
@@ -382,7 +383,8 @@ class Tracker:
         """One pass; False where it failed, which is reported once."""
         name = without_credentials(self.tracking_uri)
         try:
-            self._reconcile()
+            with WAITS.until(f"MLflow at {self.tracking_uri}; training goes on meanwhile"):
+                self._reconcile()
         except Exception as error:  # noqa: BLE001  # MLflow may fail in any way, a study must not
             self._server = None
             if not self._trouble:

@@ -105,9 +105,23 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
 class Watch(_RunnerPart, Callback):  # type: ignore[misc]  # mypy does not follow ray
     """Looks at the clock and at what was asked of the driver, in every turn of Tune's loop."""
 
-    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """End the study where its time is up."""
-        self.runner.watch()
+    def __init__(self, runner: TrialRunner) -> None:
+        super().__init__(runner)
+        self._started: dict[str, Trial] = {}
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        """Note a trial whose process is up."""
+        self._started[trial.trial_id] = trial
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """End the study where its time is up, and processes that have stalled."""
+        live = self.runner.live
+        self._started = {key: trial for key, trial in self._started.items() if key in live}
+        self.runner.watch(
+            {key: trial.temporary_state.ray_actor for key, trial in self._started.items()}
+        )
 
 
 ASK_AGAIN_SECONDS = 1.0
