@@ -241,14 +241,10 @@ def test_every_process_of_a_study_is_stopped_in_turn(
         marks = up.enter_context(pytest.MonkeyPatch.context())
         marks.setenv("SENTUNE_TEST_MARK", mark)
         (tmp_path / "mlflow").mkdir()
-        up.enter_context(
-            mlflow_server(
-                tmp_path / "mlflow",
-                port,
-                backend=f"sqlite:///{tmp_path}/mlflow/mlflow.db",
-                artifacts=str(tmp_path / "mlflow" / "artifacts"),
-            )  # fmt: skip
-        )
+        kept = tmp_path / "mlflow"
+        database, artifacts = f"sqlite:///{kept}/mlflow.db", str(kept / "artifacts")
+        server = mlflow_server(kept, port, backend=database, artifacts=artifacts)
+        up.enter_context(server)
         marks.undo()
         frozen = Frozen(Started(command, tmp_path / "log", environment), mark)
         frozen.ready()
@@ -260,7 +256,6 @@ def test_every_process_of_a_study_is_stopped_in_turn(
             for kind in ("ImplicitFunc", "ControlActor"):
                 frozen.freeze(kind)
         write_table(f"freeze-{launcher[0]}.md", ("stopped", "outcome", "said"), frozen.table)
-        assert dict((kind, how) for kind, how, _ in frozen.table)["ControlActor"] != ""
         assert len(frozen.table) >= (8 if SOAK else 2)
 
 
