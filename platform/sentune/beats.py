@@ -26,6 +26,7 @@ class Beat:
         number: of this beat; it grows with every sign of life of the process.
         node: IP address of the worker's machine.
         pid: of the worker's process on that machine.
+        waits: what the process has been waiting for during a while; empty if for nothing.
     """
 
     phase: Phase = "loading"
@@ -36,6 +37,7 @@ class Beat:
     number: int = 0
     node: str = ""
     pid: int = 0
+    waits: str = ""
 
     def __str__(self) -> str:
         part = f", {self.done:,} of {self.total:,}" if self.total else ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -127,8 +128,8 @@ def test_the_driver_sees_what_its_trials_are_doing(tmp_path: Path) -> None:
     study = Study(config, space, toy_spec, program, (), {})
     look = study.stalls.look
 
-    def looked(started: dict[str, object]) -> dict[str, str]:
-        over = look(started)
+    def looked(actors: Callable[[], Mapping[str, Any]]) -> dict[str, str]:
+        over = look(actors)
         for name, beat in study.stalls.beats.items():
             if beat.phase == "decoding":
                 assert (beat.loss, beat.done, beat.total) == (0.5, 3, 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,13 @@ def a_watch(timeout: float) -> tuple[StallWatch, Control, list[float]]:
 def test_silence_counts_only_while_the_control_actor_answers(killed: list[Any]) -> None:
     watch, control, now = a_watch(10.0)
     control.answer = {"0000": Beat(number=1)}
-    watch.look({"0000": "its actor"})
+    watch.look(lambda: {"0000": "its actor"})
     control.answer = None
     for _ in range(100):
         now[0] += 2.0
-        assert watch.look({"0000": "its actor"}) == {}
+        assert watch.look(lambda: {"0000": "its actor"}) == {}
     control.answer = {"0000": Beat(number=1)}
-    assert watch.look({"0000": "its actor"}) == {}, "200 s without an answer are one tick"
+    assert watch.look(lambda: {"0000": "its actor"}) == {}, "200 s without an answer are one tick"
     assert killed == []
 
 
@@ -126,7 +127,7 @@ def test_a_run_that_stalls_is_ended_and_given_out_again(
         control.answer = {candidate.name: beat}
         study.say(f"t{death}", 100)
         while len(killed) == death:
-            study.runner.watch({f"t{death}": f"actor {death}"})
+            study.runner.watch(lambda: {f"t{death}": f"actor {death}"})  # noqa: B023
             now[0] += 2.0
         study.runner.end(f"t{death}", Crash(reason="killed by ray.kill"))
     assert killed == ["actor 0", "actor 1", "actor 2"]
@@ -137,6 +138,23 @@ def test_a_run_that_stalls_is_ended_and_given_out_again(
     assert all(why in note for note in record.notes)
     assert caplog.text.count(why) == 5, "three times that it is ended, twice that it goes on"
     assert study.control.forgotten == [candidate.name] * 3
+
+
+def test_what_runs_wait_for_is_said_once(
+    killed: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    watch, control, now = a_watch(1000.0)
+    beat = Beat(number=1, waits="the file system of /studies/s")
+    for number in range(1, 40):
+        control.answer = {"0000": replace(beat, number=number)}
+        watch.look(lambda: {"0000": "one", "0001": "two"})
+        now[0] += 2.0
+    place = "a place on the cluster, or its processes to come up,"
+    assert [record.getMessage() for record in caplog.records] == [
+        "run 0000: waiting for the file system of /studies/s since 30 s",
+        f"run 0001: waiting for {place} since 30 s",
+    ]
+    assert killed == []
 
 
 def test_a_beat_keeps_what_it_is_not_told() -> None:

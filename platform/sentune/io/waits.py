@@ -38,6 +38,12 @@ class Waits:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
+    @property
+    def told(self) -> str:
+        """What is waited for, as far as it was said."""
+        with self._changed:
+            return ", ".join(sorted(set(self._said.values())))
+
     @contextmanager
     def until(self, what: str, fix: str = "") -> Iterator[None]:
         """Say what is waited for where the block takes longer than ``SAID_AFTER`` seconds.

@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -288,11 +288,10 @@ def listening(control: Any, trial: str) -> Iterator[Ask]:
 
     def listen() -> None:
         nonlocal newest
-        sent = 0
+        sent: Beat | None = None
         while not over.wait(POLL_SECONDS):
-            beat = beats.newest()
-            fresh = beat if beat.number != sent else None
-            sent = beat.number
+            beat = replace(beats.newest(), waits=WAITS.told)
+            fresh, sent = beat if beat != sent else None, beat
             try:
                 with sending:
                     if over.is_set():

@@ -97,20 +97,21 @@ class StallWatch:
     clock: Callable[[], float] = time.monotonic
     _looked: float | None = field(default=None, init=False)
     _ended: set[str] = field(default_factory=set, init=False)
-    _waiting: set[str] = field(default_factory=set, init=False)
+    _waits: dict[str, str] = field(default_factory=dict, init=False)
 
-    def look(self, started: Mapping[str, Any]) -> dict[str, str]:
+    def look(self, actors: Callable[[], Mapping[str, Any]]) -> dict[str, str]:
         """Return name -> why, of the runs whose own process was ended now.
 
         Silence counts from one answer of the control actor to the next: without one, no beat can
         arrive.
 
         Args:
-            started: name of each run that Tune has started -> the actor handle of its process.
+            actors: name of each run that has a process -> the process's actor handle.
         """
         answer = self.control.beats()
         if answer is None:
             return {}
+        started = actors()
         self.beats = {name: beat for name, beat in answer.items() if name in started}
         now = self.clock()
         seconds, self._looked = now - (self._looked if self._looked is not None else now), now
@@ -118,7 +119,7 @@ class StallWatch:
         begun = {name: beat.number for name, beat in self.beats.items()}
         numbers: dict[str, int | None] = {**dict.fromkeys(started), **begun}
         stalled = self.silence.tick(seconds, numbers)
-        self._say_waiting(started)
+        self._say_waits(started)
         over = {}
         for name, silent in stalled.items():
             if self.grouped and name not in self.beats:
@@ -144,15 +145,15 @@ class StallWatch:
         where = f"process {beat.pid} on {beat.node}"
         return f"no beat for {silent:.0f} s {asked}: {beat}, {where}"
 
-    def _say_waiting(self, started: Mapping[str, Any]) -> None:
-        """Say which groups have had no place for a while, each once."""
-        late = {n for n in started.keys() - self.beats.keys() if self.silence.of(n) >= SAID_AFTER}
-        for name in sorted(late - self._waiting):
-            logger.warning(
-                "run %s: waiting for a place on the cluster, or for its processes to come up, "
-                "since %.0f s", name, SAID_AFTER,
-            )  # fmt: skip
-        self._waiting = late
+    def _say_waits(self, started: Mapping[str, Any]) -> None:
+        """Say what runs have been waiting for during a while, each once."""
+        place = "a place on the cluster, or its processes to come up,"
+        late = [n for n in started.keys() - self.beats.keys() if self.silence.of(n) >= SAID_AFTER]
+        waits = {name: beat.waits for name, beat in self.beats.items() if beat.waits}
+        waits |= dict.fromkeys(late, place)
+        for name, what in sorted(waits.items() - self._waits.items()):
+            logger.warning("run %s: waiting for %s since %.0f s", name, what, SAID_AFTER)
+        self._waits = waits
 
     def _end_group(self, name: str, reason: str) -> None:
         """End all workers of a group; the process that started it does so again.

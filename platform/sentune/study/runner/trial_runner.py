@@ -128,19 +128,20 @@ class TrialRunner:
         self._given = 0
         self._generation += 1
 
-    def watch(self, started: Mapping[str, Any] | None = None) -> None:
+    def watch(self, actors: Callable[[], Mapping[str, Any]] = dict) -> None:
         """Halt the study where a limit says so, end what has stalled; called again and again.
 
         Args:
-            started: Tune's id of each run whose process is up -> the process's actor handle.
+            actors: Tune's id of each run that has a process -> the process's actor handle.
         """
         if self.sharing is not None:
             self.sharing.live = len(self.live)
-        if self.stalls is not None and started:
-            ids = {self.live[one].name: one for one in started if one in self.live}
-            stalled = self.stalls.look({name: started[one] for name, one in ids.items()})
-            for name, reason in stalled.items():
-                self._ended[ids[name]] = Crash(reason=reason)
+        if self.stalls is not None:
+            ids = {candidate.name: tune_id for tune_id, candidate in self.live.items()}
+            found = self.stalls.look(
+                lambda: {self.live[one].name: actor for one, actor in actors().items()}
+            )
+            self._ended |= {ids[name]: Crash(reason=reason) for name, reason in found.items()}
         if not self._halted and self.limits.watch() is not None:
             self.halt()
 

@@ -105,23 +105,15 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
 class Watch(_RunnerPart, Callback):  # type: ignore[misc]  # mypy does not follow ray
     """Looks at the clock and at what was asked of the driver, in every turn of Tune's loop."""
 
-    def __init__(self, runner: TrialRunner) -> None:
-        super().__init__(runner)
-        self._started: dict[str, Trial] = {}
-
-    def on_trial_start(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
-    ) -> None:
-        """Note a trial whose process is up."""
-        self._started[trial.trial_id] = trial
-
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """End the study where its time is up, and processes that have stalled."""
-        live = self.runner.live
-        self._started = {key: trial for key, trial in self._started.items() if key in live}
-        self.runner.watch(
-            {key: trial.temporary_state.ray_actor for key, trial in self._started.items()}
-        )
+
+        def actors() -> dict[str, Any]:
+            live = [trial for trial in trials if trial.trial_id in self.runner.live]
+            found = {trial.trial_id: trial.temporary_state.ray_actor for trial in live}
+            return {key: actor for key, actor in found.items() if actor is not None}
+
+        self.runner.watch(actors)
 
 
 ASK_AGAIN_SECONDS = 1.0
