@@ -289,7 +289,7 @@ def listening(control: Any, trial: str) -> Iterator[Ask]:
     def listen() -> None:
         nonlocal newest
         sent: Beat | None = None
-        while not over.wait(POLL_SECONDS):
+        while True:
             beat = replace(beats.newest(), waits=WAITS.told)
             fresh, sent = beat if beat != sent else None, beat
             try:
@@ -299,10 +299,11 @@ def listening(control: Any, trial: str) -> Iterator[Ask]:
                     asked = control.signal.remote(node, trial, fresh)
                 newest = ray.get(asked, timeout=ANSWER_SECONDS)
             except ray.exceptions.GetTimeoutError:
-                continue  # a busy machine
+                pass  # a busy machine
             except ray.exceptions.RayError as error:
                 logger.warning("the control actor is gone, it asks no trial to leave: %s", error)
                 return
+            over.wait(POLL_SECONDS)
 
     threading.Thread(target=listen, name="control-signal", daemon=True).start()
     try:

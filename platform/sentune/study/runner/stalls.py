@@ -141,7 +141,7 @@ class StallWatch:
         beat = self.beats.get(name)
         asked = f"(--stall-timeout {self.silence.timeout:.0f})"
         if beat is None:
-            return f"no beat for {silent:.0f} s {asked}: its process has not begun"
+            return f"no beat for {silent:.0f} s {asked}: its process has given none"
         where = f"process {beat.pid} on {beat.node}"
         return f"no beat for {silent:.0f} s {asked}: {beat}, {where}"
 
