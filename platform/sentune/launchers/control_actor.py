@@ -221,6 +221,10 @@ class ControlClient:
         self._asked: ray.ObjectRef[tuple[int, dict[str, Beat]]] | None = None
         self._answered, self._pid, self._waits = time.monotonic(), 0, ExitStack()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to a trial's processes, which use the actor alone."""
+        return {"actor": self.actor}
+
     def beats(self) -> dict[str, Beat] | None:
         """Return the newest beat of each trial at work; None where no answer has come since.
 

@@ -141,6 +141,7 @@ class _CheckpointWriter:
             beat("saving")
             self._store.save(progress, score)
             self._kept = progress.examples
+            beat("training")
 
 
 def _score(milestone: Progress, spec: TrialSpec, group: Group) -> float:

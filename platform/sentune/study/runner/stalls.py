@@ -26,6 +26,9 @@ MOST_TICK = 5.0
 """Seconds that one turn of the driver's loop counts at most: longer ones, in which the driver or
 its whole machine was suspended or waited for its database, say nothing about a trial."""
 
+NAMED = 8
+"""Workers of a stalled group that are named at most."""
+
 PROBE_SECONDS = 5.0
 """How long a worker of a stalled group has to answer."""
 
@@ -162,10 +165,13 @@ class StallWatch:
         """
         workers = self.control.record_stall(name, reason)
         silent = not_answering(workers)
-        which = silent or [worker for worker in workers if worker.rank == 0]
-        named = ", ".join(f"rank {w.rank}, process {w.pid} on {w.node}" for w in which)
-        answers = "does not answer" if silent else "answers and does not go on"
-        logger.warning("run %s: %s; %s %s; its workers are ended", name, reason, named, answers)
+        which = silent or sorted(workers, key=lambda worker: worker.rank)
+        named = "; ".join(f"rank {w.rank}, process {w.pid} on {w.node}" for w in which[:NAMED])
+        more = f" and {len(which) - NAMED} more" if len(which) > NAMED else ""
+        these = "these do not answer" if silent else "all answer, none goes on"
+        logger.warning(
+            "run %s: %s. Of its workers %s (%s%s); they are ended", name, reason, these, named, more
+        )
         self._ended.add(name)
         for worker in workers:
             ray.kill(worker.actor)
