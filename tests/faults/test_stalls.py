@@ -95,7 +95,7 @@ def test_a_worker_that_hangs_counts_as_a_lost_one(
     assert [at for rank, at in starts if rank == "0" and at == "80"], "the checkpoint before"
     assert f"process {pid}" in caplog.text
     if workers == 2 and how == STOPPED:
-        assert f"these do not answer (rank 1, process {pid}" in caplog.text
+        assert f"these do not answer: rank 1, process {pid}" in caplog.text
     assert not runs(int(pid)), "stopped or not, it is gone"
     until = time.monotonic() + BACK_WITHIN_SECONDS
     while ray.available_resources().get("CPU") != 2 and time.monotonic() < until:

@@ -383,7 +383,7 @@ class Tracker:
         """One pass; False where it failed, which is reported once."""
         name = without_credentials(self.tracking_uri)
         try:
-            with WAITS.until(f"MLflow at {self.tracking_uri}; training goes on meanwhile"):
+            with WAITS.until(f"MLflow at {self.tracking_uri}", "training goes on meanwhile"):
                 self._reconcile()
         except Exception as error:  # noqa: BLE001  # MLflow may fail in any way, a study must not
             self._server = None

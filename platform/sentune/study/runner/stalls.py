@@ -168,9 +168,9 @@ class StallWatch:
         which = silent or sorted(workers, key=lambda worker: worker.rank)
         named = "; ".join(f"rank {w.rank}, process {w.pid} on {w.node}" for w in which[:NAMED])
         more = f" and {len(which) - NAMED} more" if len(which) > NAMED else ""
-        these = "these do not answer" if silent else "all answer, none goes on"
+        answer = "of which these do not answer" if silent else "which all answer"
         logger.warning(
-            "run %s: %s. Of its workers %s (%s%s); they are ended", name, reason, these, named, more
+            "run %s: %s; its workers are ended, %s: %s%s", name, reason, answer, named, more
         )
         self._ended.add(name)
         for worker in workers:
@@ -178,7 +178,6 @@ class StallWatch:
 
     def _end(self, name: str, actor: Any, reason: str) -> None:
         """End a run's own process, and give back the places of a group that it has left behind."""
-        logger.warning("run %s: %s; its process is ended", name, reason)
         if self.grouped:
             for group in {w.group for w in self.control.record_stall(name, reason) if w.group}:
                 remove_placement_group(group)

@@ -136,14 +136,16 @@ class TrialRunner:
         """
         if self.sharing is not None:
             self.sharing.live = len(self.live)
+        if self._halted:
+            self.limits.check()
+        elif self.limits.watch() is not None:
+            self.halt()
         if self.stalls is not None:
             ids = {candidate.name: tune_id for tune_id, candidate in self.live.items()}
             found = self.stalls.look(
                 lambda: {self.live[one].name: actor for one, actor in actors().items()}
             )
             self._ended |= {ids[name]: Crash(reason=reason) for name, reason in found.items()}
-        if not self._halted and self.limits.watch() is not None:
-            self.halt()
 
     def halt(self, halt: Halt | None = None) -> None:
         """Start no further run; those at work write a checkpoint and leave, to be continued."""
@@ -159,6 +161,10 @@ class TrialRunner:
         if report is None:  # Tune's own closing entry
             return True
         candidate = self.live[tune_id]
+        if report.overtaken:  # nothing may be written any more; ``watch`` ends this driver
+            self.last[candidate.number] = report
+            self.limits.overtaken = report.failure
+            return True
         with self.store.together():
             report, verdict = self._record(tune_id, candidate.number, report, result)
         goes_on = False
@@ -205,6 +211,8 @@ class TrialRunner:
             client.forget(candidate.name)
         number = candidate.number
         report, stopped = self.last.pop(number, None) or Report(), self._stopped.pop(number, "")
+        if report.overtaken:
+            return
         if report.failure:
             if report.storage:  # the next trial would meet it too; this one goes on when mended
                 self.halt(Halt(why=Why.STORAGE, reason=report.failure))
