@@ -59,16 +59,15 @@ class Silence:
             seconds: of the driver's own loop; at most ``MOST_TICK`` of them count.
             numbers: trial -> number of its newest beat; None before its first one.
         """
-        now: dict[str, tuple[int | None, float]] = {}
+        counted, now = min(seconds, MOST_TICK), {}
         for trial, number in numbers.items():
-            before, silent = self._last.get(trial, (number, -seconds))
-            silent += min(seconds, MOST_TICK) if trial in self._last else seconds
-            if number == before:
-                now[trial] = number, silent
-                continue
-            if before is not None and number is not None:
-                self.slowest = max(self.slowest, silent)
-            now[trial] = number, 0.0
+            before, silent = self._last.get(trial, (number, -counted))
+            silent += counted
+            if number != before:
+                if before is not None and number is not None:
+                    self.slowest = max(self.slowest, silent)
+                silent = 0.0
+            now[trial] = number, silent
         self._last = now
         return {trial: silent for trial, (_, silent) in now.items() if silent >= self.timeout}
 
