@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sentune.io.object_store import StorageError as StorageError  # importers take it from here
 from sentune.io.object_store import asked, files_at, is_local, puts_at_once
+from sentune.io.waits import WAITS
 
 FAULTS = {
     errno.ENOSPC: ("the disk is full", "free some space"),
@@ -42,7 +43,8 @@ def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Ite
         option: what names the place.
     """
     try:
-        yield
+        with WAITS.until(f"the file system of {path}"):
+            yield
     except StorageError:
         raise
     except Exception as error:
@@ -117,7 +119,8 @@ def read_document(folder: str, name: str) -> str | None:
     files, root = files_at(folder)
     if is_local(files):
         file = Path(root, name)  # fsspec takes brackets in a path for a pattern
-        return file.read_text(encoding="utf-8") if file.is_file() else None
+        with WAITS.until(f"the file system of {file}"):
+            return file.read_text(encoding="utf-8") if file.is_file() else None
     try:
         return bytes(asked(folder, lambda: files.cat_file(f"{root}/{name}"))).decode()
     except FileNotFoundError:

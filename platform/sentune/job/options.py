@@ -57,6 +57,10 @@ StudyName = Annotated[str, _checked_by(_check_name)]
 Concurrent = Annotated[
     Count | None, BeforeValidator(lambda value: None if value == "auto" else value)
 ]
+StallTimeout = Annotated[
+    Annotated[float, Field(gt=0)] | None,
+    BeforeValidator(lambda value: None if value == "auto" else value),
+]
 Encoder = Annotated[str, Field(description="Hugging Face encoder by name or path, or builtin:tiny")]
 
 
@@ -121,6 +125,11 @@ class StudyOptions(BaseModel):
     workers: Workers = Field(1, description="workers a trial: N, or MIN-MAX for an elastic group")
     gpus_per_worker: Annotated[float, Field(ge=0)] = Field(
         0.0, description="GPUs a worker; fractions share one"
+    )
+    stall_timeout: StallTimeout = Field(
+        None,
+        description="seconds without a sign of a trial after which its processes are ended and it "
+        "goes on from its checkpoint, or 'auto': ten times the slowest seen, at least 300",
     )
     keep: Count = Field(3, description="best trials whose checkpoints stay, beside the winner's")
     force_test: bool = Field(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sentune.beats import beat
 from sentune.corpora.formats.beir import corpus_file, passages
 from sentune.corpora.formats.reading import Log
 from sentune.corpora.schema import Corpus, Kind
@@ -81,6 +82,7 @@ class Retrieval:
         search = NearestPassages(embedded, model.geometry, depth=DEPTH)
         log, found = Log(BAD_PASSAGES), _Found(self)
         for block in _blocks(passages(self.corpus, log), self.block):
+            beat()
             texts = [text for _, text in block]
             hidden = found.notice(block, search.seen)
             search.add(finite(model.embed(texts), texts), hidden)

@@ -106,9 +106,15 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
 class Watch(_RunnerPart, Callback):  # type: ignore[misc]  # mypy does not follow ray
     """Looks at the clock and at what was asked of the driver, in every turn of Tune's loop."""
 
-    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """End the study where its time is up."""
-        self.runner.watch()
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """End the study where its time is up, and processes that have stalled."""
+
+        def actors() -> dict[str, Any]:
+            live = [trial for trial in trials if trial.trial_id in self.runner.live]
+            found = {trial.trial_id: trial.temporary_state.ray_actor for trial in live}
+            return {key: actor for key, actor in found.items() if actor is not None}
+
+        self.runner.watch(actors)
 
 
 ASK_AGAIN_SECONDS = 1.0

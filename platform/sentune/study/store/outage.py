@@ -24,6 +24,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sentune.credentials import without_credentials
 from sentune.errors import Overtaken, SentuneError
 from sentune.io.database_lock import first_line
+from sentune.io.waits import WAITS
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.trial_codec import TOKEN, TWIN
 
@@ -56,7 +57,8 @@ def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
     began, wait = time.monotonic(), FIRST_WAIT
     while True:
         try:
-            return action(wait > FIRST_WAIT)
+            with WAITS.until(f"the Optuna database at {engine.url}"):
+                return action(wait > FIRST_WAIT)
         except (SQLAlchemyError, StorageInternalError) as error:
             if not _away(engine, error):
                 raise

@@ -17,6 +17,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
 from sentune.formatting import differences
 from sentune.io.database_lock import alone_in, database_url, first_line
+from sentune.io.waits import WAITS
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.outage import StudyDatabase
 from sentune.study.store.study_index import DATABASE, JOURNAL
@@ -71,7 +72,7 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
     try:
         named = database_url(url)
         plain = named.render_as_string(hide_password=False)
-        with alone_in(plain):
+        with WAITS.until(f"the Optuna database at {named}"), alone_in(plain):
             storage = RDBStorage(plain, engine_kwargs=_arguments(named))
     except (SQLAlchemyError, ImportError) as error:
         fix = f"the database cannot be opened ({first_line(error)})"
