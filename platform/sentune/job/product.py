@@ -14,7 +14,13 @@ from sentune.corpora.ray_map import over_cluster, several_machines
 from sentune.corpora.schema import Corpus, Kind
 from sentune.embedder.embedder import Embedder
 from sentune.errors import SentuneError
-from sentune.job.corpora import describe, needs_references, numbered, read_evaluation
+from sentune.job.corpora import (
+    describe,
+    needs_references,
+    numbered,
+    read_evaluation,
+    with_bad_rows,
+)
 from sentune.job.families.base import JobFamily
 from sentune.job.test_set import TestReads, Winner, best_run
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
@@ -67,7 +73,8 @@ def publish(job: JobFamily, checkpoint: Path, summary: StudySummary) -> dict[str
         )
     tables: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["tables"]
     storage, winner = job.config.folder, Winner.of(summary)
-    reads, known = TestReads(storage), _published(storage, summary, job.test)
+    specs = with_bad_rows(job.test, job.options.bad_rows)
+    reads, known = TestReads(storage), _published(storage, summary, specs)
     if known is not None:
         summary.corpora, summary.test = known["corpora"], known["test"]
         summary.baselines = known["baselines"]
@@ -94,7 +101,7 @@ def _judge(
     job: JobFamily, checkpoint: Path, summary: StudySummary, reads: TestReads
 ) -> dict[str, Any]:
     """Measure the winner on the test corpora; return the tables of the result."""
-    test = read_evaluation(job.test, job.prefer)
+    test = read_evaluation(with_bad_rows(job.test, job.options.bad_rows), job.prefer)
     described = [describe(corpus) for corpus in test]
     reads.identify([corpus["fingerprint"] for corpus in described])
     for index, corpus in enumerate(described):

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from sentune.job.command import check_ending, command
 from sentune.job.options import StudyOptions, forked
-from sentune.terminal import print_line, screen
+from sentune.terminal import screen
 
 if TYPE_CHECKING:
     from sentune.job.families import JobFamily
@@ -95,6 +95,7 @@ def _study(
             once its plan is checked: a job that is refused before leaves no file behind.
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
+    from sentune.job.corpora import print_corpora
     from sentune.job.plan import checked_plan
     from sentune.job.product import publish
     from sentune.job.progress import Display
@@ -104,9 +105,7 @@ def _study(
     from sentune.summary import write_summary
 
     job.prepare(console)
-    for role, corpus in job.corpora().items():
-        line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
-        print_line(console, line)
+    print_corpora(job.corpora(), console)
     config = job.config
     summary = start_summary(job, options, forked_from)
     with connected(), contextlib.ExitStack() as later:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentune.corpora.formats.beir import corpus_file, passages
+from sentune.corpora.formats.beir import corpus_file, passage_log, passages
 from sentune.corpora.formats.reading import Log
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
@@ -21,7 +21,6 @@ from sentune.tasks.evaluate import finite
 from sentune.tasks.nearest_passages import NearestPassages
 
 DEPTH = 100
-BAD_PASSAGES = 100
 
 Passage = tuple[str, str]
 
@@ -79,7 +78,7 @@ class Retrieval:
         """
         embedded = finite(model.embed(self.queries), self.queries)
         search = NearestPassages(embedded, model.geometry, depth=DEPTH)
-        log, found = Log(BAD_PASSAGES), _Found(self)
+        log, found = passage_log(self.corpus), _Found(self)
         for block in _blocks(passages(self.corpus, log), self.block):
             texts = [text for _, text in block]
             hidden = found.notice(block, search.seen)

@@ -20,7 +20,7 @@ from sentune.corpora.weights import is_weight
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
-from sentune.job.corpora import STORED, describe, needs_references, numbered
+from sentune.job.corpora import STORED, describe, needs_references, numbered, read_corpora_of
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder, ship
 from sentune.methods import find
@@ -73,7 +73,7 @@ class JobFamily(ABC):
     references: References | None = None
 
     def __init__(self, options: Any, space: SearchSpace) -> None:
-        self.options: Any = options
+        self.options: Any = read_corpora_of(options)
         self.space, self.config = self.requested(space)
 
     @abstractmethod
