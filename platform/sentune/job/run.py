@@ -18,7 +18,7 @@ from rich.console import Console
 
 from sentune.job.command import check_ending, command
 from sentune.job.options import StudyOptions, forked
-from sentune.terminal import screen
+from sentune.terminal import print_line, screen
 
 if TYPE_CHECKING:
     from sentune.job.families import JobFamily
@@ -99,7 +99,7 @@ def _study(
     from sentune.job.plan import checked_plan
     from sentune.job.product import publish
     from sentune.job.progress import Display
-    from sentune.job.study_files import describe, start_summary
+    from sentune.job.study_files import describe, mend_summary, start_summary
     from sentune.study.planning.connect import connected
     from sentune.study.study import Study
     from sentune.summary import write_summary
@@ -117,6 +117,8 @@ def _study(
             config, job.space, job.spec_maker(), job.program(), fingerprints=job.fingerprints()
         )
         study.held = lock
+        if damage := mend_summary(config.folder):
+            print_line(console, f"warning: {damage}", "yellow")
         describe(config, options, space, forked_from)
         plan = study.plan.to_dict()
         limits = {name: most for name, most in asdict(config.budget).items() if most is not None}
