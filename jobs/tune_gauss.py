@@ -9,10 +9,8 @@ What is searched stands in search_spaces/gauss.py; --help explains the options.
 
 import _path  # noqa: F401  the submitted code wins over an installed one
 
-from search_spaces.gauss import SPACE
+from search_spaces.gauss import DEFAULTS, SPACE
 from sentune import job
-
-DEFAULTS = job.JobOptions(study="gauss", storage=job.default_storage())
 
 if __name__ == "__main__":
     job.run(SPACE, DEFAULTS)

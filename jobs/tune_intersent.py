@@ -11,22 +11,8 @@ What is searched stands in search_spaces/intersent.py; --help explains the optio
 
 import _path  # noqa: F401  the submitted code wins over an installed one
 
-from search_spaces.intersent import SPACE
+from search_spaces.intersent import DEFAULTS, QUICK, SPACE
 from sentune import job
-
-DEFAULTS = job.OperationOptions(
-    study="intersent",
-    storage=job.default_storage(),
-    encoder="builtin:tiny?layers=1&width=128",
-    decoder="builtin:tiny?layers=1&width=128",
-    trials=8,
-    max_examples=60_000,
-    finalists=1,
-    seeds=2,
-)
-
-# The paper's own point and the one for a small model from scratch, without finals.
-QUICK = {"study": "intersent-quick", "trials": 2, "finalists": 0}
 
 if __name__ == "__main__":
     job.run(SPACE, DEFAULTS, quick=QUICK)

@@ -9,17 +9,8 @@ What is searched stands in search_spaces/invertible.py; --help explains the opti
 
 import _path  # noqa: F401  the submitted code wins over an installed one
 
-from search_spaces.invertible import SPACE
+from search_spaces.invertible import DEFAULTS, SPACE
 from sentune import job
-
-DEFAULTS = job.WordOptions(
-    study="invertible",
-    storage=job.default_storage(),
-    trials=6,
-    max_examples=12_000,
-    finalists=1,
-    seeds=2,
-)
 
 if __name__ == "__main__":
     job.run(SPACE, DEFAULTS)

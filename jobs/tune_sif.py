@@ -8,10 +8,8 @@ What is searched stands in search_spaces/sif.py; --help explains the options.
 
 import _path  # noqa: F401  the submitted code wins over an installed one
 
-from search_spaces.sif import SPACE
+from search_spaces.sif import DEFAULTS, SPACE
 from sentune import job
-
-DEFAULTS = job.ClosedFormOptions(study="sif", storage=job.default_storage(), trials=8)
 
 if __name__ == "__main__":
     job.run(SPACE, DEFAULTS)

@@ -11,10 +11,8 @@ What is searched stands in search_spaces/simcse.py; --help explains the options.
 
 import _path  # noqa: F401  the submitted code wins over an installed one
 
-from search_spaces.simcse import SPACE
+from search_spaces.simcse import DEFAULTS, SPACE
 from sentune import job
-
-DEFAULTS = job.JobOptions(study="simcse", storage=job.default_storage())
 
 if __name__ == "__main__":
     job.run(SPACE, DEFAULTS)

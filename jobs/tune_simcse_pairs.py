@@ -11,14 +11,8 @@ baseline of InterSent's paper (section 3.3). What is searched stands in search_s
 
 import _path  # noqa: F401  the submitted code wins over an installed one
 
-from search_spaces.simcse import PAIRS
+from search_spaces.simcse import PAIRS, PAIRS_DEFAULTS
 from sentune import job
 
-DEFAULTS = job.JobOptions(
-    study="simcse-pairs",
-    storage=job.default_storage(),
-    corpus="builtin:operations",
-)
-
 if __name__ == "__main__":
-    job.run(PAIRS, DEFAULTS)
+    job.run(PAIRS, PAIRS_DEFAULTS)

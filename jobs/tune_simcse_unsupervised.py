@@ -8,10 +8,8 @@ What is searched stands in search_spaces/simcse.py; --help explains the options.
 
 import _path  # noqa: F401  the submitted code wins over an installed one
 
-from search_spaces.simcse import UNSUPERVISED
+from search_spaces.simcse import UNSUPERVISED, UNSUPERVISED_DEFAULTS
 from sentune import job
 
-DEFAULTS = job.JobOptions(study="simcse-unsupervised", storage=job.default_storage())
-
 if __name__ == "__main__":
-    job.run(UNSUPERVISED, DEFAULTS)
+    job.run(UNSUPERVISED, UNSUPERVISED_DEFAULTS)

@@ -3,6 +3,7 @@
 Paper: Sentence Representations via Gaussian Embedding, section 2.3 and appendix A.
 """
 
+from sentune.job.options import JobOptions
 from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
@@ -52,3 +53,5 @@ SPACE = SearchSpace(
         "table3": {"batch_size": (16, 32, 64, 128, 256), "learning_rate": (1e-5, 3e-5, 5e-5)},
     },
 )
+
+DEFAULTS = JobOptions(study="gauss")

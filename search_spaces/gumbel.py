@@ -3,6 +3,7 @@
 Paper: Representing Sentence Interpretations with Overlapping Box Embeddings, sections 3.1, 4.1.
 """
 
+from sentune.job.options import JobOptions
 from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
@@ -68,4 +69,13 @@ SPACE = SearchSpace(
         "intersection": ("gumbel", "hard"),
         "beta": (),  # found exactly
     },
+)
+
+# Eight trials and two seeds of the best, on two cores a few minutes with the builtin corpus.
+DEFAULTS = JobOptions(
+    study="gumbel",
+    trials=8,
+    max_examples=27_000,
+    finalists=1,
+    seeds=2,
 )

@@ -4,6 +4,7 @@ Paper: Bridging Continuous and Discrete Spaces, sections 2 and 3.2, appendix B. 
 corpora join the search where several are given (``mix_wikisplit``, ...).
 """
 
+from sentune.job.options import OperationOptions
 from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
@@ -47,3 +48,16 @@ SPACE = SearchSpace(
         }
     },
 )
+
+DEFAULTS = OperationOptions(
+    study="intersent",
+    encoder="builtin:tiny?layers=1&width=128",
+    decoder="builtin:tiny?layers=1&width=128",
+    trials=8,
+    max_examples=60_000,
+    finalists=1,
+    seeds=2,
+)
+
+# The paper's own point and the one for a small model from scratch, without finals.
+QUICK = {"study": "intersent-quick", "trials": 2, "finalists": 0}

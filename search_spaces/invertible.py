@@ -4,6 +4,7 @@ Paper: Exploiting Invertible Decoders for Unsupervised Sentence Representation L
 3 and 4.5.
 """
 
+from sentune.job.options import WordOptions
 from sentune.study.space import Choice, Integer, SearchSpace, Uniform
 
 SPACE = SearchSpace(
@@ -40,4 +41,12 @@ SPACE = SearchSpace(
     },
     # Section 3.4: the encoder's z, that of the inverse decoder, or both, as they are or scaled.
     readouts={"representation": ("ensemble", "ensemble_scaled", "z_en", "z_de")},
+)
+
+DEFAULTS = WordOptions(
+    study="invertible",
+    trials=6,
+    max_examples=12_000,
+    finalists=1,
+    seeds=2,
 )

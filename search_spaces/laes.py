@@ -3,6 +3,7 @@
 Paper: Sequential Sentence Embeddings for Semantic Similarity, sections V and VI.
 """
 
+from sentune.job.options import ClosedFormOptions
 from sentune.study.space import Choice, SearchSpace, Uniform
 
 SMALL, LARGE = tuple(range(1, 151)), (150, 300, 600, 1200, 2400)
@@ -33,3 +34,5 @@ SPACE = SearchSpace(
         "table-1": {"form": ("hid", "reco", "res", "bres-sum", "bres-cat"), "a": (1e-3,)},
     },
 )
+
+DEFAULTS = ClosedFormOptions(study="laes", trials=8)

@@ -3,6 +3,7 @@
 Papers: SIF (Arora et al. 2017), uSIF (Ethayarajh 2018), both as baselines of LAES, section VI.
 """
 
+from sentune.job.options import ClosedFormOptions
 from sentune.study.space import Choice, SearchSpace, Uniform
 
 SPACE = SearchSpace(
@@ -27,3 +28,5 @@ SPACE = SearchSpace(
     },
     grids={"baselines": {"variant": ("average", "sif", "usif"), "a": (1e-3,)}},
 )
+
+DEFAULTS = ClosedFormOptions(study="sif", trials=8)

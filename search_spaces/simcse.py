@@ -3,6 +3,7 @@
 Gao, Yao, Chen: SimCSE, 2021; as used in section 4.1 of GumbelCSE's paper.
 """
 
+from sentune.job.options import JobOptions
 from sentune.study.space import Choice, SearchSpace, Uniform
 
 # A point cannot tell direction, so recognising entailment is what it is selected by.
@@ -83,3 +84,7 @@ PAIRS = SearchSpace(
     },
     starts={"builtin:tiny": {"batch_size": 64, "learning_rate": 1e-3, "pooling": "mean"}},
 )
+
+DEFAULTS = JobOptions(study="simcse")
+UNSUPERVISED_DEFAULTS = JobOptions(study="simcse-unsupervised")
+PAIRS_DEFAULTS = JobOptions(study="simcse-pairs", corpus="builtin:operations")

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sentune.api import StudyFailed, StudyResult, evaluate, load_study, tune
     from sentune.embedder.embedder import Embedder
+    from sentune.errors import SentuneError
+    from sentune.study.space import Choice, Integer, SearchSpace, Uniform
 
-__all__ = ["Embedder"]
+__all__ = [
+    "Choice",
+    "Embedder",
+    "Integer",
+    "SearchSpace",
+    "SentuneError",
+    "StudyFailed",
+    "StudyResult",
+    "Uniform",
+    "evaluate",
+    "load_study",
+    "tune",
+]
+
+_MODULES = {
+    "Embedder": "sentune.embedder.embedder",
+    "SentuneError": "sentune.errors",
+    **dict.fromkeys(("Choice", "Integer", "SearchSpace", "Uniform"), "sentune.study.space"),
+    **dict.fromkeys(
+        ("StudyFailed", "StudyResult", "evaluate", "load_study", "tune"), "sentune.api"
+    ),
+}
 
 
 def __getattr__(name: str) -> object:
-    """``from sentune import Embedder`` without making ``import sentune`` load torch."""
-    if name == "Embedder":
-        from sentune.embedder.embedder import Embedder
-
-        return Embedder
+    """Import a public name when it is asked for: ``import sentune`` alone does not load torch."""
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

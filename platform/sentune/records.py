@@ -64,6 +64,23 @@ class TrialRecord:
             by <= 0 for by in self.violations.values()
         )
 
+    def row(self) -> dict[str, Any]:
+        """Return the trial as one flat row: ``settings.``, ``metrics.`` ... before its names."""
+        found: dict[str, Any] = {
+            "trial": self.id,
+            "state": self.state.value,
+            "reason": self.reason,
+            "source": self.source,
+            "examples": self.examples,
+            "seconds": self.seconds,
+            "gpu_seconds": self.gpu_seconds,
+            "restarts": self.restarts,
+            "notes": "\n".join(self.notes),
+        }
+        for group in ("settings", "metrics", "readouts", "violations"):
+            found |= {f"{group}.{name}": value for name, value in getattr(self, group).items()}
+        return found
+
 
 @dataclass(kw_only=True)
 class Spread:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from sentune.cli.cluster_job import ScriptJob, options_of, read_job
+from sentune.cli.cluster_job import options_of, read_job
 from sentune.errors import InvalidValue
+from sentune.job.definition import JobDefinition
 from sentune.job.families import JobFamily, make_job
 from sentune.methods import CLOSED_FORM, find, find_closed_form
 from sentune.study.space import Choice, Integer, Uniform
@@ -26,7 +27,7 @@ WORDS = ("--corpus", "stsb:a.csv", "--dev", "stsb:b.csv", "--vectors", "glove:c.
 SHOWN = re.compile(r"(tune_\w+\.py)|--set\s+(\w+)=([^\s`\"')|]+)")
 
 
-def planned(script_job: ScriptJob, *settings: str) -> JobFamily:
+def planned(script_job: JobDefinition, *settings: str) -> JobFamily:
     """The job with these ``--set`` options, before anything is read."""
     named = WORDS if script_job.space.method in CLOSED_FORM else ()
     given = [part for setting in settings for part in ("--set", setting)]
@@ -49,7 +50,7 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield path.relative_to(ROOT).as_posix(), ast.get_docstring(node) or ""
 
 
-def settings_of(script_job: ScriptJob) -> set[str]:
+def settings_of(script_job: JobDefinition) -> set[str]:
     """Every name that ``--set`` takes in a job."""
     method = script_job.space.method
     if method in CLOSED_FORM:

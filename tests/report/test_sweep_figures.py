@@ -58,7 +58,7 @@ def test_components_make_a_curve_and_one_value_none(tmp_path: Path) -> None:
     single = Sweep(metric="sts/pearson", axes={"components": (3,)}, values=np.array([0.5]))
     files = write_sweeps({"sts/sweep.json": curve}, tmp_path)
     assert [file.name for file in files] == ["curve_components.png"]
-    assert sweep_figures(single.to_table()) == []
+    assert sweep_figures(SweepTable.read(single.to_table())) == []
 
 
 def test_a_cut_has_its_readouts_in_the_order_that_was_asked_for() -> None:

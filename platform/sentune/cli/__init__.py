@@ -14,6 +14,7 @@ from sentune.errors import SentuneError
 from sentune.terminal import harmless
 
 MODULES = {
+    "tune": "tune",
     "train": "train",
     "evaluate": "evaluate",
     "encode": "encode",

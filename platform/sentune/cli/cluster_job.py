@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,12 @@ import typer
 from sentune import job
 from sentune.errors import InvalidValue
 from sentune.job.command import command, options_given
+from sentune.job.definition import JobDefinition
 from sentune.job.options import StudyOptions
 from sentune.study.space.space import SearchSpace
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptJob:
-    """What a script hands to ``job.run``.
-
-    Attributes:
-        space: what is searched.
-        defaults: its options where the command line says nothing.
-        quick: what ``--quick`` sets; None: it has no such flag.
-    """
-
-    space: SearchSpace
-    defaults: StudyOptions
-    quick: Mapping[str, Any] | None = None
-
-
-def read_job(script: Path) -> ScriptJob:
+def read_job(script: Path) -> JobDefinition:
     """Run a job's script up to its ``job.run``, which only takes note here.
 
     Raises:
@@ -41,10 +26,10 @@ def read_job(script: Path) -> ScriptJob:
     """
     if not script.is_file():
         raise InvalidValue("JOB", str(script), "give a job's script, such as jobs/tune_gumbel.py")
-    found: list[ScriptJob] = []
+    found: list[JobDefinition] = []
 
     def note(space: SearchSpace, defaults: StudyOptions, **quick: Any) -> None:
-        found.append(ScriptJob(space=space, defaults=defaults, **quick))
+        found.append(JobDefinition(space=space, defaults=defaults, **quick))
 
     run, path = job.run, [*sys.path]
     job.run = note
@@ -58,7 +43,7 @@ def read_job(script: Path) -> ScriptJob:
     return found[0]
 
 
-def options_of(script_job: ScriptJob, arguments: Sequence[str]) -> StudyOptions:
+def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOptions:
     """Return the options of a command line, as the script itself would have them.
 
     Args:

@@ -111,10 +111,7 @@ def _references(embedder: Embedder, spec: str | None, counts: list[int]) -> Refe
         table = read(spec, kinds_of(spec)[0]).table
         return References.sample(table, counts or [table.num_rows], seed=0)
     stored = embedder.references
-    if stored is None:
-        return None
-    every = len(stored.sentences)
-    return References(tuple(stored.sentences), dict(stored.sizes) or {every: every})
+    return None if stored is None else stored.for_tasks()
 
 
 def _grids(embedder: Embedder, references: References | None, items: list[str]) -> dict[str, Grid]:

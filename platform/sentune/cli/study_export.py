@@ -41,7 +41,9 @@ def write_trials(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> in
     path, partial = _paths(out)
     if path.suffix not in _WRITERS:
         raise InvalidValue("--out", out, f"end it in {', '.join(FORMATS)}, or give a database URL")
-    rows = [_row(trial, curve=curves) for trial in trials]
+    rows = [
+        trial.row() | ({"curve": json.dumps(trial.curve)} if curves else {}) for trial in trials
+    ]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     _WRITERS[path.suffix](rows, columns, partial)
     partial.replace(path)
@@ -87,24 +89,6 @@ def _paths(out: str) -> tuple[Path, Path]:
     if not path.absolute().parent.is_dir():
         raise InvalidValue("--out", out, "make its folder first")
     return path, path.with_name(f".{path.name}.partial")
-
-
-def _row(trial: TrialRecord, *, curve: bool) -> dict[str, Any]:
-    """One trial, flat: ``settings.``, ``metrics.``, ``readouts.`` and ``violations.`` columns."""
-    row: dict[str, Any] = {
-        "trial": trial.id,
-        "state": trial.state.value,
-        "reason": trial.reason,
-        "source": trial.source,
-        "examples": trial.examples,
-        "seconds": trial.seconds,
-        "gpu_seconds": trial.gpu_seconds,
-        "restarts": trial.restarts,
-        "notes": "\n".join(trial.notes),
-    }
-    for group in ("settings", "metrics", "readouts", "violations"):
-        row |= {f"{group}.{name}": value for name, value in getattr(trial, group).items()}
-    return row | ({"curve": json.dumps(trial.curve)} if curve else {})
 
 
 def _csv(rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:

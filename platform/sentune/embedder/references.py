@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sentune.errors import InvalidValue
+from sentune.tasks.references import References
 
 REFERENCES_FILE = "references.parquet"
 SIZES = "sizes"
@@ -37,6 +38,11 @@ class StoredReferences:
         if len(self.sentences) != len(self.embeddings):
             sizes = f"{len(self.sentences)} sentences and {len(self.embeddings)} embeddings"
             raise InvalidValue("references", sizes, "give one embedding for each sentence")
+
+    def for_tasks(self) -> References:
+        """Return them as tasks take them, with the numbers of rows that they were drawn at."""
+        every = len(self.sentences)
+        return References(tuple(self.sentences), dict(self.sizes) or {every: every})
 
     def save(self, folder: Path) -> None:
         """Write ``references.parquet``: ``text``, and ``embedding``, a list of D float32."""

@@ -134,7 +134,10 @@ class StudyOptions(BaseModel):
         False, description="read the test corpora once more, for another winner; it is recorded"
     )
     study: StudyName = Field("study", description="name; the same name resumes")
-    storage: str = Field("studies", description="folder or fsspec URI of all studies")
+    storage: str = Field(
+        default_factory=lambda: default_storage(),
+        description="folder or fsspec URI of all studies",
+    )
     optuna: str | None = Field(
         default_factory=lambda: os.environ.get("SENTUNE_OPTUNA") or None,
         description="Optuna storage URL (default: $SENTUNE_OPTUNA, else a journal in the study's "

@@ -1,10 +1,11 @@
-"""What a job writes of its study at a start: ``study.json``, and the summary's first state."""
+"""``study.json`` and the summary of a study, before its first trial and from its store."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import DESCRIPTION, TEST_READS, StudyPlace, read_json
+from sentune.study.store.study_view import StudySnapshot
 from sentune.study.study import objectives_of
 from sentune.summary import NAME, read_summary
 from sentune.tracking import lineage
+
+ENDED = ("complete", "failed")
 
 
 def origin(config: StudyConfig) -> str | None:
@@ -102,3 +106,37 @@ def start_summary(
         warm_start=list(job.config.warm_start),
         forked_from=forked_from,
     )
+
+
+def summary_of(study: StudySnapshot) -> dict[str, Any]:
+    """Return the study's last ``summary.json``, brought up to date from its store.
+
+    A study whose first start has not ended has no such file: then the store and ``study.json``
+    are all there is.
+    """
+    options: dict[str, Any] = study.place.description.get("options", {})
+    content = dict(study.written) or _before_first_summary(study, options)
+    found = content.setdefault("lineage", {})
+    found.setdefault("encoder", options.get("encoder") or options.get("vectors") or "")
+    if content["state"] not in ENDED or study.state not in ENDED:
+        content |= {"state": study.state, "reason": study.reason, "spent": asdict(study.spent)}
+        if not content.get("finalists"):
+            content["finalists"] = [asdict(finalist) for finalist in study.finalists]
+    return content
+
+
+def _before_first_summary(study: StudySnapshot, options: dict[str, Any]) -> dict[str, Any]:
+    planned = ("trials", "max_examples", "eta", "scheduler", "sampler")
+    space: dict[str, Any] = study.place.description.get("space", {})
+    return {
+        "study": study.place.name,
+        "method": space.get("method", ""),
+        "state": "running",
+        "objective": study.objective.metric,
+        "mode": study.objective.mode,
+        "objectives": [objective.to_dict() for objective in study.objectives],
+        "corpora": {},
+        "space": space,
+        "warm_start": list(options.get("warm_start") or ()),
+        "plan": {option: options[option] for option in planned if options.get(option) is not None},
+    }

@@ -71,7 +71,9 @@ def write_sweeps(tables: Mapping[str, Any], folder: Path) -> list[Path]:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(table), encoding="utf-8")
-        written += [write_png(figure, file.parent) for figure in sweep_figures(table)]
+        written += [
+            write_png(figure, file.parent) for figure in sweep_figures(SweepTable.read(table))
+        ]
     return written
 
 
@@ -82,11 +84,17 @@ def figures_in(folder: Path) -> list[Figure]:
         InvalidValue: a file is damaged.
     """
     found = []
-    for place, file in enumerate(sorted(folder.rglob(SWEEP_FILE))):
-        figures = sweep_figures(_read(file))
+    for place, table in enumerate(sweeps_in(folder).values()):
+        figures = sweep_figures(table)
         found += [replace(figure, name=f"sweep{place}_{i}") for i, figure in enumerate(figures)]
     recall = precision_recall(curves_in(folder))
     return found if recall is None else [*found, recall]
+
+
+def sweeps_in(folder: Path) -> dict[str, SweepTable]:
+    """Task -> the table of its sweep, of every sweep in a folder of exhibits."""
+    files = sorted(folder.rglob(SWEEP_FILE))
+    return {str(file.parent.relative_to(folder)): SweepTable.read(_read(file)) for file in files}
 
 
 def curves_in(folder: Path) -> dict[str, Curve]:
@@ -95,9 +103,8 @@ def curves_in(folder: Path) -> dict[str, Curve]:
     return {task: (curve["precision"], curve["recall"]) for task, curve in read.items()}
 
 
-def sweep_figures(content: Mapping[str, Any]) -> list[Figure]:
+def sweep_figures(table: SweepTable) -> list[Figure]:
     """A heat map over the alphas, and a curve over each other readout that is a number."""
-    table = SweepTable.read(content)
     curves = [
         curve(table, name)
         for name, grid in table.axes.items()

@@ -60,6 +60,50 @@ def plain_study(summary: StudySummary) -> optuna.Study:
     return study
 
 
+class OptunaFigures:
+    """Optuna's figures of a study, as plotly figures.
+
+    Args:
+        study: its trials have no user attributes, see ``plain_study``.
+        metrics: names of its values; the first one is shown where a figure has one value.
+    """
+
+    def __init__(self, study: optuna.Study, metrics: Sequence[str]) -> None:
+        self._study, self._names = study, [_safe(metric) for metric in metrics]
+        self._shown: dict[str, Any] = {"target_name": self._names[0]}
+        self._weighed = dict(self._shown)
+        if len(metrics) > 1:  # importance is that for good trials, those of the least values
+            sign = -1.0 if study.directions[0] is StudyDirection.MAXIMIZE else 1.0
+            self._shown["target"] = lambda trial: trial.values[0]
+            self._weighed["target"] = lambda trial: sign * float(trial.values[0])
+
+    def history(self) -> Figure:
+        """Return the value of each trial, and the best so far."""
+        return optuna.visualization.plot_optimization_history(self._study, **self._shown)
+
+    def front(self) -> Figure:
+        """Return the Pareto front of a study of several objectives."""
+        return optuna.visualization.plot_pareto_front(self._study, target_names=self._names)
+
+    def curves(self) -> Figure:
+        """Return the first objective of each trial over the examples seen."""
+        return optuna.visualization.plot_intermediate_values(self._study)
+
+    def slices(self) -> Figure:
+        """Return the value of each trial over each setting."""
+        return optuna.visualization.plot_slice(self._study, **self._shown)
+
+    def parallel(self) -> Figure:
+        """Return a line for each trial through its settings to its value."""
+        return optuna.visualization.plot_parallel_coordinate(self._study, **self._shown)
+
+    def importance(self) -> Figure:
+        """Return the importance of each setting (PED-ANOVA, Watanabe et al. 2023)."""
+        return optuna.visualization.plot_param_importances(
+            self._study, evaluator=PedAnovaImportanceEvaluator(), **self._weighed
+        )
+
+
 def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) -> str:
     """Return one HTML page of about 5 MB with Optuna's figures, which loads nothing.
 
@@ -67,28 +111,17 @@ def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) ->
         study: its trials have no user attributes, see ``plain_study``.
         metrics: names of its values.
     """
-    look, names = optuna.visualization, [_safe(metric) for metric in metrics]
-    shown: dict[str, Any] = {"target_name": names[0]}
-    weighed = dict(shown)
-    several = len(names) > 1
-    if several:  # importance is that for good trials, of which Optuna takes the least values
-        sign = -1.0 if study.directions[0] is StudyDirection.MAXIMIZE else 1.0
-        shown["target"] = lambda trial: trial.values[0]
-        weighed["target"] = lambda trial: sign * float(trial.values[0])
-    wanted: dict[str, Callable[[], Figure]] = {
-        "Optimisation history": lambda: look.plot_optimization_history(study, **shown),
-    }
-    if several:
-        wanted["Pareto front"] = lambda: look.plot_pareto_front(study, target_names=names)
+    figures = OptunaFigures(study, metrics)
+    wanted: dict[str, Callable[[], Figure]] = {"Optimisation history": figures.history}
+    if len(metrics) > 1:
+        wanted["Pareto front"] = figures.front
     wanted |= {
-        "Intermediate values": lambda: look.plot_intermediate_values(study),
-        "Slices": lambda: look.plot_slice(study, **shown),
-        "Parallel coordinates": lambda: look.plot_parallel_coordinate(study, **shown),
+        "Intermediate values": figures.curves,
+        "Slices": figures.slices,
+        "Parallel coordinates": figures.parallel,
     }
     if len(study.get_trials(deepcopy=False, states=(Stored.COMPLETE,))) >= FEWEST:
-        wanted["Importance of settings"] = lambda: look.plot_param_importances(
-            study, evaluator=PedAnovaImportanceEvaluator(), **weighed
-        )
+        wanted["Importance of settings"] = figures.importance
     with warnings.catch_warnings():  # of features that may change, and of signs as they are here
         warnings.simplefilter("ignore")
         return to_interactive_html(title, [(name, _div(make)) for name, make in wanted.items()])

@@ -1,0 +1,112 @@
+"""Rows that a program holds in memory, as a corpus that every process can read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import fsspec
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentune.corpora.formats.arrow import kinds_with
+from sentune.corpora.schema import LABELS, SCHEMAS, Kind
+from sentune.errors import InvalidValue
+
+Data: TypeAlias = "str | Path | pd.DataFrame | pa.Table | Iterable[Any]"
+"""``FORMAT:PATH``, or rows: a table of pandas or pyarrow, a ``datasets.Dataset``, dicts, tuples."""
+
+
+def specs_of(data: Data | Sequence[Data], role: str, folder: str) -> tuple[str, ...]:
+    """Return a corpus, or several in a list, as ``FORMAT:PATH``.
+
+    Args:
+        data: a list of specifications or tables are several corpora, other lists are rows.
+        role: name of the argument, for messages.
+        folder: path or URI that rows are written to, under a name made of their content.
+
+    Raises:
+        InvalidValue: rows that are no kind of corpus; says which columns each kind has.
+    """
+    if isinstance(data, str | Path):
+        return (str(data),)
+    items = list(data) if isinstance(data, list | tuple) else [data]
+    several = bool(items) and all(
+        _is_table(item) or (isinstance(item, str) and ":" in item) for item in items
+    )
+    if several:
+        return tuple(
+            item if isinstance(item, str) else _written(item, role, folder) for item in items
+        )
+    return (_written(data, role, folder),)
+
+
+def _is_table(data: object) -> bool:
+    return isinstance(data, pd.DataFrame | pa.Table) or hasattr(data, "column_names")
+
+
+def _written(data: Any, role: str, folder: str) -> str:
+    """Write rows as Parquet and return their specification; equal rows have one file."""
+    table = _table(data, role)
+    if not kinds_with(set(table.column_names)):
+        known = "; ".join(f"{kind.value}: {', '.join(_needed(kind))}" for kind in Kind)
+        raise InvalidValue(role, ", ".join(table.column_names), f"name the columns as in {known}")
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer)
+    content = buffer.getvalue().to_pybytes()
+    path = f"{folder}/{hashlib.sha256(content).hexdigest()[:16]}.parquet"
+    files, place = fsspec.url_to_fs(path)
+    if not files.exists(place):
+        files.makedirs(place.rpartition("/")[0], exist_ok=True)
+        with files.transaction:  # it appears whole or not at all
+            files.pipe_file(place, content)
+    return f"parquet:{path.replace('?', '%3F')}"
+
+
+def _table(data: Any, role: str) -> pa.Table:
+    """Return rows of any kind as an Arrow table with named columns."""
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pd.DataFrame):
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if hasattr(data, "features"):  # a datasets.Dataset; its classes are numbers with names
+        names = {n: f.names for n, f in data.features.items() if hasattr(f, "names")}
+        rows = [{n: names[n][v] if n in names else v for n, v in row.items()} for row in data]
+        return pa.Table.from_pylist(rows)
+    rows = list(data)
+    if rows and all(isinstance(row, Mapping) for row in rows):
+        return pa.Table.from_pylist([dict(row) for row in rows])
+    tuples = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
+    columns = list(zip(*tuples, strict=True)) if len({len(row) for row in tuples}) == 1 else []
+    kind = _kind(columns)
+    if kind is None:
+        fix = (
+            "give dicts, or tuples of one kind: (sentence,), (sentence, sentence), (anchor, "
+            "positive, negative), (premise, hypothesis, label) or (sentence1, sentence2, score)"
+        )
+        raise InvalidValue(role, repr(rows[0])[:80] if rows else "no row", fix)
+    names = SCHEMAS[kind].names[: len(columns)]
+    return pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
+
+
+def _kind(columns: Sequence[Sequence[Any]]) -> Kind | None:
+    """Return the kind of rows without names of columns, by their number and the last one."""
+    if not columns or not all(isinstance(v, str) for column in columns[:2] for v in column):
+        return None
+    last = columns[-1]
+    text = all(isinstance(value, str) for value in last)
+    if len(columns) < 3:
+        return Kind.SENTENCES if len(columns) == 1 else Kind.SENTENCE_PAIRS
+    if len(columns) > 3:
+        return None
+    if text:
+        return Kind.LABELLED_PAIRS if {*last} <= {*LABELS} else Kind.TRIPLETS
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in last)
+    return Kind.SCORED_PAIRS if numbers else None
+
+
+def _needed(kind: Kind) -> list[str]:
+    return [column.name for column in SCHEMAS[kind] if not column.nullable]

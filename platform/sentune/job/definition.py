@@ -1,0 +1,25 @@
+"""What makes a job: a search space, and options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sentune.job.options import StudyOptions
+from sentune.study.space.space import SearchSpace
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobDefinition:
+    """What a job's script hands to ``job.run``.
+
+    Attributes:
+        space: what is searched.
+        defaults: its options where the command line says nothing.
+        quick: what ``--quick`` sets; None: it has no such flag.
+    """
+
+    space: SearchSpace
+    defaults: StudyOptions
+    quick: Mapping[str, Any] | None = None

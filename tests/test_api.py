@@ -1,0 +1,230 @@
+"""``sentune.tune``, ``load_study`` and ``evaluate`` as a program or a notebook uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import sentune
+from search_spaces import definitions
+from sentune.corpora.formats import kinds_of, read
+from sentune.corpora.schema import Kind
+from sentune.corpora.tables import specs_of
+from sentune.errors import InvalidValue
+
+sys.path.insert(0, str(Path(__file__).parent / "study"))
+from study_folders import OBJECTIVE, make_study
+
+ROOT = Path(__file__).resolve().parents[1]
+PAIRS = [("A dog runs.", "An animal moves.", "entailment"), ("It rains.", "It is dry.", "neutral")]
+TRIPLETS = [("A dog runs.", "An animal moves.", "It sleeps."), ("a", "b", "c")]
+NAMES = {
+    Kind.TRIPLETS: ("anchor", "positive", "negative"),
+    Kind.LABELLED_PAIRS: ("premise", "hypothesis", "label"),
+    Kind.SCORED_PAIRS: ("sentence1", "sentence2", "score"),
+}
+
+
+def frame(kind: Kind, rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """Rows under the columns of their kind."""
+    return pd.DataFrame(rows, columns=[*NAMES[kind]])
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        (TRIPLETS, Kind.TRIPLETS),
+        (PAIRS, Kind.LABELLED_PAIRS),
+        ([("a", "b", 4.5), ("c", "d", 0)], Kind.SCORED_PAIRS),
+    ],
+    ids=["triplets", "labels", "scores"],
+)
+def test_rows_of_every_shape_are_one_corpus(
+    tmp_path: Path, rows: list[tuple[Any, ...]], kind: Kind
+) -> None:
+    table = frame(kind, rows)
+    shapes = (
+        rows,
+        table.to_dict("records"),
+        table,
+        pa.Table.from_pandas(table, preserve_index=False),
+        datasets.Dataset.from_pandas(table),
+    )
+    found = {read(spec, kind).fingerprint for data in shapes
+             for spec in specs_of(data, "corpus", str(tmp_path))}  # fmt: skip
+    assert len(found) == 1
+    (spec,) = specs_of(rows, "corpus", str(tmp_path))
+    assert kinds_of(spec)[0] is kind
+    assert [tuple(row.values()) for row in read(spec, kind).table.select(NAMES[kind]).to_pylist()] \
+        == rows  # fmt: skip
+
+
+def test_equal_rows_have_one_file_that_is_kept(tmp_path: Path) -> None:
+    first, again = (specs_of(list(TRIPLETS), "corpus", str(tmp_path / "a?b")) for _ in range(2))
+    other = specs_of(TRIPLETS[:1], "corpus", str(tmp_path / "a?b"))
+    assert first == again != other
+    assert len([*(tmp_path / "a?b").iterdir()]) == 2
+    assert read(first[0], Kind.TRIPLETS).table.num_rows == 2
+
+
+def test_classes_of_a_dataset_get_their_names(tmp_path: Path) -> None:
+    labels = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])
+    features = datasets.Features(
+        {
+            "premise": datasets.Value("string"),
+            "hypothesis": datasets.Value("string"),
+            "label": labels,
+        }
+    )
+    rows = {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": [2, 0]}
+    (spec,) = specs_of(datasets.Dataset.from_dict(rows, features), "dev", str(tmp_path))
+    table = read(spec, Kind.LABELLED_PAIRS).table
+    assert table["label"].to_pylist() == ["contradiction", "entailment"]
+
+
+def test_several_corpora_stand_in_a_list(tmp_path: Path) -> None:
+    table = frame(Kind.LABELLED_PAIRS, PAIRS)
+    found = specs_of(["builtin:nli", table], "dev", str(tmp_path))
+    assert found[0] == "builtin:nli"
+    assert found[1].startswith(f"parquet:{tmp_path}/")
+    assert specs_of("snli:train.jsonl", "corpus", str(tmp_path)) == ("snli:train.jsonl",)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([(1, 2)], r"dev: '\(1, 2\)'.*\(premise, hypothesis, label\)"),
+        ([], "dev: 'no row'"),
+        ([("a", "b"), ("a",)], "tuples of one kind"),
+        (
+            pd.DataFrame({"text_a": ["x"]}),
+            "dev: 'text_a'.*scored-pairs: sentence1, sentence2",
+        ),
+    ],
+)
+def test_rows_of_no_kind_are_refused_with_the_columns_to_give(
+    tmp_path: Path, data: Any, message: str
+) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        specs_of(data, "dev", str(tmp_path))
+
+
+def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"METHOD: 'box'.*gumbel"):
+        sentune.tune("box")
+    with pytest.raises(InvalidValue, match=r"trails: 3.*trials"):
+        sentune.tune("gumbel", trails=3)
+    with pytest.raises(InvalidValue, match="--trials: 0"):
+        sentune.tune("gumbel", trials=0, storage=str(tmp_path))
+    with pytest.raises(InvalidValue, match="learning_rate"):
+        sentune.tune("gumbel", set={"learning_rate": "fast"}, storage=str(tmp_path))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_every_method_has_a_job_of_its_name() -> None:
+    found = definitions()
+    assert {*found} == {
+        "-".join(path.stem.split("_")[1:]) for path in (ROOT / "jobs").glob("tune_*")
+    }
+    assert all(job.space.method == job.defaults.study == name for name, job in found.items())
+
+
+def test_a_study_is_loaded_as_tables_and_figures(tmp_path: Path) -> None:
+    make_study(tmp_path, finals=((2, 1, 0.31), (2, 2, 0.35)))
+    study = sentune.load_study("toy", storage=str(tmp_path))
+    assert study.state == "interrupted"
+    assert study.best is not None
+    assert (study.best.id, study.trials.loc[study.best.id, "settings.rate"]) == (5, 0.3)
+    assert study.trials.loc[1, "state"] == "pruned"
+    assert study.trials.loc[2, f"metrics.{OBJECTIVE}"] == pytest.approx(0.99)
+    assert study.finalists[OBJECTIVE].tolist() == pytest.approx([0.99, 0.95])
+    assert study.finalists["seed"].tolist() == [1, 2]
+    assert study.metrics.loc[OBJECTIVE, "dev"] == pytest.approx(1.0)
+    assert pd.isna(study.metrics.loc[OBJECTIVE, "sd"])
+    assert "toy/score" in study.verdict
+    assert "toy/score" in study._repr_html_()
+    assert {len(study.optuna.get_trials()), len(study.trials) + 1} == {7}  # one trial is a copy
+    for figure in (study.figures.history(), study.figures.curves(), study.figures.seeds()):
+        assert figure.data
+    assert study.figures.readouts() == {}
+    with pytest.raises(InvalidValue, match=r"model: 'toy'.*interrupted"):
+        _ = study.model
+    page = study.report(tmp_path / "new/out.html")
+    assert "toy/score" in page.read_text(encoding="utf-8")
+
+
+def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    make_study(tmp_path)
+    with pytest.raises(InvalidValue, match=r"STUDY: 'toys'.*toy"):
+        sentune.load_study("toys", storage=str(tmp_path))
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(sentune, name) is not None for name in sentune.__all__)
+    assert dir(sentune) == sentune.__all__
+    code = "import sentune, sys; print([m for m in ('torch', 'ray', 'pandas') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment into which the built wheel was installed; it has the libraries of
+    this one, but not this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run([*pip, *build], check=True, cwd=folder)
+    venv.create(folder / "env", with_pip=False)
+    python = folder / "env/bin/python"
+    (found,) = folder.glob("sentune-*.whl")
+    install = ["--python", str(python), "install", "--no-deps", str(found)]
+    subprocess.run([*pip, *install], check=True, cwd=folder)
+    (packages,) = (folder / "env/lib").glob("python3*/site-packages")
+    libraries = next(path for path in sys.path if path.endswith("site-packages"))
+    (packages / "libraries.pth").write_text(libraries + "\n")
+    return python
+
+
+@pytest.mark.cluster
+def test_an_installed_wheel_tunes_on_the_command_line_and_from_python(
+    wheel: Path, tmp_path: Path
+) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    env |= {"SENTUNE_STORAGE": str(tmp_path / "studies"), "HOME": str(tmp_path)}
+    small = ("trials", 1), ("max_examples", 256), ("limit", 256), ("finalists", 0)
+    words = [w for name, value in small for w in ("--" + name.replace("_", "-"), str(value))]
+    words += ["--set", "batch_size=32", "--set", "dimension=8"]
+    command = [str(wheel.with_name("sentune")), "tune", "gumbel", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "use.py").write_text(
+        "import json, search_spaces, sentune\n"
+        "rows = [('A poodle runs.', 'A dog runs.', 'entailment')] * 3\n"
+        "rows += [('A poodle runs.', 'A cat sleeps.', 'contradiction')] * 3\n"
+        f"study = sentune.tune('gumbel', dev=rows, study='rows', set={{'batch_size': 32}},"
+        f" **{dict(small)!r})\n"
+        "measured = sentune.evaluate(study.model, {'rte': rows})\n"
+        "print(json.dumps([sentune.__file__, search_spaces.__file__, study.state,"
+        " sentune.load_study('gumbel').state, len(study.model.encode(['a'])),"
+        " measured.loc['rte/accuracy', 'value'], study.metrics.loc['rte/accuracy', 'dev']]))\n"
+    )
+    command = [str(wheel), "use.py"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    package, spaces, *states, number, accuracy, on_dev = json.loads(done.stdout.splitlines()[-1])
+    assert str(wheel.parents[1]) in package
+    assert str(wheel.parents[1]) in spaces
+    assert states == ["complete", "complete"]
+    assert number == 1
+    assert accuracy == pytest.approx(on_dev)
