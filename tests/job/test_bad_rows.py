@@ -111,6 +111,11 @@ def test_a_corpus_with_a_number_of_its_own_keeps_it(pairs: str, tmp_path: Path) 
         triplet_job(f"{pairs}?bad_rows=3", tmp_path, bad_rows="50%").prepare(QUIET)
 
 
+def test_a_program_may_give_a_number() -> None:
+    assert parse({"bad_rows": 500}, JobOptions()).bad_rows == "500"
+    assert parse({"bad_rows": None}, JobOptions()).bad_rows is None
+
+
 @pytest.mark.parametrize("most", ["-1", "5 %", "101%", "many", "1e3", ""])
 def test_what_is_neither_a_count_nor_a_share_is_refused(most: str) -> None:
     with pytest.raises(InvalidValue, match=r"bad_rows: .*number of rows \(500\)"):

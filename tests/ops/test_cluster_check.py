@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,8 +26,8 @@ from typer.testing import CliRunner
 from sentune.cli import app
 from sentune.cli.cluster import check_cluster
 from sentune.cluster.findings import Finding, NodeAnswer, findings_of
-from sentune.errors import InvalidValue
-from sentune.study.planning import cluster_doctor
+from sentune.errors import InvalidValue, SentuneError
+from sentune.study.planning import cluster_doctor, connect
 from sentune.study.planning.cluster_doctor import (
     StudyAddresses,
     address_of,
@@ -261,6 +263,55 @@ def test_addresses(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         address_of("ray://10.0.0.1:10001")
     with pytest.raises(InvalidValue, match="HOST:PORT"):
         joined("somewhere")
+
+
+@pytest.mark.parametrize("kind", ["{}", "http://{}"])
+@pytest.mark.parametrize("by", ["--address", "RAY_ADDRESS"])
+def test_a_deaf_address_is_left_after_the_stated_time(
+    kind: str, by: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (cluster_doctor, connect):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = kind.format(f"127.0.0.1:{deaf.getsockname()[1]}")
+        arguments = ["--address", "auto"]
+        if by == "--address":
+            arguments = [by, address]
+        else:
+            monkeypatch.setenv(by, address)
+        began = time.monotonic()
+        done = CliRunner().invoke(app, ["cluster", "check", *arguments])
+    assert time.monotonic() - began < 60  # Ray itself tries for minutes
+    assert done.exit_code == 1
+    assert "nothing answers at" in " ".join(done.output.split())
+
+
+def test_a_token_that_others_can_read_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / ".ray/auth_token"
+    file.parent.mkdir()
+    file.write_text("a-token-0123456789")
+    file.chmod(0o644)
+    for address in ("auto", "127.0.0.1:1"):
+        done = CliRunner().invoke(app, ["cluster", "check", "--address", address])
+        assert isinstance(done.exception, SentuneError)
+        assert f"chmod 600 {file}" in str(done.exception)
+
+
+@pytest.mark.cluster
+def test_a_node_that_answers_once_alone_is_left_after_the_stated_time(
+    cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Once(cluster_doctor.NodeInspector):
+        def clock(self) -> float:
+            time.sleep(3600)
+            return 0.0
+
+    monkeypatch.setattr(cluster_doctor, "NodeInspector", Once)
+    monkeypatch.setattr(cluster_doctor, "CLOCK_PATIENCE", 2.0)
+    (answer,) = ask_nodes(StudyAddresses())
+    assert answer.trouble == "no second answer within 2 s"
 
 
 @pytest.mark.parametrize(

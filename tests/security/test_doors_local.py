@@ -27,9 +27,11 @@ with connected():
     command = [sys.executable, "-c", script]
     asked = subprocess.run(command, env=stranger, capture_output=True, text=True)
     family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    open_to_all = [c.laddr.ip for p in family for c in p.net_connections("tcp")
-                   if c.status == "LISTEN" and c.laddr.ip == "0.0.0.0"]
-    print(json.dumps({"out": asked.stdout, "err": asked.stderr, "metrics": open_to_all}))
+    listens = [(p.name(), c.laddr.ip) for p in family for c in p.net_connections("tcp")
+               if c.status == "LISTEN"]
+    print(json.dumps({"out": asked.stdout, "err": asked.stderr,
+                      "metrics": [name for name, ip in listens if ip == "0.0.0.0"],
+                      "everywhere": sorted({name for name, ip in listens if ip == "::"})}))
 """
 
 
@@ -45,6 +47,8 @@ def test_the_cluster_of_one_machine_has_its_own_token_and_no_metrics_port(tmp_pa
     assert "INSIDE" not in found["out"]
     assert "Unauthenticated" in found["err"] or "AuthenticationError" in found["err"]
     assert found["metrics"] == []
+    everywhere = ("gcs_server", "raylet", "ray::")  # as docs/security.md has it
+    assert all(any(name.startswith(one) for name in found["everywhere"]) for one in everywhere)
     assert not (tmp_path / ".ray/auth_token").exists()
 
 

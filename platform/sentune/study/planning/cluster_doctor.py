@@ -65,7 +65,9 @@ def address_of(given: str | None) -> str:
     Raises:
         InvalidValue: an address of Ray's client, which cannot say on which node something runs.
     """
-    address = given or os.environ.get("RAY_ADDRESS") or "auto"
+    address = given or "auto"
+    if address == "auto":  # Ray does likewise
+        address = os.environ.get("RAY_ADDRESS") or "auto"
     if address.startswith("ray://"):
         fix = "give HOST:PORT on a node of the cluster, or http://HOST:8265 of its job server"
         raise InvalidValue("--address", address, fix)
