@@ -104,9 +104,9 @@ def test_each_trouble_is_one_cross_that_names_the_node_and_the_fix(
 ) -> None:
     [cross] = crosses(HEAD, replace(GOOD, **changes))
     assert cross.subject == subject
-    assert "10.0.0.2" in cross.said
-    assert "10.0.0.1" not in cross.said
-    assert said in cross.said
+    assert "10.0.0.2" in cross.detail
+    assert "10.0.0.1" not in cross.detail
+    assert said in cross.detail
     assert cross.fix
 
 
@@ -121,9 +121,9 @@ def test_a_head_may_keep_its_gpu_from_trials() -> None:
 def test_many_nodes_with_one_trouble_are_one_line() -> None:
     nodes = [replace(GOOD, node=f"node-{number}", ray="2.1.0") for number in range(12)]
     [cross] = crosses(*nodes)
-    assert "node-4:" in cross.said
-    assert "node-5:" not in cross.said
-    assert "7 nodes more" in cross.said
+    assert "node-4:" in cross.detail
+    assert "node-5:" not in cross.detail
+    assert "7 nodes more" in cross.detail
 
 
 def test_without_any_answer_nothing_is_ticked_that_was_not_seen() -> None:
@@ -250,7 +250,7 @@ def test_a_job_server_is_asked_with_and_without_the_token(
     monkeypatch.setattr(ray, "__version__", "2.1.0")
     assert [found.subject for found in job_server(uri) if not found.ok] == ["Ray"]
     [open_door] = [found for found in job_server(serve(None)) if not found.ok]
-    assert "without a token" in open_door.said
+    assert "without a token" in open_door.detail
     assert not job_server("http://127.0.0.1:1")[0].ok
 
 
@@ -386,7 +386,7 @@ def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
 ) -> None:
     """The command, but for joining: this process has joined already."""
     (tmp_path / "file").write_text("")
-    reachable = Finding(subject="reachable", ok=True, said="")
+    reachable = Finding(subject="reachable", ok=True, detail="")
     monkeypatch.setattr(cluster_doctor, "joined", lambda address: [reachable])
     monkeypatch.setattr(cluster_doctor, "left", lambda: None)
     console = Console(record=True, width=300)

@@ -26,6 +26,7 @@ with connected():
     script = f"import ray; ray.init({gcs!r}, log_to_driver=False); print('INSIDE')"
     command = [sys.executable, "-c", script]
     asked = subprocess.run(command, env=stranger, capture_output=True, text=True)
+    ray.get(ray.remote(lambda: 0).remote())  # a worker is up
     family = [psutil.Process(), *psutil.Process().children(recursive=True)]
     listens = [(p.name(), c.laddr.ip) for p in family for c in p.net_connections("tcp")
                if c.status == "LISTEN"]

@@ -139,11 +139,11 @@ def job_server(address: str) -> list[Finding]:
 
 
 def _tick(subject: str, found: str) -> Finding:
-    return Finding(subject=subject, ok=True, said=found)
+    return Finding(subject=subject, ok=True, detail=found)
 
 
 def _cross(subject: str, trouble: str, fix: str) -> Finding:
-    return Finding(subject=subject, ok=False, said=trouble, fix=fix)
+    return Finding(subject=subject, ok=False, detail=trouble, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)
