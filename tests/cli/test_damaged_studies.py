@@ -49,7 +49,7 @@ def test_every_reader_goes_on_without_a_damaged_summary(content: bytes, tmp_path
     for command in (
         ("study", "ls"),
         ("study", "show", "toy", "--json"),
-        ("study", "export", "toy", str(tmp_path / "trials.csv")),
+        ("study", "export", "toy", "--out", str(tmp_path / "trials.csv")),
         ("study", "gc", "toy", "--dry-run"),
     ):
         code, shown = printed(*command, *at)
@@ -70,13 +70,13 @@ def test_damaged_readings_are_named_unless_the_summary_has_them(text: str, tmp_p
     folder = make_study(tmp_path, told=told())
     (folder / "test_reads.json").write_text(text)
     at = ("--storage", str(tmp_path))
-    code, shown = printed("study", "show", "toy", *at)
+    code, shown = printed("study", "show", "toy", "--json", *at)
     assert code == 0
-    assert "test_reads.json: it is damaged" in " ".join(shown.split())
+    assert "test_reads.json: it is damaged" in json.loads(shown)["reason"]
     kept = [{"run": "0001", "test": [], "time": "2026-01-02T03:04:05+00:00", "forced": False}]
     (folder / "summary.json").write_text(json.dumps({"state": "stopped", "test_reads": kept}))
-    _, shown = printed("study", "show", "toy", *at)
-    assert "damaged" not in shown
+    _, shown = printed("study", "show", "toy", "--json", *at)
+    assert json.loads(shown)["reason"] == ""
 
 
 def damaged_line(file: Path) -> None:
@@ -86,7 +86,7 @@ def damaged_line(file: Path) -> None:
     file.write_bytes(b"".join(lines))
 
 
-COMMANDS = (("show", "toy"), ("export", "toy", "trials.csv"), ("gc", "toy"), ("resume", "toy"))
+COMMANDS = (("show", "toy"), ("export", "toy", "--out", "x.csv"), ("gc", "toy"), ("resume", "toy"))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[command[0] for command in COMMANDS])
@@ -146,7 +146,7 @@ def test_a_damaged_database_is_one_sentence_with_file_and_fix(
     with closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     harm(file)
-    for command in (("show", "toy"), ("export", "toy", "trials.csv"), ("resume", "toy")):
+    for command in (("show", "toy"), ("export", "toy", "--out", "x.csv")):
         at = ("--storage", str(tmp_path), "--optuna", url)
         code, shown = printed("study", *command, *at)
         assert code == 2

@@ -1,6 +1,6 @@
-"""Findings from the answers of a cluster's nodes: one a question, each failed one with its fix.
+"""Findings from the answers of a cluster's nodes: one for each check, a failed one with its fix.
 
-Nothing is asked here; see ``sentune.study.planning.cluster_doctor``.
+No node is contacted here; see ``sentune.study.planning.cluster_doctor``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Finding:
     """One line of the table.
 
     Attributes:
-        subject: what was asked.
-        ok: tick or cross.
+        subject: name of the check.
+        ok: whether it passed.
         detail: what was found.
         fix: what to do about it; empty where it is ok.
     """

@@ -123,7 +123,7 @@ class Retrieval:
 
 
 class _Found:
-    """Places of the passages that matter, told as the passages stream by.
+    """Places of the relevant passages, noted while the passages stream by.
 
     Attributes:
         wanted: ids of the relevant passages.

@@ -134,7 +134,11 @@ def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
 
 
 def _judgements(spec: Spec) -> str:
-    """The file of the split's judgements; a missing one is told with those that are there."""
+    """Return the file of the split's judgements.
+
+    Raises:
+        CorpusError: it is missing; names those that are there.
+    """
     split = spec.choice("split", "test", SPLITS)
     folder = f"{spec.path.rstrip('/')}/qrels"
     system, root = fsspec.core.url_to_fs(folder)

@@ -41,7 +41,7 @@ _MADE_OF = {Kind.TRIPLETS: Kind.LABELLED_PAIRS, Kind.SENTENCE_PAIRS: Kind.OPERAT
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusRows:
-    """A corpus that is being read: batches of its rows, and the log they are told in."""
+    """A corpus that is being read: batches of its rows, and the log that counts them."""
 
     spec: Spec
     kind: Kind

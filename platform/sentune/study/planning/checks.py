@@ -173,7 +173,7 @@ def tracking_silence(uri: str) -> str:
         answer = http_answer(f"{uri.rstrip('/')}/health")  # it may want credentials here
         if not isinstance(answer, Exception):
             return ""
-        return without_credentials(f"it does not answer ({_words(answer)})")
+        return str(without_credentials(f"it does not answer ({_words(answer)})"))
     if kind in ("sqlite", "postgresql", "mysql", "mssql"):
         try:
             check_database(uri, "--tracking")

@@ -79,7 +79,7 @@ def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
 
 
 def damaged_database(url: str, error: Exception) -> DamagedFile | None:
-    """Return the error of an SQLite file that holds what nobody wrote; None for other errors.
+    """Return the error of a damaged SQLite file; None for other errors.
 
     Optuna raises a ``ValueError`` or ``LookupError`` for a stored text that it cannot read.
     """
