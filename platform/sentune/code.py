@@ -1,4 +1,5 @@
-"""Which code runs: its fingerprint, how workers get it, and proof that all run the same.
+"""Which code runs: its fingerprint, how workers get it, and proof that all run the same; and which
+part of it a method's results depend on.
 
 The code that was submitted must win over an installed one. On the driver the job's own path does
 that (``jobs/_path.py``); on the workers a path alone does not, so the packages travel with the job
@@ -8,23 +9,26 @@ new code and the workers the installed one).
 
 from __future__ import annotations
 
+import ast
 import hashlib
-from collections.abc import Mapping, Sequence
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sentune.errors import SentuneError
+from sentune.errors import InvalidValue, SentuneError
 
 PACKAGE = Path(__file__).parent
 """What runs on workers. A search space stays on the driver: a trial gets its values."""
 
-_DECIDES = (
-    *("corpora", "encoders", "geometry", "methods"),
-    *("readouts", "tasks", "training", "launchers"),
-)
+FOLLOWED = ("corpora", "encoders", "geometry", "methods", "readouts", "tasks", "training")
 """Parts of the package between a corpus and a metric."""
+
+REGISTRIES = ("sentune.methods", "sentune.training.recipes")
+"""Packages whose ``__init__`` imports all methods or all recipes, of which a study has one each."""
 
 _FIX = (
     "start Ray with ray.init(runtime_env=sentune.code.runtime_env()) "
@@ -62,12 +66,105 @@ def read_code(folders: Sequence[Path]) -> Code:
     return Code(_digest(listing.encode()), tuple(map(str, folders)), files)
 
 
-def result_fingerprint() -> str:
-    """Return the fingerprint of the code that a trial's figures depend on.
+def result_code(modules: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
+    """Return file -> digest of the code that figures depend on: of modules and what they import.
 
-    A study is not continued across a change of it; how a job shows or tracks it may change.
+    A study is not continued across a change of it. It is found without running it: imports inside
+    functions count, of a package's ``__init__`` those of the names that are asked for, and of a
+    registry none. Of this package only the given modules count and the parts in ``FOLLOWED``: how
+    a study is driven, kept, shown and tracked changes no figure, and a corpus counts by its rows,
+    not by what has read them. Of a module outside of this package, what it imports from its own
+    package counts, or from modules beside its file.
+
+    Args:
+        modules: names of imported modules: of the training, the method and its recipe.
+        package: folder of this package.
+
+    Raises:
+        InvalidValue: a module has no file.
     """
-    return read_code([PACKAGE / name for name in _DECIDES]).fingerprint
+    closure = _ImportClosure(package)
+    for module in modules:
+        closure.begin(module)
+    return dict(sorted(closure.files.items()))
+
+
+class _ImportClosure:
+    """The files that modules import, followed by their text.
+
+    Attributes:
+        files: path below the folder on the import path -> digest.
+    """
+
+    def __init__(self, package: Path) -> None:
+        self.files: dict[str, str] = {}
+        self._package = package.name
+        self._folders = {package.name: package.parent}
+        self._seen: set[str] = set()
+
+    def begin(self, module: str) -> None:
+        """Add a module, whichever part of the package it lies in, and what it imports."""
+        top = module.partition(".")[0]
+        if top not in self._folders:
+            place = getattr(sys.modules.get(module), "__file__", None)
+            if place is None:
+                raise InvalidValue("method", module, "its class must lie in a module of a file")
+            depth = module.count(".") + (Path(place).name == "__init__.py")
+            folder = Path(place).resolve().parents[depth]
+            beside = {path.stem for path in folder.glob("*.py")} if not depth else set()
+            if str(folder) in sysconfig.get_paths().values():
+                beside = set()
+            self._folders |= dict.fromkeys({top, *beside} - self._folders.keys(), folder)
+        self._add(module)
+
+    def _add(self, module: str) -> None:
+        """Add a module's file and follow its imports."""
+        file = self._file(module)
+        if file is None or module in self._seen or module in REGISTRIES:
+            return
+        self._seen.add(module)
+        content = file.read_bytes()
+        folder = self._folders[module.partition(".")[0]]
+        self.files[file.relative_to(folder).as_posix()] = _digest(content)
+        for source, name, _ in _imports(ast.parse(content), module, file):
+            self._follow(source, name)
+
+    def _follow(self, module: str, name: str) -> None:
+        """Add the module that a name comes from; the empty name stands for the module itself."""
+        parts = module.split(".")
+        if parts[0] == self._package and len(parts) > 1 and parts[1] not in FOLLOWED:
+            return
+        if name and self._file(f"{module}.{name}") is not None:
+            self._follow(f"{module}.{name}", "")
+            return
+        file = self._file(module)
+        if file is not None and name and file.name == "__init__.py":
+            for source, given, bound in _imports(ast.parse(file.read_bytes()), module, file):
+                if bound == name:
+                    self._follow(source, given)
+                    return
+        self._add(module)
+
+    def _file(self, module: str) -> Path | None:
+        """Return the file of a module that may count."""
+        folder = self._folders.get(module.partition(".")[0])
+        if folder is None:
+            return None
+        place = folder.joinpath(*module.split("."))
+        found = (place.with_suffix(".py"), place / "__init__.py")
+        return next((file for file in found if file.is_file()), None)
+
+
+def _imports(tree: ast.Module, module: str, file: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield module, name there and name here of all that a module imports, in functions too."""
+    package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "", "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            yield from ((source, alias.name, alias.asname or alias.name) for alias in node.names)
 
 
 @cache

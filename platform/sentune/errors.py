@@ -66,5 +66,9 @@ class StudyConflict(SentuneError):
     """A study that exists with another space, corpus, method or objective."""
 
 
+class Overtaken(StudyConflict):
+    """A driver that another start of its study has replaced: it must not write any more."""
+
+
 class PlanError(InvalidValue):
     """A plan that cannot run on the cluster at hand."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from sentune.records import Spread, TrialState
@@ -87,6 +88,25 @@ def setting(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
+    """Yield ``field: was X, is now Y`` for everything that differs between two JSON trees.
+
+    Of code, a mapping from files to digests, one line names the files.
+    """
+    if path == "code" and isinstance(now, dict):
+        if not isinstance(was, dict):
+            yield "code: was recorded by another version of sentune"
+        elif changed := sorted(file for file in {*was, *now} if was.get(file) != now.get(file)):
+            more = f" and {len(changed) - 5} more files" if len(changed) > 5 else ""
+            yield f"code: another {', '.join(changed[:5])}{more}"
+    elif isinstance(was, dict) and isinstance(now, dict):
+        for key in sorted({*was, *now}):
+            below = f"{path}.{key}" if path else key
+            yield from differences(was.get(key), now.get(key), below)
+    elif was != now:
+        yield f"{path}: was {json.dumps(was)}, is now {json.dumps(now)}"
 
 
 def counted(number: int, noun: str) -> str:

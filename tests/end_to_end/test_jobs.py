@@ -123,6 +123,28 @@ def test_another_corpus_under_the_same_name_is_refused(tuned) -> None:
     assert "--study" in other.stderr
 
 
+def test_another_database_and_learning_rate_under_the_same_name_are_refused_or_forked(
+    tuned,
+) -> None:
+    """Its trials took up the checkpoints of the first study, and shipped their weights."""
+    storage, _ = tuned
+    before = (storage / "gumbel/model/model.safetensors").read_bytes()
+    database = f"sqlite:///{storage}/other.db"
+    command = [f"--optuna={database}", "--set=learning_rate=1e-5", "--trials=1", "--seeds=1"]
+    other = job("tune_gumbel", *command, storage=storage)
+    assert other.returncode == 2
+    told = " ".join(other.stderr.split())
+    assert f"{storage}/gumbel/trials has 5 runs of a study 'gumbel' that {database}" in told
+    assert f"They are in {storage}/gumbel/optuna.journal" in told
+    assert (storage / "gumbel/model/model.safetensors").read_bytes() == before
+    assert "--fork NAME" in told
+    forked = job("tune_gumbel", *command, "--fork=slow", storage=storage)
+    assert forked.returncode == 0, forked.stdout + forked.stderr
+    summary = read_summary(str(storage / "slow"))
+    assert summary["finalists"][0]["settings"]["learning_rate"] == 1e-5
+    assert (storage / "slow/model/model.safetensors").read_bytes() != before
+
+
 @pytest.mark.parametrize(
     ("name", "metric", "options"),
     [

@@ -1,7 +1,8 @@
-"""Fingerprints of code, what workers are given, and what an upload holds."""
+"""Fingerprints of code, what a method's results depend on, what workers get and an upload holds."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,7 +18,12 @@ import ray
 from ray._private.runtime_env.packaging import create_package
 from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
 
+from search_spaces.gumbel import SPACE
 from sentune import code
+from sentune.errors import InvalidValue
+from sentune.formatting import differences
+from sentune.job.families import make_job
+from sentune.job.options import JobOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -78,6 +85,128 @@ def test_a_difference_names_both_sides_and_the_files(package: Path, tmp_path: Pa
         assert part in said
     assert "sentune/sub/b.py" in said
     assert "sentune/a.py" not in said
+
+
+@pytest.fixture(scope="module")
+def gumbel() -> list[str]:
+    """The modules of a job of GumbelCSE."""
+    return list(make_job(JobOptions(), SPACE).modules())
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    kept = shutil.ignore_patterns("__pycache__")
+    return Path(shutil.copytree(code.PACKAGE, tmp_path / "copy" / "sentune", ignore=kept))
+
+
+UNRELATED = (
+    "methods/sif.py",
+    "methods/__init__.py",
+    "training/recipes/intersent.py",
+    "training/recipes/__init__.py",
+    "encoders/decoders.py",
+    "corpora/formats/nli.py",
+    "job/run.py",
+    "study/study.py",
+    "io/folders.py",
+)
+RELATED = (
+    "methods/gumbelcse.py",
+    "methods/base.py",
+    "geometry/boxes.py",
+    "geometry/contrastive.py",
+    "encoders/transformer.py",
+    "readouts/threshold.py",
+    "tasks/direction.py",
+    "training/loop.py",
+    "training/recipes/base.py",
+    "training/recipes/sentences.py",
+    "corpora/batches.py",
+    "corpora/stream.py",
+    "launchers/run_trial.py",
+)
+
+
+def test_what_a_method_does_not_use_is_not_in_its_code(copied: Path, gumbel: list[str]) -> None:
+    before = code.result_code(gumbel)
+    assert code.result_code(gumbel, copied) == before, "wherever the package lies"
+    (copied / "methods/fresh.py").write_text("from sentune.methods.simcse import Simcse\n")
+    for name in UNRELATED:
+        with (copied / name).open("a") as file:
+            file.write("CHANGED = True\n")
+    assert code.result_code(gumbel, copied) == before
+
+
+def test_a_changed_line_on_the_way_from_corpus_to_metric_is_named(
+    copied: Path, gumbel: list[str]
+) -> None:
+    before = code.result_code(gumbel)
+    for name in RELATED:
+        with (copied / name).open("a") as file:
+            file.write("CHANGED = True\n")
+    after = code.result_code(gumbel, copied)
+    assert {name for name in before if after[name] != before[name]} == {
+        f"sentune/{name}" for name in RELATED
+    }
+    one = {**before, "sentune/geometry/boxes.py": after["sentune/geometry/boxes.py"]}
+    (line,) = differences({"code": before}, {"code": one})
+    assert line == "code: another sentune/geometry/boxes.py"
+
+
+def test_many_changed_files_are_counted() -> None:
+    was = {f"{name}.py": "1" for name in "abcdefg"}
+    (line,) = differences({"code": was}, {"code": {**was, "h.py": "1"}})
+    assert line == "code: another h.py"
+    (line,) = differences({"code": was}, {"code": dict.fromkeys(was, "2")})
+    assert line == "code: another a.py, b.py, c.py, d.py, e.py and 2 more files"
+
+
+def loaded(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Import a module from a folder for one test."""
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setitem(sys.modules, name, importlib.import_module(name))
+
+
+def test_a_module_of_a_user_counts_with_what_lies_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_method.py").write_text(
+        "import torch\nfrom sentune.methods.simcse import Simcse\n"
+        "def loss():\n    from own_helper import f\n    return f()\n"
+    )
+    (tmp_path / "own_helper.py").write_text("def f(): return 1\n")
+    (tmp_path / "own_other.py").write_text("def g(): return 1\n")
+    loaded("own_method", monkeypatch, tmp_path)
+    found = code.result_code(["own_method"])
+    assert {name for name in found if "/" not in name} == {"own_method.py", "own_helper.py"}
+    assert {"sentune/methods/simcse.py", "sentune/geometry/points.py"} <= found.keys()
+    assert not {name for name in found if name.startswith("torch")}
+    (tmp_path / "own_helper.py").write_text("def f(): return 2\n")
+    again = code.result_code(["own_method"])
+    assert list(differences({"code": found}, {"code": again})) == ["code: another own_helper.py"]
+
+
+def test_a_module_in_a_package_of_a_user_counts_with_what_it_imports_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "own_package"
+    (package / "deep").mkdir(parents=True)
+    (package / "__init__.py").write_text("from own_package.b import shown as named, hidden\n")
+    (package / "b.py").write_text("shown = hidden = 1\n")
+    (package / "c.py").write_text("")
+    (package / "deep/__init__.py").write_text("")
+    (package / "deep/method.py").write_text("from .. import named\nfrom .part import x\n")
+    (package / "deep/part.py").write_text("x = 1\n")
+    loaded("own_package.deep.method", monkeypatch, tmp_path)
+    found = code.result_code(["own_package.deep.method"])
+    files = ("b.py", "deep/method.py", "deep/part.py")
+    assert list(found) == [f"own_package/{name}" for name in files]
+
+
+def test_a_method_without_a_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "typed_by_hand", ModuleType("typed_by_hand"))
+    with pytest.raises(InvalidValue, match=r"typed_by_hand.*module of a file"):
+        code.result_code(["typed_by_hand"])
 
 
 def test_a_worker_too_old_to_answer_is_refused(package: Path) -> None:

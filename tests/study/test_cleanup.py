@@ -19,11 +19,12 @@ from sentune.training.checkpoints import CheckpointStore
 from sentune.training.trial import Progress
 
 DAMAGED = "damaged-examples_000000050"
+FOREIGN = "foreign-examples_000000060"
 PARTIAL = ".partial-abcd"
 
 
 def checkpoints(folder: Path, run: str, scores: tuple[float, ...] = (0.2, 0.9, 0.5)) -> None:
-    """Checkpoints at 100, 200 and 300 examples, a damaged one and one that was not finished."""
+    """Checkpoints at 100, 200 and 300 examples, a damaged, a foreign and an unfinished one."""
     store = CheckpointStore(str(folder / "trials" / run))
     for place, score in enumerate(scores, start=1):
         store.save(
@@ -34,7 +35,7 @@ def checkpoints(folder: Path, run: str, scores: tuple[float, ...] = (0.2, 0.9, 0
             ),
             score,
         )
-    for extra in (DAMAGED, PARTIAL):
+    for extra in (DAMAGED, FOREIGN, PARTIAL):
         (folder / "trials" / run / extra).mkdir()
         (folder / "trials" / run / extra / "state.bin").write_bytes(b"x" * 500)
 
@@ -71,10 +72,11 @@ def test_the_best_trials_keep_their_best_and_the_others_nothing(tmp_path: Path):
     assert {one.why for one in found} == {
         "written in part",
         "damaged",
+        "of another run",
         "scratch of Ray Train",
         "checkpoints that the study does not keep",
     }
-    assert collect(tmp_path) >= 77 + 6 * 2 * 500 + 3 * 2 * 1000
+    assert collect(tmp_path) >= 77 + 6 * 3 * 500 + 3 * 2 * 1000
     assert left(folder) == {
         "0002": {"200"},  # the best but number 5, which another study ran: its best checkpoint
         "0006": {"200", "300"},  # has not ended: best and newest

@@ -13,11 +13,20 @@ from optuna.trial import TrialState
 from study_folders import OBJECTIVE, SPACE, TRIALS, fingerprint, make_study, trial_of
 from toys import Given
 
-from sentune.errors import InvalidValue
-from sentune.study.fork import WARM_NUMBER, Forked, fork, fork_from
+from sentune.errors import InvalidValue, StudyConflict
+from sentune.study.config import StudyConfig
+from sentune.study.fork import (
+    WARM_NUMBER,
+    Forked,
+    fork,
+    fork_from,
+    place_of_trials,
+    refuse_foreign_trials,
+)
 from sentune.study.runner.trial_source import SearchSource
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace, Uniform
+from sentune.study.store.storage import open_storage, storage_url
 from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import TWIN, WARM_FROM
 from sentune.study.store.trial_store import TrialStore
@@ -145,6 +154,61 @@ def test_the_old_study_is_read_where_it_is_kept(tmp_path: Path):
     nothing = StudyPlace(name="new", folder=str(tmp_path), url="")
     with pytest.raises(InvalidValue, match=r"--fork.*no trials yet"):
         fork_from(nothing, study, now, SPACE)
+
+
+def start(storage: Path, optuna_url: str | None = None) -> None:
+    """The part of a start that opens the study's database."""
+    config = StudyConfig(name="old", storage=str(storage), max_examples=900, optuna_url=optuna_url)
+    url = storage_url(config.folder, optuna_url)
+    refuse_foreign_trials(config, open_storage(url, driver=True), url)
+
+
+def with_runs(folder: Path) -> Path:
+    for run in ("0000", "0001", "finalist-0001-seed-1"):
+        (folder / "trials" / run).mkdir(parents=True)
+    return folder
+
+
+def test_trials_that_another_database_does_not_know_are_not_met(tmp_path: Path):
+    folder = with_runs(make_study(tmp_path, "old", told={}))
+    other = f"sqlite:///{tmp_path}/other.db"
+    start(tmp_path)
+    with pytest.raises(StudyConflict) as refused:
+        start(tmp_path, other)
+    said = str(refused.value)
+    assert f"{folder}/trials has 3 runs of a study 'old' that {other} does not know" in said
+    assert f"They are in {folder}/optuna.journal: go on without --optuna and SENTUNE_OPTUNA" in said
+    assert "--fork NAME" in said
+    now = json.loads(json.dumps(fingerprint()))
+    place = place_of_trials(str(tmp_path), "old", other)
+    assert fork_from(place, new_study(), now, SPACE).taken == 3, "what is offered works"
+
+
+def test_trials_of_a_database_that_is_not_named_any_more_are_not_met(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/first.db"
+    told = {"options": {"optuna": url}}
+    folder = with_runs(make_study(tmp_path, "old", url=url, told=told))
+    start(tmp_path, url)
+    with pytest.raises(StudyConflict) as refused:
+        start(tmp_path)
+    said = str(refused.value)
+    assert f"of a study 'old' that {folder}/optuna.journal does not know" in said
+    assert f"They are in {url}: go on with --optuna {url}" in said
+    now = json.loads(json.dumps(fingerprint()))
+    assert fork_from(place_of_trials(str(tmp_path), "old", None), new_study(), now, SPACE).taken
+
+
+@pytest.mark.parametrize("told", [{}, {"options": {"optuna": "postgresql://127.0.0.1:1/gone"}}])
+def test_of_trials_whose_database_is_lost_no_fork_is_offered(tmp_path: Path, told: dict[str, Any]):
+    folder = make_study(tmp_path, "old", told=told)
+    start(tmp_path)
+    (folder / "optuna.journal").unlink()
+    start(tmp_path)
+    with_runs(folder)
+    with pytest.raises(StudyConflict) as refused:
+        start(tmp_path)
+    assert "another --study NAME" in str(refused.value)
+    assert "--fork" not in str(refused.value)
 
 
 def test_a_point_that_was_taken_over_is_not_run_again():

@@ -16,7 +16,9 @@ import ray
 import toys
 from toys import HALVING, OBJECTIVE, SPACE, open_store, play
 
+from sentune.errors import StudyConflict
 from sentune.records import TrialState
+from sentune.study import study as study_module
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import find_study
@@ -53,7 +55,7 @@ def study(
     **changes: Any,
 ) -> StudyOutcome:
     given = {"trials": 8, "concurrent": 1, "finalists": 0, "seeds": 3, "seed": 7, **changes}
-    config = StudyConfig(name="toy", storage=str(folder), max_examples=900, **given)
+    config = StudyConfig(**{"name": "toy", **given}, storage=str(folder), max_examples=900)
     return Study(config, space, toy_spec, program, watchers, {"code": "1"}).run()
 
 
@@ -239,6 +241,47 @@ def _table(folder: Path) -> list[Any]:
             notes["end"] = {k: v for k, v in notes["end"].items() if k != "traceback"}
             found.append((name, t.number, t.state, t.params, t.value, t.intermediate_values, notes))
     return found
+
+
+def only(y: int) -> SearchSpace:
+    """A space of one point, which scores the worse the larger y is."""
+    settings = {"x": Choice(3), "y": Choice(y)}
+    return SearchSpace(method="toy", objective=OBJECTIVE, settings=settings)
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
+def test_checkpoints_of_another_study_are_not_met_in_the_search_nor_in_the_finals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    given = {"sampler": "grid", "trials": 1, "finalists": 1, "seeds": 1}
+    study(tmp_path, space=only(0), **given)
+    other = f"sqlite:///{tmp_path}/other.db"
+    with pytest.raises(StudyConflict, match=r"other\.db does not know"):
+        study(tmp_path, space=only(2), optuna_url=other, **given)
+    with monkeypatch.context() as blind:  # as if its trials had come after the start
+        blind.setattr(study_module, "refuse_foreign_trials", lambda *_: None)
+        found = study(tmp_path, space=only(2), optuna_url=other, **given)
+    undisturbed = study(tmp_path / "undisturbed", space=only(2), **given)
+    assert [r.curve for r in found.trials] == [r.curve for r in undisturbed.trials]
+    assert found.finalists[0].metrics == undisturbed.finalists[0].metrics
+    seen = StudyView(find_study(str(tmp_path), "toy", other)).snapshot()
+    for run in (*seen.runs, *seen.finals):
+        assert "of another run (settings.y: was 0, is now 2)" in run.record.notes[0]
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
+def test_a_study_that_is_kept_in_another_database_can_be_forked_into_this_one(tmp_path: Path):
+    first = study(tmp_path, trials=4)
+    other = {"optuna_url": f"sqlite:///{tmp_path}/other.db"}
+    with pytest.raises(StudyConflict, match="--fork NAME"):
+        study(tmp_path, trials=4, **other)
+    new = study(tmp_path, name="new", warm_start=("toy",), trials=1, **other)
+    assert [record.source for record in new.trials].count("toy/0") == 1
+    assert sum(bool(record.source) for record in new.trials) == sum(
+        record.state in (TrialState.COMPLETE, TrialState.PRUNED) for record in first.trials
+    )
 
 
 def test_the_toy_has_the_studys_rungs():

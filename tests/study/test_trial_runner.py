@@ -13,8 +13,8 @@ import ray
 from test_sharing import Wall
 from toys import OBJECTIVE, Heard, open_store
 
-from sentune.errors import StudyConflict
-from sentune.launchers.trial_report import Report
+from sentune.errors import Overtaken, StudyConflict
+from sentune.launchers.trial_report import Report, failed
 from sentune.records import TrialState
 from sentune.study.planning.capacity import Capacity, Node
 from sentune.study.runner.limits import Budget, Halt, Limits, Why
@@ -327,6 +327,23 @@ def test_a_signal_halts_and_a_lost_lock_stops_at_once(tmp_path: Path) -> None:
     other = Study(tmp_path, held=Held(lost=True, lost_because="pid 7 on b has it"))
     with pytest.raises(StudyConflict, match="pid 7 on b has it"):
         other.runner.watch()
+
+
+def test_a_trial_that_meets_a_later_start_ends_the_driver_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    study = Study(tmp_path)
+    study.start("t")
+    before = study.store.get(0)
+    report = failed(Overtaken("start 5 of the study has written; this is start 4"))
+    study.runner.hear("t", report.to_result())
+    study.runner.end("t")
+    after = study.store.get(0)
+    assert (after.state, after.user_attrs) == (before.state, before.user_attrs), "it goes on there"
+    for _ in range(2):
+        with pytest.raises(StudyConflict, match=r"lost its study.*start 5"):
+            study.runner.watch()
+        study.runner.halt()
 
 
 def test_hours_and_gpu_hours_count_what_earlier_starts_used_up(tmp_path: Path) -> None:

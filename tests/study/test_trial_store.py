@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toys import HALVING, OBJECTIVE, SPACE, Given, Killed, open_store, play, table
@@ -13,6 +14,7 @@ from sentune.launchers.trial_report import Report
 from sentune.records import TrialState
 from sentune.study.runner.trial_source import SearchSource
 from sentune.study.space.space import Choice, SearchSpace
+from sentune.study.store.storage import open_storage, open_study
 from sentune.study.store.trial_codec import TWIN
 
 
@@ -168,6 +170,28 @@ def test_another_world_is_refused_and_the_difference_spelled_out(tmp_path: Path)
     assert "'toy'" in said
     assert "space.settings.x.integer: was [0, 9], is now [2, 5]" in said
     assert "space.settings.y" not in said
+
+
+@pytest.mark.parametrize(
+    ("was", "said"),
+    [
+        ({"code": "0123456789abcdef"}, "made by another version of sentune; add --fork NAME"),
+        ({"code": {"sentune/geometry/boxes.py": "1"}}, "code: another sentune/geometry/boxes.py"),
+    ],
+)
+def test_other_code_is_refused_with_the_file_that_changed(
+    tmp_path: Path, was: dict[str, Any], said: str
+):
+    storage = open_storage(str(tmp_path / "optuna.journal"), driver=True)
+    code = {"sentune/geometry/boxes.py": "2", "sentune/geometry/base.py": "3"}
+    if isinstance(was["code"], dict):
+        was = {"code": {**code, **was["code"]}}
+    open_study(storage, "toy", modes=["max"], fingerprint=was)
+    open_study(storage, "toy", modes=["max"], fingerprint=was)
+    with pytest.raises(StudyConflict) as refused:
+        open_study(storage, "toy", modes=["max"], fingerprint={"code": code})
+    assert said in str(refused.value)
+    assert "--fork NAME" in str(refused.value)
 
 
 def test_a_verdict_that_was_given_stands(tmp_path: Path):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from sentune.code import code_fingerprint
 from sentune.errors import InvalidValue
 from sentune.launchers.control_actor import ControlSignal, no_signal
-from sentune.launchers.run_trial import run_trial
+from sentune.launchers.run_trial import guarded, run_trial
 from sentune.launchers.trial_report import Report
 from sentune.training import loop
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
+from sentune.training.identity import identity_of
 from sentune.training.loop import train
 from sentune.training.trial import Progress, TrialSpec
 
@@ -25,7 +29,7 @@ TIMES = ("train/seconds", "train/examples_per_second")
 
 def run(spec: TrialSpec, stop_after: int | None = None) -> list[Progress]:
     """Train as a launcher does, leaving after some milestones as a killed process would."""
-    store, said = CheckpointStore(spec.directory), []
+    store, said = CheckpointStore.of(spec), []
     for progress in train(spec, Group.single("cpu")):
         store.save(progress, progress.metrics[spec.objective])
         said.append(progress)
@@ -206,6 +210,43 @@ def test_the_last_milestone_is_said_though_the_trial_was_to_leave(
     assert followed(make_trial(), leaves_at(192))[-1].final
 
 
+def of_a_job(spec: TrialSpec, **parts: str) -> TrialSpec:
+    """The spec with the identity that a study gives it."""
+    given = {"corpora": {"corpus": "1"}, "encoder": "2", "code": {"boxes.py": "3"}, **parts}
+    return replace(spec, identity=identity_of(spec, spec.settings, given, {"learning_rate"}))
+
+
+def test_a_checkpoint_of_other_settings_is_not_taken_for_its_own(
+    make_trial: Callable[..., TrialSpec], tmp_path: Path
+) -> None:
+    """The model of a learning rate of 1e-3 was shipped as one of 1e-5, and nothing was said."""
+    short = {"max_examples": 64, "milestones": (32, 64)}
+    followed(of_a_job(make_trial(**short)))
+    spec = of_a_job(make_trial(**short, settings={"learning_rate": 1e-5}))
+    reports = followed(spec)
+    assert [r.examples for r in reports] == [32, 64], "it was trained from the start"
+    for note in reports[-1].notes:
+        assert "of another run (settings.learning_rate: was 0.001, is now 1e-05)" in note
+        assert note.endswith("; started anew")
+    assert reports[-1].notes
+    undisturbed = replace(spec, directory=str(tmp_path / "undisturbed"))
+    assert exact(followed(undisturbed)) == exact(reports)
+    (weights, _), (expected, _) = last_state(spec), last_state(undisturbed)
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    (again,) = followed(spec)
+    assert (again.final, again.notes) == (True, []), "its own is taken up"
+
+
+def test_a_later_start_of_the_study_ends_a_trial(make_trial: Callable[..., TrialSpec]) -> None:
+    spec = of_a_job(make_trial())
+    reports = guarded(train, replace(spec, generation=4), Group.single("cpu"), code_fingerprint())
+    assert next(reports).examples == 64
+    followed(replace(spec, generation=5))
+    *_, last = reports
+    assert last.overtaken
+    assert "start 5 of the study has written" in last.failure
+
+
 class TestStartingFromAnotherRun:
     def other(self, make_trial: Callable[..., TrialSpec], tmp_path: Path) -> TrialSpec:
         spec = make_trial(
@@ -256,6 +297,62 @@ class TestStartingFromAnotherRun:
     ) -> None:
         spec = make_trial(start_from=str(tmp_path / "no_signal"), start_at=at)
         with pytest.raises(InvalidValue, match=r"start_from.*no checkpoint"):
+            followed(spec)
+
+    def test_a_run_of_another_kind_is_refused_and_live_settings_may_differ(
+        self, make_trial: Callable[..., TrialSpec], tmp_path: Path
+    ) -> None:
+        short = {"max_examples": 64, "milestones": (32, 64)}
+        settings = {"temperature": 0.05, "learning_rate": 1e-3}
+        plain = make_trial(**short, directory=str(tmp_path / "donor"), settings=settings)
+        run(of_a_job(plain), stop_after=1)
+        for place, (why, changes, parts) in enumerate((
+            ("corpora: was", {}, {"corpora": {"corpus": "9"}}),
+            ("encoder: was", {}, {"encoder": "9"}),
+            ("code: was", {}, {"code": {"boxes.py": "9"}}),
+            ("seed: was 0, is now 5", {"seed": 5}, {}),
+            ("settings.temperature: was 0.05, is now 0.1", {"temperature": 0.1}, {}),
+            ("", {"learning_rate": 1e-5}, {}),
+        )):  # fmt: skip
+            others = {name: value for name, value in changes.items() if name in settings}
+            spec = replace(
+                plain,
+                seed=changes.get("seed", 0),
+                settings={**plain.settings, **others},
+                directory=str(tmp_path / str(place)),
+                start_from=plain.directory,
+                start_at=32 * (place % 2),
+            )
+            spec = of_a_job(spec, **parts)
+            if why:
+                with pytest.raises(InvalidValue, match=f"start_from.*{re.escape(why)}"):
+                    followed(spec)
+            else:
+                assert [r.examples for r in followed(spec)] == [64], "it goes on from 32"
+        unnamed = replace(plain, directory=str(tmp_path / "unnamed"))
+        run(unnamed, stop_after=1)
+        spec = of_a_job(replace(plain, directory="", start_from=unnamed.directory))
+        with pytest.raises(InvalidValue, match="does not say of which"):
+            followed(spec)
+
+    def test_a_checkpoint_in_an_object_store_is_taken(
+        self, make_trial: Callable[..., TrialSpec], tmp_path: Path
+    ) -> None:
+        """Its download has to be there until it is loaded."""
+        short = {"max_examples": 64, "milestones": (32, 64)}
+        donor = make_trial(**short, directory="memory://donors/0000")
+        run(donor, stop_after=1)
+        taken = replace(donor, directory="", start_from=donor.directory, start_at=32)
+        assert [r.examples for r in followed(taken)] == [64]
+        fsspec.filesystem("memory").store.clear()
+
+    def test_a_damaged_checkpoint_of_another_run_is_not_taken(
+        self, make_trial: Callable[..., TrialSpec], tmp_path: Path
+    ) -> None:
+        donor = self.other(make_trial, tmp_path)
+        (tmp_path / "other/examples_000000192/weights.safetensors").write_bytes(b"half")
+        spec = make_trial(start_from=donor.directory, start_at=192)
+        with pytest.raises(InvalidValue, match=r"start_from.*at 192.*was damaged \(weights"):
             followed(spec)
 
     def test_another_architecture_is_refused(

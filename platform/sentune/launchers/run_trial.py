@@ -54,7 +54,7 @@ def run_trial(
         RuntimeError: another worker of the group is lost.
     """
     writer = _CheckpointWriter(spec) if spec.directory and group.is_first else None
-    before = [*notes, *(writer.notes if writer is not None else ())]
+    of_checkpoints = writer.notes if writer is not None else []
     started = time.monotonic()
     spec = replace(spec, every_step=True)
     try:
@@ -70,7 +70,7 @@ def run_trial(
                 report = Report(
                     examples=progress.examples,
                     metrics={name: float(value) for name, value in progress.metrics.items()},
-                    notes=[*before, *progress.notes],
+                    notes=[*notes, *of_checkpoints, *progress.notes],
                 )
                 if leaves:
                     preempted = signal is ControlSignal.PREEMPTED
@@ -118,7 +118,7 @@ class _CheckpointWriter:
     """
 
     def __init__(self, spec: TrialSpec) -> None:
-        self._store = CheckpointStore(spec.directory, spec.generation)
+        self._store = CheckpointStore.of(spec)
         self._every = spec.checkpoint_every
         newest = self._store.last_progress()
         self._kept = newest.examples if newest is not None else -1

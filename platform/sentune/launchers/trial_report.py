@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sentune.code import CodeMismatch
-from sentune.errors import SentuneError
+from sentune.errors import Overtaken, SentuneError
 from sentune.io.atomic import StorageError
 from sentune.lazy_import import LazyModule
 from sentune.training.memory import OutOfMemory, first_line, short_of_memory
@@ -46,6 +46,7 @@ class Report:
         gpus: of all workers of the group.
         swept: the milestone's checkpoint has tables of a sweep.
         restarts: deaths of the group's processes that its own launcher forgave in this start.
+        overtaken: a later start of the study drives it now.
     """
 
     examples: int = 0
@@ -67,6 +68,7 @@ class Report:
     gpus: float = 0.0
     swept: bool = False
     restarts: int = 0
+    overtaken: bool = False
 
     def to_result(self) -> dict[str, Any]:
         """Return a result dictionary of Tune or Train."""
@@ -90,6 +92,7 @@ def failed(error: BaseException, traceback: str = "") -> Report:
         out_of_memory=short,
         micro_batch=error.micro_batch if isinstance(error, OutOfMemory) else 0,
         storage=isinstance(error, StorageError),
+        overtaken=isinstance(error, Overtaken),
     )
 
 

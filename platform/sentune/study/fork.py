@@ -13,16 +13,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import optuna
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as Stored
 
-from sentune.errors import InvalidValue
+from sentune.credentials import without_credentials
+from sentune.errors import InvalidValue, StudyConflict
+from sentune.formatting import counted, differences
+from sentune.study.config import StudyConfig
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Dimension, Value
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.storage import FINGERPRINT, differences, open_storage
-from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.storage import FINGERPRINT, knows, open_storage
+from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import MILESTONE, SETTINGS, WARM_FROM, WARM_NUMBER, known, own
+from sentune.training.checkpoint_storage import storage_of
 
 MAY_DIFFER = ("seed", "space.settings", "space.fixed", "space.conditions")
 STEPS = ("rungs", "milestones")
@@ -40,6 +45,58 @@ class Forked:
 
     taken: int
     left: list[str]
+
+
+def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPlace:
+    """Return a study where its trials are: the database at hand, or the one it was started with.
+
+    Raises:
+        InvalidValue: there is no such study, or its database cannot be opened.
+    """
+    place = find_study(storage, name, optuna_url)
+    if optuna_url and not knows(open_storage(optuna_url), name):
+        return find_study(storage, name)
+    return place
+
+
+def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -> None:
+    """Refuse to start a study whose folder has trials that its database does not know.
+
+    They were made with another database, or this one was lost. A new study would number its trials
+    as the old one did, and meet their checkpoints.
+
+    Args:
+        config: of the study.
+        storage: that the study is to be kept in.
+        url: of it.
+
+    Raises:
+        StudyConflict: names both places, and what can be done.
+    """
+    runs = storage_of(config.runs_folder).entries()
+    if not runs or knows(storage, config.name):
+        return
+    told = (
+        f"{config.runs_folder} has {counted(len(runs), 'run')} of a study {config.name!r} that "
+        f"{without_credentials(url)} does not know.\n"
+    )
+    try:
+        place = find_study(config.storage, config.name)
+        there = bool(place.url) and place.url != url and knows(open_storage(place.url), place.name)
+    except InvalidValue:  # it needs a password, or is gone
+        there = False
+    if not there:
+        raise StudyConflict(
+            f"{told}Give the --optuna (or SENTUNE_OPTUNA) that it was started with, or another "
+            "--study NAME."
+        )
+    own = f"with --optuna {without_credentials(place.url)}"
+    if "://" not in place.url:
+        own = "without --optuna and SENTUNE_OPTUNA"
+    raise StudyConflict(
+        f"{told}They are in {without_credentials(place.url)}: go on {own}, give another --study "
+        "NAME, or add\n--fork NAME: a new study that knows those of the old trials that still hold."
+    )
 
 
 def fork_from(

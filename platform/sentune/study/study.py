@@ -18,7 +18,7 @@ from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
-from sentune.study.fork import fork_from
+from sentune.study.fork import fork_from, place_of_trials, refuse_foreign_trials
 from sentune.study.planning.capacity import available
 from sentune.study.planning.plan import make_plan, searched
 from sentune.study.runner.finals import Finals, compare
@@ -40,12 +40,13 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
-from sentune.study.store.study_index import StudyPlace, find_study
+from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.study_view import IDENTITY, TABLES, StudyView
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoint_storage import storage_of
 from sentune.training.checkpoints import sweeps_in
+from sentune.training.identity import identity_of
 from sentune.training.trial import Program, TrialSpec
 
 logger = logging.getLogger(__name__)
@@ -124,7 +125,8 @@ class Study:
             sampler and which resources do not belong to it: they may change between two starts.
 
     Raises:
-        StudyConflict: a study of this name exists and has another fingerprint.
+        StudyConflict: a study of this name exists and has another fingerprint, or its folder has
+            trials that its database does not know.
         PlanError: the cluster cannot run it.
     """
 
@@ -163,8 +165,9 @@ class Study:
             storage=config.folder,
         )
         scheduler = config.scheduling(space.mode)
+        self._fingerprints = fingerprints or {}
         self.fingerprint = {
-            **(fingerprints or {}),
+            **self._fingerprints,
             "space": self.space.identity(),
             "max_examples": config.max_examples,
             "rungs": list(scheduler.rungs),
@@ -177,6 +180,7 @@ class Study:
         self.objectives = objectives_of(config, self.space)
         url = storage_url(config.folder, config.optuna_url)
         self.storage = open_storage(url, driver=True)
+        refuse_foreign_trials(config, self.storage, url)
         self.store = TrialStore(
             study=self._open(config.name),
             storage=self.storage,
@@ -249,7 +253,7 @@ class Study:
         """Run what is left of the search; return whether it came to its end."""
         config = self.config
         for name in config.warm_start:  # trials of other studies that still hold, each once
-            place = find_study(config.storage, name, config.optuna_url)
+            place = place_of_trials(config.storage, name, config.optuna_url)
             found = fork_from(place, self.store.study, self.fingerprint, self.space)
             logger.warning("%d trials taken over from study %s", found.taken, name)
             for sentence in found.left:
@@ -307,6 +311,7 @@ class Study:
         spec = self.make_spec(settings, candidate.name, candidate.seed, milestones)
         return replace(
             spec,
+            identity=identity_of(spec, settings, self._fingerprints, self.space.live),
             directory=spec.directory or self.config.directory(candidate.name),
             checkpoint_every=self.config.checkpoint_every,
             micro_batch=candidate.micro_batch,

@@ -29,7 +29,8 @@ from sentune.io.object_store import (
 )
 
 PROGRESS_FILE = "progress.json"
-PARTIAL, DAMAGED = ".partial-", "damaged-"
+PARTIAL, DAMAGED, FOREIGN = ".partial-", "damaged-", "foreign-"
+"""How names of folders begin that are written in part, damaged, or of another run."""
 
 BATCH = 1000
 """Objects that S3 drops in one request."""
@@ -123,10 +124,10 @@ class LocalStorage:
         for name in filter(goes, self.entries()):
             self.drop(name)
 
-    def set_aside(self, name: str) -> bool:
-        """Rename a folder to ``damaged-...``; False if it is no longer there."""
+    def set_aside(self, name: str, prefix: str) -> bool:
+        """Put a prefix before a folder's name; return False if it is no longer there."""
         try:
-            (self.root / name).rename(self.root / f"{DAMAGED}{name}")
+            (self.root / name).rename(self.root / f"{prefix}{name}")
         except FileNotFoundError:
             return False
         return True
@@ -217,14 +218,14 @@ class ObjectStorage:
         first = [f"{name}/{PROGRESS_FILE}" for name in names if f"{name}/{PROGRESS_FILE}" in going]
         self._drop(names, first, [within for within in going if within not in first])
 
-    def set_aside(self, name: str) -> bool:
+    def set_aside(self, name: str, prefix: str) -> bool:
         if not self.has(name):
             return False
         for within in self._within(f"/{name}"):
             was = f"{self.root}/{name}/{within}"
-            now = f"{self.root}/{DAMAGED}{name}/{within}"
+            now = f"{self.root}/{prefix}{name}/{within}"
             asked(self.uri, partial(self.files.cp_file, was, now))
-        self._here.add(f"{DAMAGED}{name}")
+        self._here.add(f"{prefix}{name}")
         self.drop(name)
         return True
 

@@ -4,7 +4,7 @@ Each is a folder ``examples_000012800`` with the state that ``Progress.save`` wr
 last, ``progress.json`` with the checksums of all: a folder without it is not a checkpoint. They are
 ordered by number, as names are longer from 10^9 examples on. Kept are the best, the newest and the
 newest that was written at a milestone; those between milestones only serve to resume. One that a
-disk has damaged is set aside, and the one before is taken.
+disk has damaged, or that is of another run, is set aside, and the one before is taken.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sentune.credentials import without_credentials
+from sentune.errors import Overtaken
 from sentune.io.checksums import checksums, damage, document_checksum
 from sentune.readouts.sweep import sweeps_among
-from sentune.training.checkpoint_storage import DAMAGED, PARTIAL, PROGRESS_FILE, storage_of
-from sentune.training.trial import Progress
+from sentune.training.checkpoint_storage import (
+    DAMAGED,
+    FOREIGN,
+    PARTIAL,
+    PROGRESS_FILE,
+    storage_of,
+)
+from sentune.training.identity import other_run
+from sentune.training.trial import Progress, TrialSpec
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +49,8 @@ class SavedProgress:
     """``progress.json``: a progress, its score (higher is better) and the state's checksums.
 
     Without ``milestone`` it lies between two: nothing was measured, and it is never the best.
-    ``generation`` is the number of the study's start that asked for it.
+    ``generation`` is the number of the study's start that asked for it; ``identity`` tells its run
+    from others.
     """
 
     examples: int
@@ -52,6 +61,7 @@ class SavedProgress:
     score: float | None
     milestone: bool = True
     generation: int = 0
+    identity: Mapping[str, Any] = field(default_factory=dict)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def again(self, save: Callable[[Path], None]) -> Progress:
@@ -62,6 +72,13 @@ class SavedProgress:
     def bytes(self) -> int:
         """Bytes of the state, without ``progress.json``."""
         return sum(file["bytes"] for file in self.files.values())
+
+
+class _Unusable(NamedTuple):
+    """A checkpoint that is not taken: the prefix that sets it aside, and why."""
+
+    prefix: str
+    why: str
 
 
 def name_of(examples: int) -> str:
@@ -81,17 +98,28 @@ class CheckpointStore:
     Args:
         directory: local path or fsspec URI; made with the first checkpoint.
         generation: number of the study's start that this process works for; 0: of none.
+        identity: of the run that this process works for; empty: all checkpoints are of one run.
 
     Attributes:
-        notes: a sentence for each damaged checkpoint that was found, and what was taken instead.
+        notes: a sentence for each checkpoint that was found damaged, or of another run, and what
+            was taken instead.
+
+    Reading and writing raise ``Overtaken`` where a later start of the study has written.
     """
 
-    def __init__(self, directory: str, generation: int = 0) -> None:
-        self.directory, self.generation = directory, generation
+    def __init__(
+        self, directory: str, generation: int = 0, identity: Mapping[str, Any] | None = None
+    ) -> None:
+        self.directory, self.generation, self.identity = directory, generation, identity or {}
         self.notes: list[str] = []
         self._place = storage_of(directory)
         self._sound: set[str] = set()
         self._written: dict[str, SavedProgress] | None = None
+
+    @classmethod
+    def of(cls, spec: TrialSpec) -> CheckpointStore:
+        """Return the store of a training run's own checkpoints."""
+        return cls(spec.directory, spec.generation, spec.identity)
 
     def save(self, progress: Progress, score: float | None) -> None:
         """Write a checkpoint whole or not at all, then drop those that nothing needs any more.
@@ -113,6 +141,8 @@ class CheckpointStore:
         # as the one on a machine that was cut off and whose trial went on elsewhere
         if self._written is None or lie_here != set(self._written):
             self._written = self._readable() if entries else {}
+            entries = self._place.entries(seconds=LOOK_SECONDS)
+            lie_here = {name for name in entries if name.startswith(CHECKPOINT)}
         stored = self._written
         milestone = progress.milestone
         if name not in stored or (milestone and not stored[name].milestone):
@@ -123,6 +153,7 @@ class CheckpointStore:
                     **{name: getattr(progress, name) for name in _SHARED},
                     score=score if milestone else None,
                     generation=self.generation,
+                    identity=self.identity,
                     files=checksums(folder),
                 )
                 content = json.loads(json.dumps(vars(saved)))
@@ -138,15 +169,28 @@ class CheckpointStore:
 
     def last(self) -> Path | None:
         """Return the local folder of the newest undamaged checkpoint."""
-        return self._take(_newest, "went on from {}", "started anew")
+        found = self.found()
+        return found[0] if found is not None else None
 
     def best(self) -> Path | None:
         """Return the local folder of the checkpoint with the highest score, the first of equals."""
-        return self._take(_best, "took {} for the best", "none is left to take")
+        found = self._take(_best, "took {} for the best", "none is left to take")
+        return found[0] if found is not None else None
 
     def last_progress(self) -> SavedProgress | None:
         """Return the progress in the newest undamaged checkpoint."""
-        return self._pick(_newest) if self.last() is not None else None
+        found = self.found()
+        return found[1] if found is not None else None
+
+    def found(self, examples: int = 0) -> tuple[Path, SavedProgress] | None:
+        """Return local folder and progress of an undamaged checkpoint.
+
+        Args:
+            examples: at which it was written; 0: of the newest one.
+        """
+        at = name_of(examples)
+        pick: _Pick = (lambda stored: at if at in stored else None) if examples else _newest
+        return self._take(pick, "went on from {}", "started anew")
 
     def last_milestone(self) -> SavedProgress | None:
         """Return the progress in the newest checkpoint of a milestone; its state is not checked."""
@@ -173,60 +217,88 @@ class CheckpointStore:
         kept = _best(stored) or _newest(stored)
         self._place.sweep(lambda name: name != kept and _is_checkpoint(name))
 
-    def _examined(self) -> Iterator[tuple[str, SavedProgress | str]]:
-        """Yield name -> progress, or what is wrong with its document; oldest first."""
+    def _examined(self) -> Iterator[tuple[str, SavedProgress | _Unusable]]:
+        """Yield name -> progress, or why its document says that it cannot be taken; oldest first.
+
+        Raises:
+            Overtaken: a later start of the study has written one.
+        """
         found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
         for name in sorted(found, key=examples_of):
             try:
-                yield name, _from_json(self._place.read(name))
+                saved = _from_json(self._place.read(name))
             except FileNotFoundError:
                 if self._place.has(name):  # else its writer has dropped it meanwhile
-                    yield name, f"{PROGRESS_FILE} is missing"
+                    yield name, _damaged(f"{PROGRESS_FILE} is missing")
+                continue
             except (ValueError, TypeError):
-                yield name, f"checksum of {PROGRESS_FILE}"
+                yield name, _damaged(f"checksum of {PROGRESS_FILE}")
+                continue
+            if 0 < self.generation < saved.generation:
+                raise Overtaken(
+                    f"start {saved.generation} of the study has written {name} into "
+                    f"{self.directory}; this is start {self.generation}, which ends"
+                )
+            other = other_run(saved.identity, self.identity) if self.identity else ""
+            yield name, _Unusable(FOREIGN, f"is of another run ({other})") if other else saved
 
     def _readable(self) -> dict[str, SavedProgress]:
-        examined = self._examined()
-        return {name: saved for name, saved in examined if isinstance(saved, SavedProgress)}
+        """Return name -> progress, oldest first; those of other runs are set aside."""
+        examined = dict(self._examined())
+        foreign = {
+            name: found
+            for name, found in examined.items()
+            if isinstance(found, _Unusable) and found.prefix == FOREIGN
+        }
+        self._set_aside(foreign, "it was set aside")
+        return {name: saved for name, saved in examined.items() if isinstance(saved, SavedProgress)}
 
     def _pick(self, pick: _Pick) -> SavedProgress | None:
         stored = self._readable()
         name = pick(stored)
         return stored[name] if name is not None else None
 
-    def _take(self, pick: _Pick, instead: str, nothing: str) -> Path | None:
-        """Return the folder that ``pick`` chooses among those that are as they were written."""
+    def _take(self, pick: _Pick, instead: str, nothing: str) -> tuple[Path, SavedProgress] | None:
+        """Return the one that ``pick`` chooses among those that are as they were written."""
         examined = dict(self._examined())
-        wrong = {name: found for name, found in examined.items() if isinstance(found, str)}
-        stored = {name: found for name, found in examined.items() if not isinstance(found, str)}
-        folder = None
+        wrong = {name: found for name, found in examined.items() if isinstance(found, _Unusable)}
+        stored = {n: found for n, found in examined.items() if isinstance(found, SavedProgress)}
+        taken = None
         while (name := pick(stored)) is not None:
             folder = self._place.fetch(name)
-            found = "" if name in self._sound else damage(folder, stored[name].files)
-            if not found:
+            what = "" if name in self._sound else damage(folder, stored[name].files)
+            if not what:
                 self._sound.add(name)
+                taken = folder, stored[name]
                 break
-            wrong[name] = found
+            wrong[name] = _damaged(what)
             del stored[name]
-        self._set_aside(wrong, instead.format(name) if name is not None else nothing)
-        return folder if name is not None else None
+        self._set_aside(wrong, instead.format(name) if taken is not None else nothing)
+        return taken
 
-    def _set_aside(self, wrong: Mapping[str, str], then: str) -> None:
-        """Rename damaged checkpoints; the newest of them is kept, for a look at it."""
-        for name, what in sorted(wrong.items(), key=lambda item: examples_of(item[0])):
+    def _set_aside(self, wrong: Mapping[str, _Unusable], then: str) -> None:
+        """Rename what cannot be taken; the newest of them is kept, for a look at it."""
+        for name, found in sorted(wrong.items(), key=lambda item: examples_of(item[0])):
             for earlier in self._place.entries():
-                if earlier.startswith(DAMAGED + CHECKPOINT):
+                if earlier.startswith(_ASIDE):
                     self._place.drop(earlier)
             self._written = None
-            if self._place.set_aside(name):
+            if self._place.set_aside(name, found.prefix):
                 self._sound.discard(name)
-                self.notes.append(f"checkpoint {name} was damaged ({what}); {then}")
+                self.notes.append(f"checkpoint {name} {found.why}; {then}")
                 logger.warning("%s: %s", without_credentials(self.directory), self.notes[-1])
 
 
+_ASIDE = (DAMAGED + CHECKPOINT, FOREIGN + CHECKPOINT)
+
+
+def _damaged(what: str) -> _Unusable:
+    return _Unusable(DAMAGED, f"was damaged ({what})")
+
+
 def _is_checkpoint(name: str) -> bool:
-    """Whole, half or damaged; other files in a trial's folder are not ours to drop."""
-    return name.startswith((CHECKPOINT, PARTIAL, DAMAGED + CHECKPOINT))
+    """Whole, half or set aside; other files in a trial's folder are not ours to drop."""
+    return name.startswith((CHECKPOINT, PARTIAL, *_ASIDE))
 
 
 _Pick = Callable[[Mapping[str, SavedProgress]], str | None]

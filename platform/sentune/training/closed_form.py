@@ -36,7 +36,7 @@ def fit_and_sweep(
         words: source of word vectors, as the setting names it -> opens to its ``WordTable``.
         workers: processes that read a corpus of shards.
     """
-    last = CheckpointStore(spec.directory).last_progress() if spec.directory else None
+    last = CheckpointStore.of(spec).last_progress() if spec.directory else None
     if last is not None:  # its report may have been lost with a killed driver
         yield last.again(lambda folder: None)  # its checkpoint is there already
         return

@@ -11,9 +11,9 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 
 from sentune.errors import InvalidValue
-from sentune.training.checkpoint_storage import storage_of
-from sentune.training.checkpoints import CheckpointStore, SavedProgress, name_of
+from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
+from sentune.training.identity import other_donor
 from sentune.training.memory import first_line
 from sentune.training.schedules import steps_for
 from sentune.training.trial import TrialSpec
@@ -97,18 +97,20 @@ def resume(spec: TrialSpec, batch_size: int, method: nn.Module, group: Group) ->
     only weights and optimiser are taken; its seconds, notes and curve are its own.
 
     Raises:
-        InvalidValue: ``spec.start_from`` has no such checkpoint, or one of another architecture.
+        InvalidValue: ``spec.start_from`` has no such checkpoint, or one of a run from which this
+            one cannot go on.
     """
     found = None
     if group.is_first:
-        store = CheckpointStore(spec.directory) if spec.directory else None
+        store = CheckpointStore.of(spec) if spec.directory else None
         if store is not None and (folder := store.last()) is not None:
             optimizer, position = load_state(folder, method)
             last = store.last_milestone()
             reached = last.examples if last is not None else 0
             found = Resumed(optimizer, position, reached, last)
         elif spec.start_from:
-            folder, examples = _source(spec)
+            donor = CheckpointStore(spec.start_from)
+            folder, examples = _donated(donor, spec)
             try:
                 optimizer, _ = load_state(folder, method)
             except RuntimeError as error:
@@ -153,16 +155,15 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> N
         group.update(options)
 
 
-def _source(spec: TrialSpec) -> tuple[Path, int]:
-    """Return the other run's checkpoint, and its examples."""
-    if not spec.start_at:
-        store = CheckpointStore(spec.start_from)
-        folder, last = store.last(), store.last_progress()
-        if folder is None or last is None:
-            raise InvalidValue("start_from", spec.start_from, "no checkpoint is there")
-        return folder, last.examples
-    place, name = storage_of(spec.start_from), name_of(spec.start_at)
-    if not place.has(name):
-        fix = f"no checkpoint at {spec.start_at:,} examples is there"
+def _donated(donor: CheckpointStore, spec: TrialSpec) -> tuple[Path, int]:
+    """Return the other run's checkpoint, which goes with its store, and its examples."""
+    found = donor.found(spec.start_at)
+    if found is None:
+        at = f" at {spec.start_at:,} examples" if spec.start_at else ""
+        fix = "; ".join([f"no checkpoint{at} is there", *donor.notes])
         raise InvalidValue("start_from", spec.start_from, fix)
-    return place.fetch(name), spec.start_at
+    folder, saved = found
+    if spec.identity and (why := other_donor(saved.identity, spec.identity)):
+        fix = f"its checkpoint {folder.name} is of a run that is not this one's kind ({why})"
+        raise InvalidValue("start_from", spec.start_from, fix)
+    return folder, saved.examples

@@ -46,7 +46,10 @@ class TrialSpec:
         start_at: examples of the checkpoint to take from there; 0: the newest.
         micro_batch: at most so many examples in a worker's memory, whatever the settings say; 0:
             as they say. Set after a run has died of memory.
-        generation: number of the study's start that asks for the run, written into checkpoints.
+        generation: number of the study's start that asks for the run, written into checkpoints; one
+            in ``directory`` of a later start ends the run.
+        identity: as ``sentune.training.identity`` has it, written into checkpoints; those of
+            another run in ``directory`` are set aside. Empty: all there are its own.
         every_step: yield the progress after each optimiser step too (``Progress.milestone`` is
             False). Launchers set it; callers that wait for milestones alone do without.
     """
@@ -71,6 +74,7 @@ class TrialSpec:
     start_at: int = 0
     micro_batch: int = 0
     generation: int = 0
+    identity: Mapping[str, Any] = field(default_factory=dict)
     every_step: bool = False
 
 

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 from rich.console import Console
 
-from sentune.code import result_fingerprint
+from sentune.code import result_code
 from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.mixing import MixedHandle
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import TokenFolder
@@ -23,6 +24,7 @@ from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED, describe, needs_references, numbered, read_corpora_of
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder, ship
+from sentune.launchers.run_trial import run_trial
 from sentune.methods import find
 from sentune.readouts.grid import Readout
 from sentune.records import FinalistRecord, TrialRecord
@@ -37,6 +39,7 @@ from sentune.study.study import MakeSpec
 from sentune.tasks.references import References
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
+from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Opens, Program, TrialSpec
 
@@ -152,7 +155,11 @@ class JobFamily(ABC):
     def fingerprints(self) -> dict[str, Any]:
         """Return fingerprints of the corpora and the code, on which results depend."""
         corpora = {role: corpus["fingerprint"] for role, corpus in self.corpora().items()}
-        return {"corpora": corpora, "code": result_fingerprint()}
+        return {"corpora": corpora, "code": result_code(self.modules())}
+
+    @abstractmethod
+    def modules(self) -> Sequence[str]:
+        """Return the modules that, with what they import, decide about a trial's figures."""
 
     @abstractmethod
     def handles(self) -> Sequence[Opens]:
@@ -329,6 +336,11 @@ class TrainedFamily(JobFamily):
 
     def program(self) -> Program:
         return WithEncoder(train, self._shipped)
+
+    def modules(self) -> list[str]:
+        method = find(self.space.method)
+        parts = (run_trial, train, method, type(recipe_of(method)), hand_out, MixedHandle)
+        return [part.__module__ for part in parts]
 
     def fingerprints(self) -> dict[str, Any]:
         return {**super().fingerprints(), "encoder": self._shipped.digest}

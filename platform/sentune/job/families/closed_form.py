@@ -27,6 +27,7 @@ from sentune.job.corpora import read_evaluation
 from sentune.job.families.base import Card, JobFamily, first_configuration
 from sentune.job.options import ClosedFormOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
+from sentune.launchers.run_trial import run_trial
 from sentune.methods import find_closed_form
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
@@ -117,6 +118,9 @@ class ClosedFormFamily(JobFamily):
                     save_whole(table, beside)
             words[source] = ShippedWords(ship(str(folder)))
         return partial(fit_and_sweep, words=words, workers=self.options.workers)
+
+    def modules(self) -> list[str]:
+        return [part.__module__ for part in (run_trial, fit_and_sweep, self.method)]
 
     def fingerprints(self) -> dict[str, Any]:
         words = {source: table.fingerprint for source, table in self.words.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sentune.errors import InvalidValue, StudyConflict
+from sentune.errors import InvalidValue, Overtaken
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 
@@ -183,6 +183,7 @@ class Limits:
         gpu_seconds: start of a run -> what it has used up so far.
         ended: runs that are over, of this start.
         halt: why everything ends; None while it does not.
+        overtaken: what a trial has met of a later start of the study; empty while it has not.
     """
 
     def __init__(
@@ -202,6 +203,7 @@ class Limits:
         self.ended: list[TrialRecord] = []
         self._closed = self._search_closed = ""
         self.halt: Halt | None = None
+        self.overtaken = ""
 
     def begin_finals(self, gpu_hours: float) -> None:
         """Go on with the finals, in which earlier starts have used up so many GPU hours."""
@@ -237,15 +239,23 @@ class Limits:
             )
         return self._closed
 
+    def check(self) -> None:
+        """Raise where another driver has taken the study over; a trial may have met it first.
+
+        Raises:
+            Overtaken: says which.
+        """
+        if self.overtaken or self._held.lost:
+            why = self.overtaken or self._held.lost_because
+            raise Overtaken(f"this driver has lost its study and has stopped: {why}")
+
     def watch(self) -> Halt | None:
         """Return why everything ends now, if it does.
 
         Raises:
-            StudyConflict: another driver has taken the study over; nothing may be written any more.
+            Overtaken: another driver has taken the study over; nothing may be written any more.
         """
-        if self._held.lost:
-            reason = f"this driver has lost its study and has stopped: {self._held.lost_because}"
-            raise StudyConflict(reason)
+        self.check()
         if self._held.signal:
             self.set(Halt(why=Why.ASKED, reason="stopped by `sentune study stop`"))
         if reason := replace(self._budget, max_trials=None).exhausted(self.used(), Spent()):

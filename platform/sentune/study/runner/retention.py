@@ -24,7 +24,7 @@ from sentune.study.config import StudyConfig
 from sentune.study.space.objectives import Objective, feasible, pareto_front
 from sentune.study.store.driver_process import runs
 from sentune.study.store.trial_codec import run_name
-from sentune.training.checkpoint_storage import DAMAGED, PARTIAL, storage_of
+from sentune.training.checkpoint_storage import DAMAGED, FOREIGN, PARTIAL, storage_of
 from sentune.training.checkpoints import CHECKPOINT, CheckpointStore, examples_of, name_of
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ MANY = 20
 """Runs that are due at once, from which on their folders are listed first."""
 
 PER_RUN = 5
-"""Checkpoints of a run at work: best, newest, newest of a milestone, a damaged one, and the one
-that is being written."""
+"""Checkpoints of a run at work: best, newest, newest of a milestone, one that was set aside, and
+the one that is being written."""
 
 
 class Stays(StrEnum):
@@ -232,6 +232,8 @@ def removable_of(view: StudyView) -> list[Removable]:
                 add(place, name, "written in part")
             elif name.startswith(DAMAGED):
                 add(place, name, "damaged")
+            elif name.startswith(FOREIGN):
+                add(place, name, "of another run")
             elif name in stored - kept:
                 add(place, name, "checkpoints that the study does not keep")
     if files.isdir(f"{root}/{SCRATCH}"):

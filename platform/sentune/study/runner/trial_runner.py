@@ -128,7 +128,9 @@ class TrialRunner:
         """Halt the study where a limit says so; called again and again."""
         if self.sharing is not None:
             self.sharing.live = len(self.live)
-        if not self._halted and self.limits.watch() is not None:
+        if self._halted:
+            self.limits.check()
+        elif self.limits.watch() is not None:
             self.halt()
 
     def halt(self, halt: Halt | None = None) -> None:
@@ -145,6 +147,10 @@ class TrialRunner:
         if report is None:  # Tune's own closing entry
             return True
         candidate = self.live[tune_id]
+        if report.overtaken:  # nothing may be written any more; ``watch`` ends this driver
+            self.last[candidate.number] = report
+            self.limits.overtaken = report.failure
+            return True
         with self.store.together():
             report, verdict = self._record(tune_id, candidate.number, report, result)
         goes_on = False
@@ -190,6 +196,8 @@ class TrialRunner:
             self.verdicts.forget(candidate.name)
         number = candidate.number
         report, stopped = self.last.pop(number, None) or Report(), self._stopped.pop(number, "")
+        if report.overtaken:
+            return
         if report.failure:
             if report.storage:  # the next trial would meet it too; this one goes on when mended
                 self.halt(Halt(why=Why.STORAGE, reason=report.failure))

@@ -207,6 +207,7 @@ def run_trials(
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
         ).fit()
+    runner.limits.check()  # the last trial may have met a later start
     return runner.limits.halt is None and runner.finished
 
 

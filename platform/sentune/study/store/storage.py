@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, StudyConflict
+from sentune.formatting import differences
 from sentune.io.database_lock import alone_in, database_url, first_line
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.outage import StudyDatabase, damaged_database
@@ -104,6 +105,15 @@ def _write_ahead(connection: Any, record: object) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
 
 
+def knows(storage: BaseStorage, name: str) -> bool:
+    """Return whether a storage has a study of this name."""
+    try:
+        storage.get_study_id_from_name(name)
+    except KeyError:
+        return False
+    return True
+
+
 def open_study(
     storage: BaseStorage,
     name: str,
@@ -122,9 +132,7 @@ def open_study(
     Raises:
         StudyConflict: it exists and has another fingerprint; says what differs.
     """
-    try:
-        storage.get_study_id_from_name(name)
-    except KeyError:
+    if not knows(storage, name):
         storage.create_new_study([DIRECTIONS[mode] for mode in modes], name)
     study = optuna.load_study(
         storage=storage,
@@ -137,6 +145,11 @@ def open_study(
     if known is None:
         study.set_user_attr(FINGERPRINT, now)
         return study
+    if isinstance(known.get("code"), str) and isinstance(now.get("code"), dict):
+        raise StudyConflict(
+            f"study {name!r} was made by another version of sentune; add --fork NAME to go on in a "
+            "new study, or give another --study NAME"
+        )
     if changed := "\n".join(f"  {line}" for line in differences(known, now)):
         raise StudyConflict(
             f"study {name!r} exists and was made from something else:\n{changed}\n"
@@ -144,13 +157,3 @@ def open_study(
             "--fork NAME: a new study that knows those of the old trials that still hold."
         )
     return study
-
-
-def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
-    """``field: was X, is now Y`` for everything that differs between two JSON trees."""
-    if isinstance(was, dict) and isinstance(now, dict):
-        for key in sorted({*was, *now}):
-            below = f"{path}.{key}" if path else key
-            yield from differences(was.get(key), now.get(key), below)
-    elif was != now:
-        yield f"{path}: was {json.dumps(was)}, is now {json.dumps(now)}"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-import torch
-
 from sentune.methods.base import GradientMethod
-from sentune.training.recipes.base import Recipe, Validates
+from sentune.training.recipes.base import Recipe, Validates, build
 from sentune.training.recipes.intersent import IntersentRecipe
 from sentune.training.recipes.invertible import InvertibleRecipe
 from sentune.training.recipes.sentences import Sentences
@@ -33,14 +30,8 @@ def build_method(
     encoder: str,
     seed: int,
 ) -> GradientMethod:
-    """Return a new method on the CPU, its weights drawn from ``seed``, in the training's precision.
-
-    Raises:
-        InvalidValue: as ``Recipe.build``.
-    """
-    torch.manual_seed(seed)
-    method = recipe_of(kind).build(partial(kind, settings=settings), training, encoder)
-    return method.double() if training.precision == "float64" else method
+    """Return a new method by the recipe that it names; see ``sentune.training.recipes.base``."""
+    return build(recipe_of(kind), kind, settings, training, encoder, seed)
 
 
 __all__ = ["RECIPES", "Recipe", "Validates", "build_method", "recipe_of"]

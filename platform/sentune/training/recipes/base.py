@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -78,3 +79,21 @@ class Recipe(Protocol):
             InvalidValue: what is missing or does not fit; weights that are absent must never
                 become random ones.
         """
+
+
+def build(
+    recipe: Recipe,
+    kind: type[GradientMethod],
+    settings: Any,
+    training: TrainingSettings,
+    encoder: str,
+    seed: int,
+) -> GradientMethod:
+    """Return a new method on the CPU, its weights drawn from ``seed``, in the training's precision.
+
+    Raises:
+        InvalidValue: as ``Recipe.build``.
+    """
+    torch.manual_seed(seed)
+    method = recipe.build(partial(kind, settings=settings), training, encoder)
+    return method.double() if training.precision == "float64" else method
