@@ -1,4 +1,4 @@
-"""Keeps MLflow as a study's storage and folder are: what differs is sent, from one thread.
+"""Brings MLflow up to date with a study's storage and folder; one thread sends what differs.
 
 Nothing waits in a queue. An outage, a kill and a new server are the same case: the next pass (of
 this process, or of the study's next start) finds what differs.
@@ -23,6 +23,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import Overtaken
 from sentune.io.atomic import read_document
 from sentune.io.object_store import on_this_machine
+from sentune.io.waits import WAITS
 from sentune.records import StudySummary
 from sentune.report.sweep_figures import write_sweeps
 from sentune.tracking.client import (
@@ -409,8 +410,9 @@ class Tracker:
         if self._overtaken:
             return True
         try:
-            self._check()
-            self._reconcile()
+            with WAITS.until(f"MLflow at {self.tracking_uri}", "training goes on meanwhile"):
+                self._check()
+                self._reconcile()
         except Overtaken as error:
             log.warning("nothing more of this start is sent to %s: %s", name, error)
             self._overtaken = True

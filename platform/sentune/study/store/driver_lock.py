@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, Overtaken, StudyConflict
 from sentune.io.database_lock import first_line
+from sentune.io.waits import WAITS
 from sentune.study.store.driver_process import Driver, ProcessState
 from sentune.study.store.lock_backends import Backend, Record, backend_of
 
@@ -82,7 +83,7 @@ def standing(url: str, study: str) -> Standing:
 
 
 def ask(url: str, study: str, signal: str) -> Holder | None:
-    """Ask a study's driver for ``stop`` or ``stop now``; it hears of it with its next beat.
+    """Ask a study's driver for ``stop`` or ``stop now``; the driver reads it with its next beat.
 
     Returns:
         Who was asked; None if there is no driver.
@@ -275,7 +276,8 @@ class DriverLock:
                 return
             self._asked = _awake()
             try:
-                held = question()
+                with WAITS.until(f"the lock of study {self.study!r} at {self.url}"):
+                    held = question()
             except UNANSWERED as error:
                 silence = _awake() - self._answered
                 if silence >= EXPIRY:
