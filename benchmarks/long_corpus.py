@@ -33,7 +33,7 @@ TRIPLETS, AT_ONCE, SENTENCES, WORDS = 20_000_000, 65_536, 2_000, 2_000
 LIMIT, GIGABYTE = 2e9, 1e9
 DEV = "builtin:nli?split=dev&size=90"
 OPTIONS = (
-    "--encoder=builtin:tiny?layers=1&width=16&heads=2&inner=32",
+    *("--encoder=builtin:tiny?layers=1&width=16&heads=2&inner=32", "--share-mb=128"),
     *("--trials=1", "--finalists=0", "--max-examples=512", "--validate-every=256"),
     *("--set=batch_size=16", "--set=max_length=16", f"--dev={DEV}", f"--test={DEV}"),
 )

@@ -11,10 +11,12 @@ from typing import Any
 import jsonschema
 
 from sentune.credentials import without_credentials
+from sentune.errors import DamagedFile
 from sentune.io.atomic import read_document, write_document
 from sentune.records import StudySummary
 
 NAME = "summary.json"
+FIX = "the study's own command, or `sentune study resume`, writes it again"
 
 
 @functools.cache
@@ -35,7 +37,7 @@ def write_summary(summary: StudySummary, folder: str) -> str:
         StorageError: the disk is full, read-only or at fault; the old summary is as it was.
         jsonschema.ValidationError: the summary does not satisfy the schema.
     """
-    content = without_credentials(_finite(summary.to_dict()))
+    content = as_written(summary.to_dict())
     jsonschema.validate(content, schema())
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     return write_document(folder, NAME, text + "\n")
@@ -46,14 +48,22 @@ def read_summary(folder: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: the study has not written one yet.
-        jsonschema.ValidationError: written by another version, or damaged.
+        DamagedFile: it is damaged, or written by another version.
     """
-    text = read_document(folder, NAME)
-    if text is None:
-        raise FileNotFoundError(f"{folder}/{NAME}")
-    content: dict[str, Any] = json.loads(text)
-    jsonschema.validate(content, schema())
+    try:
+        if (text := read_document(folder, NAME)) is None:
+            raise FileNotFoundError(f"{folder}/{NAME}")
+        content: dict[str, Any] = json.loads(text)
+        jsonschema.validate(content, schema())
+    except (ValueError, jsonschema.ValidationError) as error:
+        why = getattr(error, "message", str(error))
+        raise DamagedFile(f"{folder}/{NAME}", f"it is damaged ({why:.200})", FIX) from None
     return content
+
+
+def as_written(content: Any) -> Any:
+    """Return a copy of a part of the summary as the file has it: finite, without credentials."""
+    return without_credentials(_finite(content))
 
 
 def _finite(value: Any) -> Any:

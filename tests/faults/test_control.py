@@ -20,8 +20,10 @@ from mlflow import MlflowClient
 from sentune import Embedder
 from sentune.corpora import Kind
 from sentune.corpora.prepare import prepare
+from sentune.errors import InvalidValue
 from sentune.io.atomic import read_document
 from sentune.io.object_store import files_at
+from sentune.study.store.lock_backends import backend_of
 from sentune.summary import read_summary
 from tests.faults.conftest import Place, environment_of
 
@@ -133,6 +135,26 @@ def test_a_job_is_stopped_interrupted_and_resumed_and_ends_with_a_model(
     assert "# s (complete)" in (read_document(f"{place.storage}/s", "report.md") or "")
     check_model(place, summary)
     check_runs(place)
+    verified = run([sys.executable, "-m", "sentune", "verify", "s", *where], place)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+@pytest.mark.timeout(1800)
+def test_a_driver_whose_lock_was_taken_ends_with_3_and_writes_nothing_more(
+    place: Place, tmp_path: Path
+) -> None:
+    started = Started([*JOB, *corpora_in(place), *place.options], tmp_path / "late.log", place)
+    started.until(MILESTONE.search)
+    lock = backend_of(place.trials_of("s"), "s")
+    assert lock is not None
+    lock.break_lock()
+    code, said = started.end()
+    assert code == 3, said
+    assert "this driver has lost its study and has stopped" in said
+    assert "Traceback" not in said
+    assert read_document(f"{place.storage}/s", "summary.json") is None
+    with pytest.raises(InvalidValue, match="no such folder"):
+        Embedder.load(f"{place.storage}/s/model")
 
 
 def check_runs(place: Place) -> None:

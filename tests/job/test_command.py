@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sentune.job.command import Ended, check_ending
+from sentune.errors import Overtaken
+from sentune.job.command import Ended, check_ending, exit_codes
 from sentune.records import StudySummary
 
 
@@ -30,3 +31,10 @@ def test_every_end_has_its_code_and_says_why(state: str, code: int, goes_on: boo
 def test_a_complete_study_ends_well_whatever_ended_its_search() -> None:
     check_ending(summary("complete"))
     check_ending(summary("complete", "--max-trials 20 is used up"))
+
+
+def test_an_overtaken_driver_ends_as_a_stopped_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end, exit_codes("interrupted"):
+        raise Overtaken("start 4 of this study drives it")
+    assert end.value.code == 3
+    assert capsys.readouterr().err == "stopped: start 4 of this study drives it\n"

@@ -13,15 +13,17 @@ import pytest
 
 from sentune.corpora.formats import read_pairs
 from sentune.corpora.schema import Corpus
-from sentune.errors import SentuneError, StudyConflict
+from sentune.errors import Overtaken, SentuneError, StudyConflict
 from sentune.job.families.base import Card
 from sentune.job.families.sentences import SentenceFamily
 from sentune.job.options import JobOptions
 from sentune.job.product import publish
-from sentune.job.test_set import FILE, TestReads, Winner
+from sentune.job.study_files import last_start, mend_summary, refuse_late
+from sentune.job.test_set import TestReads, Winner
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import published
+from sentune.study.store.study_index import TEST_READS
 from sentune.summary import write_summary
 from sentune.tasks import Result
 from sentune.training.checkpoints import CheckpointStore
@@ -96,7 +98,7 @@ def product(
 
 
 def reads(folder: Path) -> list[dict[str, Any]]:
-    return list(json.loads((folder / "study" / FILE).read_text()))
+    return list(json.loads((folder / "study" / TEST_READS).read_text()))
 
 
 def test_a_reading_is_recorded_with_winner_and_corpora(tmp_path: Path) -> None:
@@ -133,6 +135,22 @@ def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path) ->
     second.publish(again)
     assert second.judged == []
     assert (again.test, again.test_reads) == (first.test, first.test_reads)
+
+
+def test_a_damaged_summary_leads_to_a_second_recorded_reading_of_the_same_winner(
+    tmp_path: Path,
+) -> None:
+    spec, first = corpus(tmp_path), summary_of(7)
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(first)
+    file = Path(write_summary(first, str(tmp_path / "study")))
+    file.write_bytes(file.read_bytes()[:200])
+    assert mend_summary(str(tmp_path / "study"))
+    with pytest.raises(StudyConflict):
+        product(tmp_path, "finalist-0009-seed-2", [spec]).publish(summary_of(9))
+    again = summary_of(7)
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(again)
+    assert again.test == first.test
+    assert [read["run"] for read in again.test_reads] == ["finalist-0007-seed-2"] * 2
 
 
 def test_another_winner_is_refused_and_leaves_everything_as_it_was(tmp_path: Path) -> None:
@@ -244,4 +262,30 @@ def test_without_the_checkpoint_nothing_is_read_and_the_reason_is_plain(tmp_path
     CheckpointStore(str(tmp_path / "study" / "trials" / "finalist-0007-seed-2")).drop_all()
     with pytest.raises(SentuneError, match="the winner's checkpoint is gone"):
         toy.publish(summary_of(7))
-    assert not (tmp_path / "study" / FILE).exists()
+    assert not (tmp_path / "study" / TEST_READS).exists()
+
+
+def test_a_late_driver_leaves_model_and_summary_of_a_later_start(tmp_path: Path) -> None:
+    """Its lock may look held to it, as where a file system does not lock across machines."""
+    spec, run = corpus(tmp_path), "finalist-0007-seed-2"
+    third, fourth = summary_of(7), summary_of(7)
+    third.lineage["generation"], fourth.lineage["generation"] = 3, 4
+    third.reason = "of the late one"
+    folder = tmp_path / "study"
+    assert last_start(str(folder)) == 0
+    product(tmp_path, run, [spec]).publish(fourth)
+    assert last_start(str(folder)) == 4, "by its model, before its summary is there"
+    written = contents(folder / "model")
+    with pytest.raises(Overtaken, match=r"start 4 of this study .* this is start 3"):
+        product(tmp_path, run, [spec]).publish(third)
+    assert contents(folder / "model") == written
+    assert not list(folder.glob(".model*"))
+    write_summary(fourth, str(folder))
+    (folder / "model" / "manifest.json").write_text("damaged")
+    with pytest.raises(Overtaken):
+        refuse_late(str(folder), 3)
+    refuse_late(str(folder), 4)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}

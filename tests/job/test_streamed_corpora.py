@@ -77,12 +77,13 @@ def test_a_second_start_reads_no_source(tmp_path: Path, monkeypatch: pytest.Monk
     file = tmp_path / "x.txt"
     file.write_text("".join(f"sentence number {i}\n" for i in range(60)))
     monkeypatch.setitem(TRAINED, "tune_simcse_unsupervised", f"text:{file}")
-    first = job("tune_simcse_unsupervised", tmp_path)
+    dev = "--dev=builtin:scenes?split=dev"
+    first = job("tune_simcse_unsupervised", tmp_path, dev)
 
     def unread(*args: object, **options: object) -> None:
         raise AssertionError(f"read again: {args}")
 
     monkeypatch.setattr("sentune.corpora.prepare.open_rows", unread)
-    again = job("tune_simcse_unsupervised", tmp_path)
+    again = job("tune_simcse_unsupervised", tmp_path, dev)
     assert again.corpora() == first.corpora()
     assert again.fingerprints() == first.fingerprints()

@@ -21,8 +21,8 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
-from sentune.errors import InvalidValue, StudyConflict
-from sentune.study.store import driver_lock
+from sentune.errors import InvalidValue, Overtaken, StudyConflict
+from sentune.study.store import driver_lock, lock_backends
 from sentune.study.store.driver_lock import EXPIRY, GRACE, DriverLock, ask, break_lock, standing
 from sentune.study.store.driver_process import Driver, ProcessState
 from sentune.study.store.lock_backends import LOCK_FILE, Backend, backend_of
@@ -422,6 +422,51 @@ def test_a_lock_file_that_goes_is_a_lock_that_is_lost(
             lock.backend.break_lock()
         assert lock.lost
         assert "released by hand" in lock.lost_because
+
+
+@ONLY_FILES
+def test_where_the_file_system_does_not_lock_a_later_start_ends_the_earlier_driver(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Another machine's network disk: both can take the lock, and the first one is suspended."""
+    monkeypatch.setattr(driver_lock, "ASKED_EVERY", 0.0)
+    monkeypatch.setattr(lock_backends.fcntl, "flock", lambda *given: None)
+    clock = Clock()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(Driver, "current", classmethod(lambda cls: FOREIGN))
+        first = still(url, clock).acquire()
+    first.check()
+    with still(url, clock) as second:
+        assert sum(clock.waits) >= EXPIRY, "its beat was waited for"
+        with pytest.raises(Overtaken, match=f"process {os.getpid()}, since"):
+            first.check()
+        first.renew()
+        first.release()
+        assert standing(url, "study").holder.generation == second.generation == 2  # type: ignore[union-attr]
+        second.check()
+
+
+def test_a_start_s_number_exceeds_what_the_study_s_folder_knows(url: str):
+    """The database may be another one, or the lock's file may have been deleted."""
+    with still(url, Clock(), last_start=7) as lock:
+        assert lock.generation == 8
+        lock.check()
+    with still(url, Clock(), last_start=3) as lock:
+        assert lock.generation == 9
+
+
+@ONLY_FILES
+def test_a_request_that_is_being_written_does_not_cost_the_lock(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(driver_lock, "ASKED_EVERY", 0.0)
+    with still(url, Clock()) as lock:
+        with (tmp_path / "study" / LOCK_FILE).open("r+b") as file:
+            file.seek(lock_backends.SLOT)
+            file.write(b'{"generation": 1, "sig')
+        lock.check()
+        lock.renew()
+        assert not lock.lost
 
 
 @ONLY_FILES

@@ -37,9 +37,13 @@ SPACE = SearchSpace(
 @dataclass
 class Control:
     asked: int = 0
+    forgotten: list[str] = field(default_factory=list)
 
     def ask_to_leave(self) -> None:
         self.asked += 1
+
+    def forget(self, trial: str) -> None:
+        self.forgotten.append(trial)
 
 
 @dataclass

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from sentune.errors import InvalidValue
-from sentune.records import TrialRecord, TrialState
+from sentune.errors import InvalidValue, Overtaken
+from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.tracking import Tracker, reconcile
 from sentune.tracking.client import mlflow_client
 from sentune.tracking.environment import tracking_uri_in
@@ -588,3 +588,57 @@ def test_it_is_quiet(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_late_start_s_tracker_leaves_what_a_later_one_has_sent(
+    storage: Path,
+    story: Story,
+    held: Held,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    connected: bool,
+) -> None:
+    """Also one that was connected before the later start sent anything."""
+    monkeypatch.setattr(reconcile, "GATHER", 0.0)
+    late = tracker_in(storage)
+    started = of_start(story.summary(), 3)
+    if connected:
+        late.start(story.snapshot, started)
+        assert late.flush(60)
+    newest = tracker_in(storage)
+    newest.start(story.snapshot, of_start(story.summary(), 4))
+    story.trial(0)
+    newest.update(of_start(story.summary("stopped", reason="of the later one"), 4))
+    uri = close(newest)
+    before = held(uri)
+    story.trial(2)
+    if not connected:
+        late.start(story.snapshot, started)
+    late.update(of_start(story.summary("failed", reason="of the late one"), 3))
+    close(late)
+    assert held(uri) == before
+    assert before["little"]["tags"]["sentune.generation"] == "4"
+    assert caplog.text.count("start 4 of this study has written there, this is start 3") == 1
+
+
+def of_start(summary: StudySummary, generation: int) -> StudySummary:
+    return replace(summary, lineage={**summary.lineage, "generation": generation})
+
+
+def test_nothing_is_sent_once_the_lock_is_lost(storage: Path, story: Story, held: Held) -> None:
+    lost: list[str] = []
+
+    def check() -> None:
+        if lost:
+            raise Overtaken("another start drives the study")
+
+    tracker = tracker_in(storage)
+    tracker.start(story.snapshot, story.summary(), check=check)
+    assert tracker.flush(60)
+    lost.append("since now")
+    story.trial(0)
+    tracker.update(story.summary("failed"))
+    runs = held(close(tracker))
+    assert set(runs) == {"little"}
+    assert runs["little"]["tags"]["sentune.state"] == "running"

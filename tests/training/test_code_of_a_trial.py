@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
 from search_spaces.gumbel import SPACE
 from sentune.code import FOLLOWED, PACKAGE, result_code
 from sentune.job.families import make_job
@@ -19,6 +21,7 @@ from sentune.training.trial import TrialSpec
 LISTS = ("methods/__init__.py", "training/recipes/__init__.py")
 
 
+@pytest.mark.long
 def test_every_function_that_a_trial_calls_is_in_its_code(
     make_trial: Callable[..., TrialSpec],
 ) -> None:

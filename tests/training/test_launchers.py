@@ -126,7 +126,7 @@ def until(condition: Callable[[], bool]) -> bool:
 @pytest.mark.usefixtures("cluster")
 def test_a_trial_hears_what_it_is_asked_and_outlives_whoever_asks(caplog):
     control = ControlClient()
-    with listening(control.actor) as ask:
+    with listening(control.actor, "0000") as ask:
         time.sleep(POLL_SECONDS)
         assert ask() is ControlSignal.NONE
         control.ask_to_leave()

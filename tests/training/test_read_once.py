@@ -122,9 +122,7 @@ def work(rank: int, workers: int, scene: Scene) -> None:
     stream._read_shard = counted(scene.folder / f"epoch-{rank}.log")
     epoch = taken(opened(), 0)
     stream._read_shard = reading
-    found = {
-        start: taken(opened(stream.StreamedSource(scene.tokens)), start, 4) for start in STARTS
-    }
+    found: dict[Any, Any] = {start: taken(opened(), start, 4) for start in STARTS}
     mixture = Mixture([stream.StreamedSource(scene.tokens) for _ in range(2)], [1.0, 3.0])
     mixture.join(group)
     found["mixed"] = taken(mixture, 0, 12)

@@ -95,6 +95,18 @@ def test_an_error_of_its_own_ends_a_trial_whatever_its_peers_met() -> None:
     assert (end.repeats, end.traceback, end.notes) == (True, "where", ["before"])
 
 
+def test_a_group_that_was_ended_for_its_silence_says_so_and_counts_as_dead() -> None:
+    killed = dead(ray.exceptions.RayActorError(error_msg="killed by ray.kill"))
+    error = WorkerGroupError("both of them", {0: killed, 1: killed})
+    attempt = Attempt(spec=spec(), workers=2, deaths=1)
+    again = after_failure(error, None, attempt, 2, "", "no beat for 300 s")
+    assert isinstance(again, Attempt)
+    assert (again.deaths, again.notes) == (2, ("started again: no beat for 300 s",))
+    end = after_failure(error, None, again, 2, "", "no beat for 300 s")
+    assert isinstance(end, Report)
+    assert end.failure == "no beat for 300 s"
+
+
 def test_a_death_is_forgiven_twice_and_named_before_its_peers_noise() -> None:
     words = "The actor died unexpectedly.\nIts node was killed."
     death = ray.exceptions.RayActorError(error_msg=words)

@@ -27,6 +27,7 @@ MODULES = {
     "linear": "linear",
     "dashboard": "dashboard",
     "report": "report",
+    "verify": "verify",
     "cluster": "cluster",
     "corpora": "corpora",
     "study": "study",

@@ -55,7 +55,7 @@ class Readers(Protocol):
 
 
 @dataclass(frozen=True)
-class Alone:
+class OneReader:
     """The only worker of a trial; see ``Readers``."""
 
     rank: int = 0
@@ -116,7 +116,7 @@ class CorpusSource(ABC):
     def __init__(self, shards: tuple[int, ...], column_names: tuple[str, ...]) -> None:
         self.num_rows = sum(shards)
         self.column_names = column_names
-        self.readers: Readers = Alone()
+        self.readers: Readers = OneReader()
 
     def join(self, readers: Readers) -> None:
         """See ``BatchSource``; a source that every worker has in memory has no use for them."""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import ray
 from ray.data import DataContext, TaskPoolStrategy
 
+from sentune.beats import beat
 from sentune.corpora.ray_map import TASK_CPUS, own_errors, quiet_context
 from sentune.corpora.schema import Statistics
 from sentune.io.cached_file import CachedFile
@@ -24,7 +25,6 @@ _ROWS = 2_048
 
 _KEPT = 64 << 20
 """Bytes of texts that Ray Data may keep ready in the object store."""
-
 
 S = TypeVar("S", bound=Statistics)
 
@@ -37,7 +37,8 @@ def accumulate_here(batches: Iterable[Sequence[str]], make: Callable[[], S]) -> 
         make: empty statistics.
     """
     statistics = make()
-    for batch in batches:
+    for done, batch in enumerate(batches):
+        beat("training", done=done)
         statistics.add(batch)
     return statistics
 

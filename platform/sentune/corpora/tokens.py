@@ -22,7 +22,8 @@ SHARD_ROWS = 65_536
 """Rows of a shard. Rows are permuted within shards and shards among each other, so this is also
 how far apart in a corpus two rows of one batch can be."""
 
-_META = "tokens.json"
+META = "tokens.json"
+"""Tells columns, shards and checksums of a folder of token shards."""
 
 Spread = Callable[[Callable[[Any], pa.Table], Iterable[Any]], Iterable[pa.Table]]
 """What ``map`` is: the function's results for all batches, or files of them, in their order."""
@@ -251,9 +252,9 @@ def _folder(
         return {"fingerprint": key, "columns": columns, "shards": shards, "nbytes": nbytes}
 
     stored = uri and f"{uri}/{key}"
-    meta = stored_manifest(stored, _META) if stored and not (cache / key).exists() else None
+    meta = stored_manifest(stored, META) if stored and not (cache / key).exists() else None
     if meta is None:
-        meta = checked_folder(cache / key, _META, write)
+        meta = checked_folder(cache / key, META, write)
         if stored:
             upload(cache / key, stored)
     return TokenFolder(

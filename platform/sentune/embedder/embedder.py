@@ -71,7 +71,8 @@ class Embedder(Comparing, Operations):
             device: where to compute; the first GPU if there is one.
 
         Raises:
-            InvalidValue: there is no model; the message says what is missing.
+            InvalidValue: there is no model, or a file is not the one of its manifest; the message
+                says which.
         """
         from sentune.embedder.load import load
 

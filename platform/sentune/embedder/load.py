@@ -24,6 +24,7 @@ from sentune.training.model import (
     READOUTS_FILE,
     SETTINGS_FILE,
     LoadedModel,
+    check_model,
     load_method,
     read_settings,
 )
@@ -34,6 +35,7 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
     folder = folder_of(source)
     if not folder.is_dir():
         raise InvalidValue("model", str(folder), "there is no such folder")
+    check_model(folder)
     card = folder / CARD_FILE
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
     name = str(read_settings(folder)["method"]) if (folder / SETTINGS_FILE).is_file() else ""

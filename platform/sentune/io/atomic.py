@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sentune.io.object_store import StorageError as StorageError  # importers take it from here
 from sentune.io.object_store import asked, files_at, is_local, puts_at_once
+from sentune.io.waits import WAITS
 
 FAULTS = {
     errno.ENOSPC: ("the disk is full", "free some space"),
@@ -42,7 +43,8 @@ def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Ite
         option: what names the place.
     """
     try:
-        yield
+        with WAITS.until(f"the file system of {path}"):
+            yield
     except StorageError:
         raise
     except Exception as error:
@@ -117,11 +119,28 @@ def read_document(folder: str, name: str) -> str | None:
     files, root = files_at(folder)
     if is_local(files):
         file = Path(root, name)  # fsspec takes brackets in a path for a pattern
-        return file.read_text(encoding="utf-8") if file.is_file() else None
+        with WAITS.until(f"the file system of {file}"):
+            return file.read_text(encoding="utf-8") if file.is_file() else None
     try:
         return bytes(asked(folder, lambda: files.cat_file(f"{root}/{name}"))).decode()
     except FileNotFoundError:
         return None
+
+
+def set_aside(folder: str, name: str) -> str:
+    """Rename a damaged file in a folder or URI to ``damaged-NAME``, in place of an earlier one.
+
+    Returns:
+        Where it stands.
+    """
+    files, root = files_at(folder)
+    aside = f"damaged-{name}"
+    if is_local(files):
+        Path(root, name).replace(Path(root, aside))
+    else:
+        asked(folder, lambda: files.copy(f"{root}/{name}", f"{root}/{aside}"))
+        asked(folder, lambda: files.rm_file(f"{root}/{name}"))
+    return f"{folder.rstrip('/')}/{aside}"
 
 
 def sync(path: Path) -> None:

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sentune.io.object_store import asked, files_at
+
 
 def checksums(folder: Path) -> dict[str, dict[str, Any]]:
     """Return path within the folder -> its ``bytes`` and ``blake2b`` (128 bits, hexadecimal)."""
@@ -41,6 +43,30 @@ def damage(folder: Path, recorded: Mapping[str, Mapping[str, Any]]) -> str:
     return ""
 
 
+def changed(folder: str, recorded: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return which file of a folder or URI differs from its record, with both checksums.
+
+    Empty where none does.
+
+    Raises:
+        StorageError: an object store refuses, or does not answer.
+    """
+    files, root = files_at(folder)
+
+    def digest(name: str) -> str:
+        with files.open(f"{root}/{name}", "rb") as handle:
+            return _digest_of(handle)
+
+    for name, was in recorded.items():
+        try:
+            found = asked(folder, partial(digest, name))
+        except FileNotFoundError:
+            return f"{name} is missing"
+        if found != was["blake2b"]:
+            return f"{name} has the checksum {found[:12]} instead of {was['blake2b'][:12]}"
+    return ""
+
+
 def document_checksum(content: Any) -> str:
     """Return the checksum of JSON types, whatever their layout in a file."""
     text = json.dumps(content, sort_keys=True)
@@ -49,4 +75,8 @@ def document_checksum(content: Any) -> str:
 
 def _digest(file: Path) -> str:
     with file.open("rb") as handle:
-        return hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=16)).hexdigest()
+        return _digest_of(handle)
+
+
+def _digest_of(handle: Any) -> str:
+    return hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=16)).hexdigest()

@@ -21,6 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from sentune.credentials import without_credentials
 from sentune.errors import SentuneError
+from sentune.io.waits import WAITS
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +176,8 @@ def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
     began, wait = time.monotonic(), FIRST_WAIT
     while True:
         try:
-            return action()
+            with WAITS.until(f"the object store at {uri}"):
+                return action()
         except SentuneError:
             raise
         except Exception as error:  # each kind of store has errors of its own

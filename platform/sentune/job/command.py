@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 from typer import Option
 
-from sentune.errors import SentuneError
+from sentune.errors import Overtaken, SentuneError
 from sentune.job.options import StudyOptions, option_name, parse
 from sentune.study import LAUNCHERS
 from sentune.terminal import Terminal, print_line
@@ -37,6 +37,7 @@ METAVARS = {
         "glove:FILE|fasttext:FILE": "vectors",
         "FILE|wordfreq:LANG": "frequencies",
         "N|auto": "concurrent",
+        "N|P%": "bad_rows",
         "K": "finalists",
         "S": "seeds",
         "N|MIN-MAX": "workers",
@@ -136,6 +137,9 @@ def exit_codes(interrupted: str) -> Iterator[None]:
     except Ended as end:
         print_line(Terminal(stderr=True), end.line, end.style)
         sys.exit(end.code)
+    except Overtaken as error:
+        print_line(Terminal(stderr=True), f"stopped: {error}")
+        sys.exit(STOPPED)
     except KeyboardInterrupt:
         print_line(Terminal(stderr=True), interrupted)
         sys.exit(INTERRUPTED)

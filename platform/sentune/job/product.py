@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import fsspec
 
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import over_cluster, several_machines
 from sentune.corpora.schema import Corpus, Kind
 from sentune.embedder.embedder import Embedder
 from sentune.errors import SentuneError
-from sentune.job.corpora import describe, needs_references, numbered, read_evaluation
+from sentune.io.folders import whole_folder
+from sentune.io.object_store import files_at, is_local
+from sentune.job.corpora import (
+    describe,
+    needs_references,
+    numbered,
+    read_evaluation,
+    with_bad_rows,
+)
 from sentune.job.families.base import JobFamily
+from sentune.job.study_files import MODEL, refuse_late
 from sentune.job.test_set import TestReads, Winner, best_run
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
 from sentune.readouts.sweep import sweeps_among
@@ -36,8 +44,7 @@ from sentune.tasks import (
 )
 from sentune.tasks.references import References
 from sentune.training.checkpoint_storage import PROGRESS_FILE
-
-MODEL = "model"
+from sentune.training.model import link_to, seal_model
 
 BAG_OF_WORDS_ROWS = 300_000
 """Rows that the bag of words learns from; NLI's 275,601 triplets are fewer."""
@@ -61,6 +68,7 @@ def publish(job: JobFamily, checkpoint: Path, summary: StudySummary) -> dict[str
     Raises:
         StudyConflict: the test corpora were read before for another winner, or others were; model
             and summary stay as they are.
+        Overtaken: a later start of the study has left a model or a summary.
         SentuneError: the winner's checkpoint is gone.
     """
     file = checkpoint / PROGRESS_FILE
@@ -71,7 +79,8 @@ def publish(job: JobFamily, checkpoint: Path, summary: StudySummary) -> dict[str
         )
     tables: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["tables"]
     storage, winner = job.config.folder, Winner.of(summary)
-    reads, known = TestReads(storage), _published(storage, summary, job.test)
+    specs = with_bad_rows(job.test, job.options.bad_rows)
+    reads, known = TestReads(storage), _published(storage, summary, specs)
     if known is not None:
         summary.corpora, summary.test = known["corpora"], known["test"]
         summary.baselines = known["baselines"]
@@ -82,23 +91,45 @@ def publish(job: JobFamily, checkpoint: Path, summary: StudySummary) -> dict[str
         summary.baselines = baselines(job.train, job.dev)
     summary.best, summary.test_reads = winner.trial, reads.known
     summary.model = f"{storage}/{MODEL}"
-    best, card = best_run(summary), _card(summary)
-    if "://" not in storage:
-        job.export(best, checkpoint, Path(storage, MODEL), card)
-    else:
-        filesystem, path = fsspec.core.url_to_fs(storage)
-        with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
-            job.export(best, checkpoint, Path(scratch, MODEL), card)
-            filesystem.put(f"{scratch}/{MODEL}/", f"{path}/{MODEL}/", recursive=True)
+    generation = summary.lineage.get("generation", 0)
+    chain = {
+        **summary.lineage.get("chain", {}),
+        "corpora": {role: corpus["fingerprint"] for role, corpus in summary.corpora.items()},
+        "checkpoint": link_to(checkpoint, f"trials/{winner.run}"),
+    }
+    with _new_model(summary.model) as folder:
+        job.export(best_run(summary), checkpoint, folder, _card(summary))
+        origin = {"generation": generation, "test": summary.test, "chain": chain}
+        summary.lineage["chain"] = {**chain, "model": seal_model(folder, origin)}
+        refuse_late(storage, generation)
     note_published(storage, winner.run)
     return tables
+
+
+@contextmanager
+def _new_model(place: str) -> Iterator[Path]:
+    """Yield an empty local folder whose content replaces the model at a path or URI."""
+    files, root = files_at(place)
+    if is_local(files):
+        with whole_folder(Path(root)) as beside:
+            yield beside
+        return
+    with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
+        folder = Path(scratch, MODEL)
+        folder.mkdir()
+        yield folder
+        files.put(f"{folder}/", f"{root}/", recursive=True)
+        written = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
+        for path in files.find(root):  # of the model that was there
+            if path.removeprefix(f"{root}/") not in written:
+                files.rm_file(path)
 
 
 def _judge(
     job: JobFamily, checkpoint: Path, summary: StudySummary, reads: TestReads
 ) -> dict[str, Any]:
     """Measure the winner on the test corpora; return the tables of the result."""
-    test = read_evaluation(job.test, job.prefer)
+    test = read_evaluation(with_bad_rows(job.test, job.options.bad_rows), job.prefer)
     described = [describe(corpus) for corpus in test]
     reads.identify([corpus["fingerprint"] for corpus in described])
     for index, corpus in enumerate(described):
@@ -205,5 +236,5 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
             role: f"{corpus['spec']} ({corpus['rows']:,} rows, {corpus['fingerprint']})"
             for role, corpus in summary.corpora.items()
         },
-        "Lineage": summary.lineage,
+        "Lineage": {name: told for name, told in summary.lineage.items() if name != "chain"},
     }

@@ -42,8 +42,8 @@ def run(
             it holds. None: the job has no such flag.
 
     Exit codes: 0 the study is complete, 1 it failed, 2 a wrong value or an impossible plan, 3 it
-    was stopped before its finals (a budget, or ``sentune study stop``), 130 interrupted. After
-    the last two the same command goes on.
+    was stopped before its finals (a budget, or ``sentune study stop``) or another start drives it
+    now, 130 interrupted. After the last two the same command goes on.
     """
     typer.run(command(space, defaults, quick))
 
@@ -96,10 +96,11 @@ def _study(
             once its plan is checked: a job that is refused before leaves no file behind.
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
+    from sentune.job.corpora import print_corpora
     from sentune.job.plan import checked_plan
     from sentune.job.product import publish
     from sentune.job.progress import Display
-    from sentune.job.study_files import describe, start_summary
+    from sentune.job.study_files import describe, mend_summary, refuse_late, start_summary
     from sentune.study.planning.connect import connected
     from sentune.study.study import Study
     from sentune.summary import write_summary
@@ -108,9 +109,7 @@ def _study(
         if os.environ.get("RAY_ADDRESS"):  # a cluster that is there tokenises the corpora
             preparing.enter_context(connected())
         job.prepare(console)
-        for role, corpus in job.corpora().items():
-            kind = corpus["kind"].replace("-", " ")
-            print_line(console, f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {kind}")
+        print_corpora(job.corpora(), console)
         config = job.config
         summary = start_summary(job, options, forked_from)
         cluster = preparing.pop_all()
@@ -123,13 +122,15 @@ def _study(
             config, job.space, job.spec_maker(), job.program(), fingerprints=job.fingerprints()
         )
         study.held = lock
+        if damage := mend_summary(config.folder):
+            print_line(console, f"warning: {damage}", "yellow")
         describe(config, options, space, forked_from)
         plan = study.plan.to_dict()
         limits = {name: most for name, most in asdict(config.budget).items() if most is not None}
         full = {**plan, "eta": config.eta, "budget": limits}
         summary.plan = {name: value for name, value in full.items() if value not in (None, "", {})}
         look = partial(study.view.snapshot, driven=True)
-        tracker.start(look, summary)
+        tracker.start(look, summary, check=lock.check)
         display = Display(console, summary, plan, look, varied=tuple(job.space.settings))
         study.watchers += (display.refresh, tracker.notify)
         with display.shown():
@@ -138,9 +139,12 @@ def _study(
         summary.trials, summary.finalists = found.trials, found.finalists
         summary.winner, summary.front = found.winner, found.front
         summary.verdict, summary.comparison = found.verdict, found.comparison
+        lock.check()
         if found.state == "complete":
             tables = publish(job, Path(found.best_checkpoint or ""), summary)
             write_artifacts(summary, tables, artifacts_folder(config.storage, config.name))
+        lock.check()
+        refuse_late(config.folder, lock.generation)
         study.retention.apply(everything=True)
         write_summary(summary, config.folder)
         write_page(summary, found.trials, config.storage)
@@ -154,11 +158,12 @@ def _lock(config: StudyConfig, held: contextlib.ExitStack) -> DriverLock:
     Raises:
         StudyConflict: another process drives the study; names it.
     """
+    from sentune.job.study_files import last_start
     from sentune.study.store.driver_lock import DriverLock
     from sentune.study.store.storage import storage_url
 
-    url = storage_url(config.folder, config.optuna_url)
-    return held.enter_context(DriverLock(url, config.name))
+    url, known = storage_url(config.folder, config.optuna_url), last_start(config.folder)
+    return held.enter_context(DriverLock(url, config.name, last_start=known))
 
 
 @contextlib.contextmanager

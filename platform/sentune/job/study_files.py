@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from dataclasses import asdict
@@ -10,16 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from sentune.credentials import without_credentials
-from sentune.io.atomic import write_document
+from sentune.errors import DamagedFile, Overtaken
+from sentune.io.atomic import read_document, set_aside, write_document
+from sentune.io.object_store import files_at
 from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.study_index import DESCRIPTION, StudyPlace, read_json
+from sentune.study.store.study_index import (
+    DESCRIPTION,
+    SUMMARY,
+    TEST_READS,
+    StudyPlace,
+    read_json,
+)
 from sentune.study.store.study_view import StudySnapshot
 from sentune.study.study import objectives_of
+from sentune.summary import NAME, read_summary
 from sentune.tracking import lineage
+from sentune.training.model import MANIFEST
+
+MODEL = "model"
+"""A study's model, in its folder."""
 
 ENDED = ("complete", "failed")
 
@@ -56,6 +70,31 @@ def describe(
     write_document(config.folder, DESCRIPTION, json.dumps(content, indent=1) + "\n")
 
 
+def mend_summary(folder: str) -> str:
+    """Set a damaged ``summary.json`` aside; this start writes it again at its end.
+
+    Readings of the test corpora that it alone recorded go to ``test_reads.json``.
+
+    Returns:
+        A sentence about it; empty where it is whole, or there is none.
+    """
+    try:
+        read_summary(folder)
+    except FileNotFoundError:
+        return ""
+    except DamagedFile as error:
+        aside = set_aside(folder, NAME)
+        files, root = files_at(aside)
+        text = bytes(files.cat_file(root)).decode(errors="replace")
+        place = text.find('"test_reads":')
+        with contextlib.suppress(ValueError):  # the readings are what is damaged
+            if place >= 0 and read_document(folder, TEST_READS) is None:
+                found, _ = json.JSONDecoder().raw_decode(text[place:].partition(":")[2].lstrip())
+                write_document(folder, TEST_READS, json.dumps(found, indent=1) + "\n")
+        return f"{error.path}: {error.why}; it stands in {aside}, and this start writes it again"
+    return ""
+
+
 def start_summary(
     job: JobFamily, options: StudyOptions, forked_from: str | None = None
 ) -> StudySummary:
@@ -72,11 +111,44 @@ def start_summary(
         mode=job.space.mode,
         corpora={role: dict(corpus) for role, corpus in job.corpora().items()},
         space=job.space.to_dict(),
-        lineage={**lineage(), "encoder": str(without_credentials(pretrained))},
+        lineage={
+            **lineage(),
+            "encoder": str(without_credentials(pretrained)),
+            "chain": {"derived": job.derived()},
+        },
         objectives=[objective.to_dict() for objective in objectives_of(job.config, job.space)],
         warm_start=list(job.config.warm_start),
         forked_from=forked_from,
     )
+
+
+def last_start(folder: str) -> int:
+    """Return the largest generation that a study's summary or model tells; 0 where none does."""
+    found = 0
+    for file in (SUMMARY, f"{MODEL}/{MANIFEST}"):
+        try:
+            content = read_json(f"{folder}/{file}")
+        except ValueError:  # damaged; the study writes it again
+            continue
+        found = max(found, content.get("lineage", content).get("generation", 0))
+    return found
+
+
+def refuse_late(folder: str, generation: int) -> None:
+    """Refuse to write over what a later start of the study has left in its folder.
+
+    Args:
+        folder: of the study, local or a URI.
+        generation: of the start that is about to write.
+
+    Raises:
+        Overtaken: a later start has written there.
+    """
+    if (newest := last_start(folder)) > generation:
+        raise Overtaken(
+            f"{folder}: start {newest} of this study has written its summary or model, and this "
+            f"is start {generation}, which has lost the study and has stopped"
+        )
 
 
 def summary_of(study: StudySnapshot) -> dict[str, Any]:

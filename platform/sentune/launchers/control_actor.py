@@ -1,26 +1,34 @@
-"""The control actor: carries verdicts and requests to leave from the driver to its trials.
+"""The control actor: carries verdicts and requests from the driver to its trials, beats back.
 
 Trials on a Ray Train group ask it at each milestone whether they go on, and leave by themselves: a
 STOP from Tune on such a trial leaves its placement group and all its CPUs taken for as long as the
 study runs (5 times in 5 on Ray 2.60, ray#54305). Every trial asks it about once a second whether it
-is to write a checkpoint and leave.
+is to write a checkpoint and leave, and gives it its newest beat with the question.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray.util import get_current_placement_group, get_node_ip_address
+from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sentune import beats
+from sentune.beats import Beat
+from sentune.errors import SentuneError
+from sentune.io.waits import WAITS
 from sentune.launchers.ray_internals import draining_nodes
 
 if TYPE_CHECKING:
@@ -33,6 +41,9 @@ LOOK_SECONDS = 1.0
 
 POLL_SECONDS = 1.0
 """How often a trial asks the actor."""
+
+BEAT_SECONDS = 2.0
+"""How often the driver asks the actor for the beats of its trials."""
 
 ANSWER_SECONDS = 10.0
 """How long an answer may take before the actor is asked again."""
@@ -56,13 +67,46 @@ def no_signal() -> ControlSignal:
     return ControlSignal.NONE
 
 
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """A process of a trial's Ray Train group.
+
+    Attributes:
+        rank: in the group.
+        node: IP address of its machine.
+        pid: on that machine.
+        actor: its handle.
+        group: the placement group of all workers.
+    """
+
+    rank: int
+    node: str
+    pid: int
+    actor: ray.actor.ActorHandle
+    group: PlacementGroup | None
+
+    @classmethod
+    def current(cls, rank: int) -> Worker:
+        """Return this process, which is an actor."""
+        return cls(
+            rank=rank,
+            node=get_node_ip_address(),
+            pid=os.getpid(),
+            actor=ray.get_runtime_context().current_actor,
+            group=get_current_placement_group(),
+        )
+
+
 class ControlActor:
-    """Keeps what the driver and a trial's workers have to tell each other, by trial."""
+    """Keeps the messages between the driver and the workers of each trial."""
 
     def __init__(self) -> None:
         self._verdicts: defaultdict[str, dict[int, asyncio.Future[bool]]] = defaultdict(dict)
         self._failures: dict[str, dict[str, Any]] = {}
         self._departures: dict[str, tuple[int, bool]] = {}
+        self._beats: dict[str, Beat] = {}
+        self._workers: defaultdict[str, dict[int, Worker]] = defaultdict(dict)
+        self._stalls: dict[str, str] = {}
         self._running: set[str] = set()
         self._resized: set[str] = set()
         self._leave = False
@@ -91,7 +135,7 @@ class ControlActor:
 
     async def forget(self, trial: str) -> None:
         """Drop all that is kept for a trial whose run has ended."""
-        for kept in (self._verdicts, self._failures, self._departures):
+        for kept in (self._verdicts, self._failures, self._departures, self._stalls):
             kept.pop(trial, None)
         await self.start(trial)
 
@@ -99,14 +143,29 @@ class ControlActor:
         """Keep the error of a worker that would come again, as a result; the first one stands."""
         self._failures.setdefault(trial, result)
 
-    async def take_failure(self, trial: str) -> dict[str, Any] | None:
-        """Return the recorded error of a trial's worker, and forget it."""
-        return self._failures.pop(trial, None)
+    async def record_stall(self, trial: str, reason: str) -> list[Worker]:
+        """Keep why a trial's group is being ended, and return its workers."""
+        self._stalls[trial] = reason
+        return [*self._workers.get(trial, {}).values()]
+
+    async def take_failure(self, trial: str) -> tuple[dict[str, Any] | None, str]:
+        """Return the recorded error of a trial's worker and why its group stalled; forget both."""
+        return self._failures.pop(trial, None), self._stalls.pop(trial, "")
 
     async def start(self, trial: str) -> None:
-        """Note that a group is about to start: not running yet, and not asked to grow."""
+        """Note that a group is about to start: no beat yet, no workers, not asked to grow."""
         self._running.discard(trial)
         self._resized.discard(trial)
+        self._beats.pop(trial, None)
+        self._workers.pop(trial, None)
+
+    async def enter(self, trial: str, worker: Worker) -> None:
+        """Note a worker of a trial's group."""
+        self._workers[trial][worker.rank] = worker
+
+    async def beats(self) -> tuple[int, dict[str, Beat]]:
+        """Return the number of this process, and the newest beat of each trial at work."""
+        return os.getpid(), self._beats
 
     async def running(self, trial: str) -> bool:
         """Return whether a trial's group has asked for a signal since its last start."""
@@ -128,10 +187,18 @@ class ControlActor:
         """Tell every trial, from now on, to write a checkpoint and leave."""
         self._leave = True
 
-    async def signal(self, node: str, trial: str = "") -> ControlSignal:
-        """Return what a trial on this node is to do; without a name it is never asked to grow."""
+    async def signal(self, node: str, trial: str = "", beat: Beat | None = None) -> ControlSignal:
+        """Return what a trial on this node is to do, and keep its beat.
+
+        Args:
+            node: Ray's id of it.
+            trial: whose worker asks; empty for a process that trains nothing.
+            beat: of the worker; None: nothing has changed.
+        """
         if trial:
             self._running.add(trial)
+        if beat is not None:
+            self._beats[trial] = beat
         if self._leave:
             return ControlSignal.LEAVE
         if time.monotonic() - self._looked >= LOOK_SECONDS:
@@ -143,7 +210,7 @@ class ControlActor:
 
 
 class ControlClient:
-    """The driver's calls to the ``ControlActor``, which takes no CPU; none of them waits.
+    """The driver's calls to the ``ControlActor``, which takes no CPU; but for one none waits.
 
     The actor stays on the driver's machine, as another one may be taken away.
     """
@@ -151,6 +218,47 @@ class ControlClient:
     def __init__(self) -> None:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self.actor = ray.remote(num_cpus=0, scheduling_strategy=here)(ControlActor).remote()
+        self._asked: ray.ObjectRef[tuple[int, dict[str, Beat]]] | None = None
+        self._answered, self._pid, self._waits = time.monotonic(), 0, ExitStack()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to a trial's processes, which use the actor alone."""
+        return {"actor": self.actor}
+
+    def beats(self) -> dict[str, Beat] | None:
+        """Return the newest beat of each trial at work; None where no answer has come since.
+
+        Each answer is returned once; the next one is asked for ``BEAT_SECONDS`` after the last.
+
+        Raises:
+            SentuneError: the actor has died.
+        """
+        if self._asked is None:
+            if time.monotonic() - self._answered >= BEAT_SECONDS:
+                self._asked = self.actor.beats.remote()
+                what = f"the study's control actor, process {self._pid} on this machine"
+                fix = f"kill -CONT {self._pid} wakes it, if it is suspended"
+                self._waits.enter_context(WAITS.until(what, fix))
+            return None
+        if not ray.wait([self._asked], timeout=0)[0]:
+            return None
+        asked, self._asked, self._answered = self._asked, None, time.monotonic()
+        self._waits.close()
+        answer: dict[str, Beat]
+        try:
+            self._pid, answer = ray.get(asked)
+        except ray.exceptions.RayActorError:
+            raise SentuneError(
+                "the control actor, which tells trials whether they go on, has died: run the same "
+                "command again, trials go on from their checkpoints"
+            ) from None
+        return answer
+
+    def record_stall(self, trial: str, reason: str) -> list[Worker]:
+        """Return the workers of a trial's group, which are to be ended for a reason; it waits."""
+        stored = self.actor.record_stall.remote(trial, reason)
+        workers: list[Worker] = ray.get(stored, timeout=ANSWER_SECONDS)
+        return workers
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
         self.actor.put.remote(trial, examples, goes_on)
@@ -163,38 +271,50 @@ class ControlClient:
 
     def close(self) -> None:
         """End the actor; trials that still run go on without it."""
+        self._waits.close()
         ray.kill(self.actor)
 
 
 @contextmanager
-def listening(control: Any, trial: str = "") -> Iterator[Ask]:
-    """Yield what returns the control actor's newest answer; a thread asks for it.
+def listening(control: Any, trial: str) -> Iterator[Ask]:
+    """Yield what returns the control actor's newest answer; a thread asks, and sends the beats.
 
     Training never waits for the actor or fails with it.
 
     Args:
         control: the control actor.
-        trial: whose group this is, where it may be asked to become larger.
+        trial: that this process works at.
     """
     node, over = ray.get_runtime_context().get_node_id(), threading.Event()
+    sending = threading.Lock()
     newest = ControlSignal.NONE
+    beats.begin(get_node_ip_address(), os.getpid())
 
     def listen() -> None:
         nonlocal newest
-        while not over.wait(POLL_SECONDS):
+        sent: Beat | None = None
+        while True:
+            beat = replace(beats.newest(), waits=WAITS.told)
+            fresh, sent = beat if beat != sent else None, beat
             try:
-                newest = ray.get(control.signal.remote(node, trial), timeout=ANSWER_SECONDS)
+                with sending:
+                    if over.is_set():
+                        return
+                    asked = control.signal.remote(node, trial, fresh)
+                newest = ray.get(asked, timeout=ANSWER_SECONDS)
             except ray.exceptions.GetTimeoutError:
-                continue  # a busy machine
+                pass  # a busy machine
             except ray.exceptions.RayError as error:
                 logger.warning("the control actor is gone, it asks no trial to leave: %s", error)
                 return
+            over.wait(POLL_SECONDS)
 
     threading.Thread(target=listen, name="control-signal", daemon=True).start()
     try:
         yield lambda: newest
     finally:
-        over.set()
+        with sending:  # nothing is sent after the block
+            over.set()
 
 
 def group_signal(group: Group, ask: Ask) -> Ask:

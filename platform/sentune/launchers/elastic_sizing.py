@@ -93,7 +93,6 @@ class ElasticSizing:
                     control.resize.remote(trial)
                     return
 
-        ray.get(control.start.remote(trial))
         thread = threading.Thread(target=watch, daemon=True)
         thread.start()
         try:

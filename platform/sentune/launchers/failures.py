@@ -104,6 +104,7 @@ def after_failure(
     attempt: Attempt,
     max_failures: int,
     traceback: str,
+    stall: str = "",
 ) -> Attempt | Report:
     """Return the next attempt of a group that has failed, or the trial's last report.
 
@@ -116,6 +117,7 @@ def after_failure(
         attempt: that has failed.
         max_failures: deaths that are forgiven.
         traceback: of ``error``.
+        stall: why its workers were ended; empty where they were not.
     """
     found = error.worker_failures if isinstance(error, WorkerGroupError) else {}
     failures = [(rank, unwrapped(failure)) for rank, failure in found.items()]
@@ -135,6 +137,7 @@ def after_failure(
             report = failed(error.controller_failure, traceback)
         else:
             report = _first_failure(failures) or failed(error, traceback)
+            report = replace(report, failure=stall) if stall else report
             if attempt.deaths < max_failures:
                 note = f"started again: {report.failure}"
                 return attempt.noted(note, deaths=attempt.deaths + 1)

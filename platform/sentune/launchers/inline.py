@@ -35,16 +35,17 @@ def inline_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
         use_threads(max(1, int(launch.cpus)))
         settle()
-        spec, group = config["spec"].value, Group.single()
+        spec, group, control = config["spec"].value, Group.single(), launch.control.actor
         try:
             # closed here, so that a trial that Tune stops has let go of its model before ``free``
             with (
-                listening(launch.control.actor) as ask,
+                listening(control, spec.trial) as ask,
                 closing(guarded(launch.program, spec, group, launch.code, ask)) as reports,
             ):
                 for report in reports:
                     tune.report(replace(report, gpus=launch.gpus).to_result())
         finally:
+            control.start.remote(spec.trial)  # the process is free for another trial
             free()
 
     def resources(config: dict[str, Any]) -> PlacementGroupFactory:

@@ -6,10 +6,13 @@ Written for Ray 2.60. What needs Ray Train or Ray Data stands in ``ray_train_int
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 import ray
 import ray._private.state
 from ray.experimental import internal_kv
+
+from sentune.io.waits import WAITS
 
 _SPACE = b"sentune"
 
@@ -41,12 +44,16 @@ class ClusterStore:
         self._prefix = prefix.encode()
 
     def write(self, key: str, text: str) -> None:
-        internal_kv._internal_kv_put(self._prefix + key.encode(), text.encode(), namespace=_SPACE)
+        with self._asked():
+            internal_kv._internal_kv_put(
+                self._prefix + key.encode(), text.encode(), namespace=_SPACE
+            )
 
     def read(self) -> dict[str, str]:
         """Return all keys with their texts."""
-        keys = internal_kv._internal_kv_list(self._prefix, namespace=_SPACE)
-        found = {key: internal_kv._internal_kv_get(key, namespace=_SPACE) for key in keys}
+        with self._asked():
+            keys = internal_kv._internal_kv_list(self._prefix, namespace=_SPACE)
+            found = {key: internal_kv._internal_kv_get(key, namespace=_SPACE) for key in keys}
         return {
             key.removeprefix(self._prefix).decode(): text.decode()
             for key, text in found.items()
@@ -54,4 +61,13 @@ class ClusterStore:
         }
 
     def remove(self, key: str) -> None:
-        internal_kv._internal_kv_del(self._prefix + key.encode(), namespace=_SPACE)
+        with self._asked():
+            internal_kv._internal_kv_del(self._prefix + key.encode(), namespace=_SPACE)
+
+    @staticmethod
+    def _asked() -> AbstractContextManager[None]:
+        """Say so where Ray's head does not answer."""
+        return WAITS.until(
+            f"Ray's head (GCS) at {ray.get_runtime_context().gcs_address}",
+            "Ray ends this process if it stays away for a minute; then run the same command again",
+        )

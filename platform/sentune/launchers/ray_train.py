@@ -3,7 +3,7 @@
 The Tune trial's own process only starts the group and passes on what it says. The workers ask the
 control actor at each milestone and leave by themselves. A group that has lost a worker, leaves a
 machine that is being taken back or has no memory starts again from the newest checkpoint in the
-trial's directory. Ray Train alone would start it again without a word about why, and with nothing
+trial's directory. Ray Train alone would start it again without naming the cause, and with nothing
 changed.
 """
 
@@ -27,7 +27,13 @@ from ray.tune.integration.ray_train import TuneReportCallback
 
 from sentune.code import require_code
 from sentune.io.object_store import files_at, is_local
-from sentune.launchers.control_actor import ControlSignal, group_signal, listening, no_signal
+from sentune.launchers.control_actor import (
+    ControlSignal,
+    Worker,
+    group_signal,
+    listening,
+    no_signal,
+)
 from sentune.launchers.elastic_sizing import ElasticSizing
 from sentune.launchers.failures import (
     Attempt,
@@ -61,8 +67,10 @@ def train_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
         os.environ.setdefault("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", POLL_SECONDS)
         name: str = given["trial"]
         attempt: Attempt | None = Attempt(spec=given["spec"].value)
+        control = launch.control.actor
         if isinstance(launch.workers, int):
             while attempt is not None:
+                ray.get(control.start.remote(name))
                 attempt = _run_group(
                     launch, name, attempt.sized(launch.workers, fewest=launch.workers)
                 )
@@ -70,8 +78,9 @@ def train_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
         of_trial = f"{launch.storage}/ray-train {name}"
         sizing = ElasticSizing(of_trial, launch.workers, launch.needs, launch.grow_seconds)
         while attempt is not None:
+            ray.get(control.start.remote(name))
             attempt = attempt.sized(sizing.size(), fewest=launch.workers[0])
-            with sizing.watched(attempt.workers, launch.control.actor, name):
+            with sizing.watched(attempt.workers, control, name):
                 attempt = _run_group(launch, name, attempt)
 
     placed: Callable[[dict[str, Any]], None] = tune.with_resources(trial, DRIVER)
@@ -91,9 +100,9 @@ def _run_group(launch: Launch, name: str, attempt: Attempt) -> Attempt | None:
                 return attempt
             then = Report(left=True, notes=[*attempt.notes], restarts=attempt.deaths)
         else:
-            recorded = ray.get(control.take_failure.remote(name))
+            recorded, stall = ray.get(control.take_failure.remote(name))
             words = traceback.format_exc()
-            then = after_failure(error, recorded, attempt, launch.max_failures, words)
+            then = after_failure(error, recorded, attempt, launch.max_failures, words, stall)
         if isinstance(then, Attempt):
             return then
         tune.report(then.to_result())
@@ -136,6 +145,7 @@ def _work(given: dict[str, Any]) -> None:
     most = launch.workers if isinstance(launch.workers, int) else launch.workers[1]
     group = make(get_device(), most)  # a batch has so many shards, however many workers there are
     try:
+        ray.get(launch.control.actor.enter.remote(name, Worker.current(group.rank)))
         require_code(launch.code)
         torch.set_num_threads(max(1, int(launch.cpus)))
         _train(launch, name, given["attempt"].value, group)

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sentune.beats import beat
 from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.launchers.control_actor import Ask, ControlSignal, no_signal
@@ -60,6 +61,7 @@ def run_trial(
     try:
         with closing(program(spec, group)) as progresses:  # type: ignore[type-var]
             for progress in progresses:
+                beat(examples=progress.examples, loss=progress.metrics.get("train/loss"))
                 score = _score(progress, spec, group) if progress.milestone else None
                 signal = ControlSignal.NONE if progress.final else ask()
                 leaves = signal is not ControlSignal.NONE
@@ -136,8 +138,10 @@ class _CheckpointWriter:
         seen, self._seen = self._seen, max(self._seen, progress.examples)
         due = bool(self._every) and self._seen // self._every > seen // self._every
         if progress.examples > self._kept and (progress.milestone or due or at_once):
+            beat("saving")
             self._store.save(progress, score)
             self._kept = progress.examples
+            beat("training")
 
 
 def _score(milestone: Progress, spec: TrialSpec, group: Group) -> float:

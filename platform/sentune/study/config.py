@@ -1,4 +1,4 @@
-"""What a study is asked to do."""
+"""Configuration of a study: its name, storage, budget and resources."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ class StudyConfig:
         retire_after: trials after which inline worker processes are replaced, which costs ten
             seconds of imports each; a trial's memory goes back when it ends.
         max_failures: deaths of a trial's processes that are forgiven; preemptions do not count.
+        stall_timeout: seconds without a beat after which a trial counts as a lost worker; None:
+            ten times the slowest interval between beats that was seen, at least five minutes.
         data_cpus: CPUs kept free for Ray Data; 0 where no corpus streams.
         scheduler: which rungs stop trials: ``asha``, ``hyperband``, ``median`` or ``none``.
         checkpoint_every: examples between checkpoints beside those at the milestones.
@@ -78,6 +80,7 @@ class StudyConfig:
     gpus_per_worker: float = 0.0
     retire_after: int = 1000
     max_failures: int = 2
+    stall_timeout: float | None = None
     data_cpus: float = 0.0
     scheduler: str = "asha"
     checkpoint_every: int = 0

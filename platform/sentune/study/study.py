@@ -27,6 +27,7 @@ from sentune.study.runner.population import Population
 from sentune.study.runner.prewarm import Prewarm
 from sentune.study.runner.retention import Retention
 from sentune.study.runner.sharing import CLAIMS, Claim, Sharing
+from sentune.study.runner.stalls import Silence, StallWatch
 from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import (
     Candidate,
@@ -119,6 +120,7 @@ class Study:
     Attributes:
         plan: what it will ask for.
         view: takes snapshots of the study.
+        stalls: knows the newest beat of each run at work, and ends what has stalled.
         watchers: as given; a driver adds its own before it runs.
         held: the driver's lock, where it has one: the hours of all starts, and what is asked.
         fingerprint: everything that makes two trials comparable, JSON types. How many trials, which
@@ -163,6 +165,11 @@ class Study:
             max_failures=config.max_failures,
             code=code_fingerprint(),
             storage=config.folder,
+        )
+        self.stalls = StallWatch(
+            control=self.launch.control,
+            silence=Silence(config.stall_timeout),
+            grouped=config.launched_by == "train",
         )
         scheduler = config.scheduling(space.mode)
         self._fingerprints = fingerprints or {}
@@ -299,6 +306,7 @@ class Study:
             verdicts=self.launch.verdicts,
             control=self.launch.control,
             sharing=self.sharing,
+            stalls=self.stalls,
         )
         trainable = self.launch.trainable()
         self.prewarm.release()

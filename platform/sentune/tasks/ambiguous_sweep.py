@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sentune.beats import beat
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.interpretations.coverage import Kept, covered
 from sentune.geometry.interpretations.extremes import Interpretations, extremes
@@ -115,6 +116,7 @@ def _collect(finder: RangeFinder, intersections: Grid, spread: ParallelMap) -> l
             own=np.zeros(sentences, dtype),
         )
         for block in some:
+            beat()
             part: Ranges = next(parts)
             whole.low[..., block.pairs], whole.high[..., block.pairs] = part.low, part.high
             whole.members[part.sentences] = part.members

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sentune.beats import beat
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.interpretations.coverage import covered
@@ -228,6 +229,7 @@ def similarities(
 
     parts = []
     for start in range(0, len(distinct), CHUNK):
+        beat()
         part = slice(start, start + CHUNK)
         one = interpretations(views.first[pairs[part]], first[part] - 1)
         other = interpretations(views.second[pairs[part]], distinct[part] % width - 1)

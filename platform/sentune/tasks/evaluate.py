@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from sentune.beats import beat
 from sentune.errors import TrialFailed
 from sentune.geometry.base import Geometry
 from sentune.tasks.base import Embed, Generate, Given, Model, ModelTask, Result, Task
@@ -38,8 +39,9 @@ def evaluate(
     result = Result()
     with torch.no_grad():
         result.update(_compare([t for t in tasks if not isinstance(t, ModelTask)], model, readouts))
-        for task in tasks:
+        for done, task in enumerate(tasks):
             if isinstance(task, ModelTask):
+                beat("validating", done=done, total=len(tasks))
                 result.update(task.run(model, readouts))
     return result
 
@@ -52,7 +54,8 @@ def _compare(tasks: Sequence[Task], model: Model, readouts: Given) -> Result:
     if not row:
         return result
     embeddings = finite(model.embed(list(row)), list(row))
-    for task, need in zip(tasks, needs, strict=True):
+    for done, (task, need) in enumerate(zip(tasks, needs, strict=True)):
+        beat("validating", done=done, total=len(tasks))
         chosen = torch.tensor([row[s] for s in need], device=embeddings.device)
         result.update(task.evaluate(embeddings[chosen], model.geometry, readouts))
     return result

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, rankdata
 
+from sentune.beats import beat
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
@@ -42,7 +43,8 @@ def evaluate_family(
     """
     result = Result()
     values = [int(value) for value in grid]
-    for task in tasks:
+    for done, task in enumerate(tasks):
+        beat("validating", done=done, total=len(tasks))
         if not isinstance(task, Sts):
             fix = "methods on word vectors are judged on scored pairs"
             raise InvalidValue("task", task.name, fix)

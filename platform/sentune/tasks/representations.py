@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from sentune.beats import beat
 from sentune.errors import InvalidValue
 from sentune.geometry.points import Points
 from sentune.readouts.grid import Grid
@@ -60,7 +61,8 @@ def evaluate_representations(
     sts = [task for task in tasks if isinstance(task, Sts)]
     result = Result()
     tables = []
-    for task in sts:
+    for done, task in enumerate(sts):
+        beat("validating", done=done, total=len(tasks))
         found = _judge(task, represent(task.sentences()), readouts, grid)
         result.update(found)
         tables.append(found.tables[f"{task.name}/{TABLE}"])

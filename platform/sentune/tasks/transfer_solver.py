@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from sentune.beats import beat
 from sentune.tasks.sts import correlations
 
 Singles = NDArray[np.float32]
@@ -158,6 +159,7 @@ def along(
     ]
     rows = features.astype(np.float64) if exact else features
     for strength in grid:
+        beat()
         converged = [
             _fit(model.set_params(C=strength), rows, examples, places)
             for model, places in zip(models, chosen, strict=True)

@@ -1,4 +1,4 @@
-"""Keeps MLflow as a study's storage and folder are: what differs is sent, from one thread.
+"""Brings MLflow up to date with a study's storage and folder; one thread sends what differs.
 
 Nothing waits in a queue. An outage, a kill and a new server are the same case: the next pass (of
 this process, or of the study's next start) finds what differs.
@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
+from sentune.errors import Overtaken
 from sentune.io.atomic import read_document
 from sentune.io.object_store import on_this_machine
+from sentune.io.waits import WAITS
 from sentune.records import StudySummary
 from sentune.report.sweep_figures import write_sweeps
 from sentune.tracking.client import (
@@ -66,6 +68,8 @@ LONGEST_WAIT = 30.0
 """Seconds between two tries, at most."""
 DIGEST = "sentune.digest"
 """Tag of a run with the digest of all that it was sent."""
+GENERATION = "sentune.generation"
+"""Tag of a study's run with the number of the study's start that has written there."""
 ONE_CALL = 100
 """Params, tags and metrics that go in one call in any case."""
 Item = tuple[str, Any]
@@ -100,6 +104,7 @@ class Server:
         from sentune.study.store.study_view import artifacts_in
 
         of_study, folder = study_content(study, summary, registered), study.place.folder
+        self._once(("start", of_study.digest), lambda: self._refuse_late(of_study))
         if of_study.status == RUNNING:
             self._send(of_study, folder)
         for run in (*study.runs, *study.finals):
@@ -120,6 +125,18 @@ class Server:
             register = partial(self._model, summary.model, registered, described, tags)
             self._once((summary.model, of_study.digest), register)
         self._send(of_study, folder)
+
+    def _refuse_late(self, of_study: RunContent) -> None:
+        """Refuse to send what an earlier start says of a study that a later one has sent.
+
+        Raises:
+            Overtaken: the study's run has the generation of a later start.
+        """
+        ours = int(of_study.tags.get(GENERATION, 0))
+        run = self._runs.get(RunKey(), of_study.began or _now())
+        theirs = int(self._client.get_run(run.id).data.tags.get(GENERATION, 0))
+        if ours and theirs > ours:
+            raise Overtaken(f"start {theirs} of this study has written there, this is start {ours}")
 
     def _once(self, content: Any, action: Callable[[], object]) -> None:
         """Run an action for a content that this connection has not sent."""
@@ -278,7 +295,8 @@ class Tracker:
         self._server: Server | None = None
         self._changed = threading.Condition()
         self._asked = self._done = 0
-        self._hurry = self._left = False
+        self._hurry = self._left = self._overtaken = False
+        self._check: Callable[[], None] = lambda: None
         self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="sentune-tracking", daemon=True)
 
@@ -300,14 +318,22 @@ class Tracker:
             options.setdefault("artifact_root", artifact_root_in(storage))
         return cls(study, uri, work=local_folder(storage, study), **options)
 
-    def start(self, take_snapshot: Callable[[], StudySnapshot], summary: StudySummary) -> None:
+    def start(
+        self,
+        take_snapshot: Callable[[], StudySnapshot],
+        summary: StudySummary,
+        *,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Start the thread.
 
         Args:
             take_snapshot: takes a snapshot of the study; called from another thread.
             summary: what its driver says of it; ``update`` gives a newer one.
+            check: raises ``Overtaken`` where another start drives the study; called before each
+                pass. After that, nothing is sent any more.
         """
-        self._take_snapshot = take_snapshot
+        self._take_snapshot, self._check = take_snapshot, check
         self.update(summary)
         self._thread.start()
 
@@ -381,8 +407,16 @@ class Tracker:
     def _pass(self) -> bool:
         """One pass; False where it failed, which is reported once."""
         name = without_credentials(self.tracking_uri)
+        if self._overtaken:
+            return True
         try:
-            self._reconcile()
+            with WAITS.until(f"MLflow at {self.tracking_uri}", "training goes on meanwhile"):
+                self._check()
+                self._reconcile()
+        except Overtaken as error:
+            log.warning("nothing more of this start is sent to %s: %s", name, error)
+            self._overtaken = True
+            return True
         except Exception as error:  # noqa: BLE001  # MLflow may fail in any way, a study must not
             self._server = None
             if not self._trouble:

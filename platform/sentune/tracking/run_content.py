@@ -1,4 +1,4 @@
-"""What MLflow is to hold of a study's runs, computed from a snapshot: no server is asked here."""
+"""The content of a study's MLflow runs, computed from a snapshot without a server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STUDY_STATUS = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunContent:
-    """What MLflow is to hold of one run.
+    """The content of one MLflow run.
 
     Attributes:
         began, ended: UTC milliseconds; 0: when it is sent.
@@ -224,7 +224,8 @@ def model_tags(summary: StudySummary) -> dict[str, str]:
 def _lineage_tags(lineage: Mapping[str, Any]) -> dict[str, Any]:
     """The commit where MLflow's pages look for it; the packages as one line."""
     git, packages = lineage.get("git") or {}, lineage.get("packages") or {}
-    rest = {name: value for name, value in lineage.items() if name not in ("git", "packages")}
+    apart = ("git", "packages", "chain")  # the last stands in lineage.json
+    rest = {name: value for name, value in lineage.items() if name not in apart}
     tags: dict[str, Any] = {f"sentune.{name}": value for name, value in rest.items()}
     tags |= {f"sentune.git.{name}": value for name, value in git.items()}
     tags["sentune.packages"] = ", ".join(f"{name} {packages[name]}" for name in packages)

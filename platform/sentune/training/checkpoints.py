@@ -200,6 +200,15 @@ class CheckpointStore:
         """Return the progress in the best checkpoint; its state is not checked."""
         return self._pick(_best)
 
+    def faults(self) -> dict[str, str]:
+        """Return name -> what is wrong, empty if nothing is, of each one; none is set aside."""
+        return {
+            name: found.why
+            if isinstance(found, _Unusable)
+            else damage(self._place.fetch(name), found.files)
+            for name, found in self._examined()
+        }
+
     def bytes(self) -> int:
         """Return the bytes of all checkpoints here."""
         return sum(saved.bytes for saved in self._readable().values())

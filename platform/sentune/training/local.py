@@ -21,9 +21,10 @@ from sentune.corpora.formats import kinds_of, read_pairs
 from sentune.corpora.mixing import Mixture
 from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
-from sentune.corpora.tokens import TokenTable
+from sentune.corpora.tokens import META, TokenTable
 from sentune.corpora.weights import apart, weight_names
 from sentune.errors import InvalidValue
+from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import GradientMethod, find
 from sentune.readouts.grid import Grid, Grids, grid_of
 from sentune.readouts.interpretation import REFERENCES
@@ -32,7 +33,7 @@ from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
 from sentune.training.inputs import operation_inputs, sentence_inputs, word_inputs
 from sentune.training.loop import train
-from sentune.training.model import export_checkpoint
+from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.schedules import milestones
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import TrialSpec
@@ -94,16 +95,35 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
     checkpoint, best = store.best(), store.best_progress()
     if checkpoint is None or best is None:
         raise InvalidValue("--out", str(out), "no checkpoint was written there")
-    export_checkpoint(
-        checkpoint,
-        out / "model",
-        method=run.method,
-        settings=spec.settings,
-        encoder=spec.encoder,
-        readouts=best.readouts,
-        card=_card(run, best, dev),
-    )
+    with whole_folder(out / "model") as folder:
+        export_checkpoint(
+            checkpoint,
+            folder,
+            method=run.method,
+            settings=spec.settings,
+            encoder=spec.encoder,
+            readouts=best.readouts,
+            card=_card(run, best, dev),
+        )
+        seal_model(folder, {"chain": _chain(spec, tokens, checkpoint, dev)})
     return out / "model"
+
+
+def _chain(
+    spec: TrialSpec, tokens: str, checkpoint: Path, dev: list[Corpus]
+) -> dict[str, dict[str, Any]]:
+    """Return the checksums of what the model was made of, and where it lies."""
+    checkpoints = Path(spec.directory)
+    out, cache = checkpoints.parent, checkpoints.parent / "cache" / "tokens"
+    manifests = {key: read_manifest(cache / key / META)[0] for key in tokens.split("+")}
+    return {
+        "corpora": {corpus.spec: corpus.fingerprint for corpus in dev},
+        "derived": {
+            f"{out.name}/cache/tokens/{key}": manifest["checksum"]
+            for key, manifest in manifests.items()
+        },
+        "checkpoint": link_to(checkpoint, checkpoints.name),
+    }
 
 
 def _make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, str]:

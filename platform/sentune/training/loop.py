@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from sentune.beats import beat
 from sentune.corpora.batches import Batch, BatchSource
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.methods import find
@@ -102,6 +103,13 @@ class _Trial:
             started = time.perf_counter()
             taken = self.steps.take(next(self._batches), position)
             position.pace.add(taken.loss, size, time.perf_counter() - started)
+            beat(
+                "training",
+                examples=position.step * size,
+                loss=taken.loss,
+                done=position.step,
+                total=self.steps.total,
+            )
             self._watch(taken.loss, taken.gradient_norm)
             if self.spec.every_step and position.step < last:
                 yield Progress(
@@ -145,6 +153,7 @@ class _Trial:
         )
 
     def _validate(self) -> Result:
+        beat("validating")
         if self._validator is None:
             recipe = recipe_of(self.method)
             self._validator = recipe.validator(self.spec, self.steps.settings, self.group.device)

@@ -5,6 +5,7 @@ head.safetensors                               the method's own layers, where it
 settings.json  readouts.json                   format version, method, values
 README.md                                      model card
 modules.json  1_Pooling/  2_Normalize/         SimCSE: as sentence-transformers reads it
+manifest.json                                  checksums of these, and what the model came from
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from typing import Any, NamedTuple
 
 from sentune.encoders import Tokenizer, load_tokenizer
 from sentune.errors import InvalidValue
-from sentune.io.folders import whole_folder, write_json
+from sentune.io.checksums import changed
+from sentune.io.folders import read_manifest, whole_folder, write_json, write_manifest
 from sentune.methods import GradientMethod, find
 from sentune.methods.closed_form import ClosedForm
+from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.recipes import build_method, recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights
 
 FORMAT = 1
 SETTINGS_FILE, READOUTS_FILE = "settings.json", "readouts.json"
-CARD_FILE = "README.md"
+CARD_FILE, MANIFEST = "README.md", "manifest.json"
+READ = {".json", ".parquet", ".safetensors"}
+"""Suffixes of files that a model is read from where they lie in its folder."""
 
 _USE = """## Use
 
@@ -156,6 +161,53 @@ def export_checkpoint(
     trained = build_method(kind, method_settings, training, encoder, seed=0)
     load_weights(checkpoint, trained)
     save_model(trained, encoder, folder, training=training, readouts=readouts, card=card)
+
+
+def seal_model(folder: Path, origin: Mapping[str, Any]) -> str:
+    """Write ``manifest.json`` into a complete model folder; return its checksum.
+
+    Args:
+        folder: of the model, without a manifest.
+        origin: what the manifest tells beside the checksums of the files, JSON types.
+    """
+    return str(write_manifest(folder / MANIFEST, {"format": FORMAT, **origin})["checksum"])
+
+
+def link_to(checkpoint: Path, folder: str) -> dict[str, Any]:
+    """Return what a model's manifest tells of the checkpoint that it was made of.
+
+    Args:
+        checkpoint: a local folder with its ``progress.json``.
+        folder: of its run, as seen from where the model's folder lies.
+    """
+    saved = json.loads((checkpoint / PROGRESS_FILE).read_text(encoding="utf-8"))
+    # checkpoints of versions before 0.2.0 have no checksum
+    return {"folder": folder, "examples": saved["examples"], "checksum": saved.get("checksum", "")}
+
+
+def check_model(folder: Path) -> None:
+    """Refuse a model folder that has other files than its manifest; the card's text may differ.
+
+    A folder without a manifest, which earlier versions left, is not checked.
+
+    Raises:
+        InvalidValue: names the file, its checksum and the recorded one.
+    """
+    if not (folder / MANIFEST).is_file():
+        return
+    manifest, fault = read_manifest(folder / MANIFEST)
+    recorded = manifest.get("files", {})
+    read = {name: was for name, was in recorded.items() if name != CARD_FILE}
+    if fault := fault or changed(str(folder), read) or _surplus(folder, recorded):
+        fix = f"{fault}; copy it again from where it was made, or run its study again"
+        raise InvalidValue("model", str(folder), fix)
+
+
+def _surplus(folder: Path, recorded: Mapping[str, Any]) -> str:
+    """Return which file would be read that the manifest does not name; empty if there is none."""
+    files = (file for file in folder.rglob("*") if file.suffix in READ and file.is_file())
+    names = {file.relative_to(folder).as_posix() for file in files} - {*recorded, MANIFEST}
+    return f"{min(names)} is not in {MANIFEST}" if names else ""
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -106,6 +106,7 @@ class Steps:
     Attributes:
         optimizer: of the method.
         settings: with the micro-batch that fits, as far as is known.
+        total: steps of the whole run.
         reduced: the micro-batch, where memory has made it smaller than the settings say; else 0.
     """
 
@@ -114,7 +115,7 @@ class Steps:
     ) -> None:
         self.spec, self.method, self.settings, self.group = spec, method, settings, group
         self.optimizer = make_optimizer(method, settings)
-        self._steps = steps_for(spec.max_examples, settings.batch_size)
+        self.total = steps_for(spec.max_examples, settings.batch_size)
         self.reduced = 0
         self._stepper: Stepper | None = None
         self.fit_into(spec.micro_batch)
@@ -149,7 +150,7 @@ class Steps:
         """One step, or what its lack of memory was; the error itself would hold on to tensors."""
         settings = self.settings
         factor = learning_rate_factor(
-            settings.schedule, step=step, steps=self._steps, warmup=settings.warmup
+            settings.schedule, step=step, steps=self.total, warmup=settings.warmup
         )
         try:
             if self._stepper is None:  # with several workers it sends rank 0's weights to all

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sentune.beats import beat
 from sentune.corpora.schema import Corpus
 from sentune.encoders import Tokenizer, length_sorted_chunks
 from sentune.readouts.grid import Grids
@@ -60,12 +61,16 @@ class Validator:
         chunks, restore = length_sorted_chunks(
             rows, sentences_at_a_time(device), self._tokenizer.pad_id
         )
+        parts = []
         with autocast(self._settings.precision, device):
-            parts = [method.embed(*chunk.to(device)) for chunk in chunks]
+            for done, chunk in enumerate(chunks):
+                beat("validating", done=done, total=len(chunks))
+                parts.append(method.embed(*chunk.to(device)))
         return torch.cat(parts)[restore.to(device)]
 
     def _tokenise(self, sentences: Sequence[str]) -> list[np.ndarray]:
-        fresh = [s for s in dict.fromkeys(sentences) if s not in self._tokens]
-        encoded = self._tokenizer.encode(fresh, self._settings.max_length)
-        self._tokens.update(zip(fresh, encoded, strict=True))
+        if fresh := [s for s in dict.fromkeys(sentences) if s not in self._tokens]:
+            beat("tokenising", total=len(fresh))
+            encoded = self._tokenizer.encode(fresh, self._settings.max_length)
+            self._tokens.update(zip(fresh, encoded, strict=True))
         return [self._tokens[s] for s in sentences]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from sentune.beats import beat
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.corners import Corners
 from sentune.geometry.interpretations.bounds import Planes, planes_above, planes_below
@@ -71,6 +72,7 @@ def smallest(boxes: Boxes, first: Side, second: Side, groups: Groups, *, sign: i
     by_slopes = SLOPES // (blocks * 2 * second.corners.lower.shape[1])
     step = max(1, min(ROWS, by_slopes))
     for start in range(0, len(first), step):
+        beat()
         search.visit(first.take(slice(start, start + step)))
     return search.found
 
@@ -249,6 +251,7 @@ def every_entry(boxes: Boxes, first: Side, second: Side, groups: Groups) -> Tens
     found = first.corners.lower.new_full(shape, torch.inf)
     step = max(1, CHUNK // max(1, len(second)))
     for start in range(0, len(first), step):
+        beat()
         rows = first.take(slice(start, start + step))
         table = boxes.log_overlap_table(rows.corners, second.corners)
         table -= boxes.log_volume(rows.corners)[:, None]

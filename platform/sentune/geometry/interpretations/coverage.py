@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sentune.beats import beat
 from sentune.geometry.boxes import Boxes
 from sentune.geometry.chunks import rows_at_once
 from sentune.geometry.corners import Corners
@@ -63,6 +64,7 @@ def covered(
     dtype = torch.promote_types(sentences.dtype, torch.float32)
     step = rows_at_once(chunk, len(references), 1)
     for start in range(0, len(sentences), step):
+        beat()
         yield from _of_block(boxes, _part(some, start, step), others, above, dtype)
 
 

@@ -17,13 +17,13 @@ from sentune.corpora.mixing import MixedHandle
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import hand_out, share
-from sentune.corpora.tokens import TokenFolder
+from sentune.corpora.tokens import META, TokenFolder
 from sentune.corpora.weights import is_weight
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
 from sentune.io.cached_file import node_cache
-from sentune.job.corpora import STORED, describe, needs_references, numbered
+from sentune.job.corpora import STORED, describe, needs_references, numbered, read_corpora_of
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder, ship
 from sentune.launchers.run_trial import run_trial
@@ -37,6 +37,7 @@ from sentune.study.runner.limits import Budget
 from sentune.study.space.domains import Dimension, Integer, Value
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
+from sentune.study.store.study_index import read_json
 from sentune.study.study import MakeSpec
 from sentune.tasks.references import References
 from sentune.training.loop import train
@@ -78,7 +79,7 @@ class JobFamily(ABC):
     references: References | None = None
 
     def __init__(self, options: Any, space: SearchSpace) -> None:
-        self.options: Any = options
+        self.options: Any = read_corpora_of(options)
         self.space, self.config = self.requested(space)
 
     @abstractmethod
@@ -156,6 +157,18 @@ class JobFamily(ABC):
         """Return role -> what was read, for the summary."""
         dev = {numbered("dev", i): describe(corpus) for i, corpus in enumerate(self.dev)}
         return {**self.trained_on(), **dev}
+
+    @abstractmethod
+    def manifests(self) -> Sequence[str]:
+        """Return the manifests of the folders in the cache that hold the training corpora."""
+
+    def derived(self) -> dict[str, str]:
+        """Return folder -> checksum of its manifest; in a local storage relative to that."""
+        above = f"{self.config.storage}/"
+        return {
+            file.rpartition("/")[0].removeprefix(above): read_json(file)["checksum"]
+            for file in self.manifests()
+        }
 
     @abstractmethod
     def program(self) -> Program:
@@ -318,6 +331,9 @@ class TrainedFamily(JobFamily):
         self.check_batch(sum(tokens.num_rows for tokens in self.tokens))
         if self._nbytes > self.options.share_mb << 20:
             self.config = replace(self.config, data_cpus=1.0)
+
+    def manifests(self) -> Sequence[str]:
+        return [f"{tokens.path}/{META}" for tokens in self.tokens]
 
     def check_batch(self, rows: int) -> None:
         """Refuse a corpus whose rows are fewer than the largest batch that may be tried."""

@@ -112,6 +112,9 @@ class ClosedFormFamily(JobFamily):
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         return {"corpus": self.sentences.described()}
 
+    def manifests(self) -> Sequence[str]:
+        return [self.sentences.manifest_file]
+
     def program(self) -> Program:
         """Return one fit and its sweep, with the word tables."""
         words = {}

@@ -30,6 +30,9 @@ class GenerativeFamily(TrainedFamily):
     prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     _inputs: Inputs
 
+    def manifests(self) -> Sequence[str]:
+        return [*(corpus.manifest_file for corpus in self._inputs.corpora), *super().manifests()]
+
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         corpora = self._inputs.corpora
         return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}

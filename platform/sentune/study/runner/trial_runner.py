@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from sentune.training.trial import TrialSpec
 if TYPE_CHECKING:
     from sentune.launchers.control_actor import ControlClient
     from sentune.study.runner.sharing import Sharing
+    from sentune.study.runner.stalls import StallWatch
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class TrialRunner:
         verdicts: where trials learn their verdicts and leave by themselves; None: Tune stops them.
         control: asked to send runs home when the study halts; None where none can leave early.
         sharing: among the studies on the cluster; None where it is alone.
+        stalls: ends processes that give no beat any more; None where none is looked at.
         live: Tune's id -> what it runs.
         last: number of a run -> its last report.
         crashes: Tune's id -> why its process died.
@@ -71,9 +73,11 @@ class TrialRunner:
     verdicts: ControlClient | None = None
     control: ControlClient | None = None
     sharing: Sharing | None = None
+    stalls: StallWatch | None = None
     live: dict[str, Candidate] = field(default_factory=dict, init=False)
     last: dict[int, Report] = field(default_factory=dict, init=False)
     crashes: dict[str, Crash] = field(default_factory=dict, init=False)
+    _ended: dict[str, Crash] = field(default_factory=dict, init=False)
     _stopped: dict[int, str] = field(default_factory=dict, init=False)
     _forgiven: dict[str, int] = field(default_factory=dict, init=False)
     _again: deque[Candidate] = field(default_factory=deque, init=False)
@@ -124,14 +128,24 @@ class TrialRunner:
         self._given = 0
         self._generation += 1
 
-    def watch(self) -> None:
-        """Halt the study where a limit says so; called again and again."""
+    def watch(self, actors: Callable[[], Mapping[str, Any]] = dict) -> None:
+        """Halt the study where a limit says so, end what has stalled; called again and again.
+
+        Args:
+            actors: Tune's id of each run that has a process -> the process's actor handle.
+        """
         if self.sharing is not None:
             self.sharing.live = len(self.live)
         if self._halted:
             self.limits.check()
         elif self.limits.watch() is not None:
             self.halt()
+        if self.stalls is not None:
+            ids = {candidate.name: tune_id for tune_id, candidate in self.live.items()}
+            found = self.stalls.look(
+                lambda: {self.live[one].name: actor for one, actor in actors().items()}
+            )
+            self._ended |= {ids[name]: Crash(reason=reason) for name, reason in found.items()}
 
     def halt(self, halt: Halt | None = None) -> None:
         """Start no further run; those at work write a checkpoint and leave, to be continued."""
@@ -191,9 +205,10 @@ class TrialRunner:
 
     def end(self, tune_id: str, crash: Crash | None = None) -> None:
         """Write how a run ended, or give it out again; None: its process did not die."""
-        candidate = self.live.pop(tune_id)
-        if self.verdicts is not None:
-            self.verdicts.forget(candidate.name)
+        candidate, ended = self.live.pop(tune_id), self._ended.pop(tune_id, None)
+        crash = ended if crash is not None and ended is not None else crash
+        if (client := self.verdicts or self.control) is not None:
+            client.forget(candidate.name)
         number = candidate.number
         report, stopped = self.last.pop(number, None) or Report(), self._stopped.pop(number, "")
         if report.overtaken:

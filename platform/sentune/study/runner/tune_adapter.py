@@ -1,4 +1,4 @@
-"""Runs a study's trials under Ray Tune, without a word on the console.
+"""Runs a study's trials under Ray Tune, without output on the console.
 
 Tune tells a searcher only that a trial has ended; its scheduler hears every result first and so
 writes the curve. Both are thin: what happens is decided by the trial runner, the state is in the
@@ -20,21 +20,22 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune import Callback
+from ray.tune import Callback, TuneError
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
+from sentune.errors import SentuneError
 from sentune.launchers.trial_report import Report
 from sentune.study.runner.limits import Halt, Why
 from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
 
 
 class _RunnerPart:
-    """A part of Tune that works for a trial runner.
+    """Base of the searcher, the scheduler and the callback that Tune calls for a trial runner.
 
-    Tune pickles its parts into a snapshot, which is never restored here. Nothing of them goes into
-    it: what watches a study holds threads and terminals.
+    Tune pickles them into a snapshot, which is never restored here. They pickle as empty, because
+    the runner holds threads and a terminal.
     """
 
     def __init__(self, runner: TrialRunner) -> None:
@@ -46,7 +47,7 @@ class _RunnerPart:
 
 
 class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # mypy does not follow ray
-    """Gives Tune the runs of a runner."""
+    """Tune's searcher: starts the runs that the trial runner gives."""
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next run."""
@@ -69,7 +70,7 @@ class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # mypy does n
 
 
 class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy does not follow ray
-    """Hears every result before Tune's searcher does."""
+    """Tune's scheduler: gets every result first, stores it, and stops trials at their rungs."""
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Store the milestone and stop what its rung stops."""
@@ -77,7 +78,7 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Keep why a process died; the searcher is told next, without a reason."""
+        """Keep the cause of a process's death for the searcher, to which Tune passes none."""
         file = trial.pickled_error_file
         error = ray.cloudpickle.loads(Path(file).read_bytes()) if file else None
         self.runner.crashes[trial.trial_id] = crash_of(error)
@@ -103,11 +104,17 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
 
 
 class Watch(_RunnerPart, Callback):  # type: ignore[misc]  # mypy does not follow ray
-    """Looks at the clock and at what was asked of the driver, in every turn of Tune's loop."""
+    """Checks budgets and requests to stop in every turn of Tune's loop."""
 
-    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """End the study where its time is up."""
-        self.runner.watch()
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """End the study where its time is up, and processes that have stalled."""
+
+        def actors() -> dict[str, Any]:
+            live = [trial for trial in trials if trial.trial_id in self.runner.live]
+            found = {trial.trial_id: trial.temporary_state.ray_actor for trial in live}
+            return {key: actor for key, actor in found.items() if actor is not None}
+
+        self.runner.watch(actors)
 
 
 ASK_AGAIN_SECONDS = 1.0
@@ -179,6 +186,9 @@ def run_trials(
 
     Returns:
         False if it was halted; what was running then is continued by the next start.
+
+    Raises:
+        SentuneError: what the runner raises, where Tune has made a text of it too.
     """
 
     def name(trial: Any) -> str:
@@ -189,7 +199,7 @@ def run_trials(
         prefix=f"sentune-tune-{os.getpid()}-", ignore_cleanup_errors=True
     )
     with quiet(), own_signals(runner), files as scratch:
-        tune.Tuner(
+        tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
                 search_alg=StudySearch(runner, concurrent=concurrent),
@@ -206,9 +216,22 @@ def run_trials(
                 callbacks=[Watch(runner)],
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
-        ).fit()
+        )
+        try:
+            tuner.fit()
+        except TuneError as error:
+            if (own := _own_error(error)) is not None:
+                raise own from None
+            raise
     runner.limits.check()  # the last trial may have met a later start
     return runner.limits.halt is None and runner.finished
+
+
+def _own_error(error: BaseException | None) -> SentuneError | None:
+    """Return the error of this package that Tune was handling when it raised its own."""
+    while error is not None and not isinstance(error, SentuneError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 @contextmanager

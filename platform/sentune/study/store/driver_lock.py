@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.credentials import without_credentials
-from sentune.errors import InvalidValue, StudyConflict
+from sentune.errors import InvalidValue, Overtaken, StudyConflict
 from sentune.io.database_lock import first_line
+from sentune.io.waits import WAITS
 from sentune.study.store.driver_process import Driver, ProcessState
 from sentune.study.store.lock_backends import Backend, Record, backend_of
 
@@ -82,7 +83,7 @@ def standing(url: str, study: str) -> Standing:
 
 
 def ask(url: str, study: str, signal: str) -> Holder | None:
-    """Ask a study's driver for ``stop`` or ``stop now``; it hears of it with its next beat.
+    """Ask a study's driver for ``stop`` or ``stop now``; the driver reads it with its next beat.
 
     Returns:
         Who was asked; None if there is no driver.
@@ -127,6 +128,7 @@ class DriverLock:
         study: its name.
         beat: seconds between beats.
         counted: whether the time counts as time in which the study was driven.
+        last_start: largest generation that is known elsewhere, such as in the study's summary.
         clock: seconds of this machine, never set back.
         sleep: waits for so many of them.
 
@@ -147,6 +149,7 @@ class DriverLock:
         *,
         beat: float = BEAT,
         counted: bool = True,
+        last_start: int = 0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -159,6 +162,7 @@ class DriverLock:
             raise InvalidValue("--optuna", without_credentials(url), fix)
         self.url, self.study, self.backend = url, study, backend
         self.beat, self.clock, self.sleep, self.counted = beat, clock, sleep, counted
+        self.last_start = last_start
         self.signal = self.lost_because = ""
         self.generation = 0
         self._beaten = self._seconds = self._asked = self._answered = 0.0
@@ -176,7 +180,7 @@ class DriverLock:
         try:
             before = self._wait_for_lock()
             self._beaten = self.clock()
-            record = self.backend.begin(Driver.current())
+            record = self.backend.begin(Driver.current(), after=self.last_start)
         except (SQLAlchemyError, ImportError) as error:
             self.backend.unlock()
             fix = f"the database cannot be opened ({first_line(error)})"
@@ -232,11 +236,11 @@ class DriverLock:
         """Raise where the lock is lost; called before the study's store is written.
 
         Raises:
-            StudyConflict: another start may drive the study; says who.
+            Overtaken: another start may drive the study; says who.
         """
         if self.lost:
             told = "this driver has lost its study and has stopped"
-            raise StudyConflict(f"{told}: {self.lost_because}")
+            raise Overtaken(f"{told}: {self.lost_because}")
 
     @property
     def hours(self) -> float:
@@ -272,7 +276,8 @@ class DriverLock:
                 return
             self._asked = _awake()
             try:
-                held = question()
+                with WAITS.until(f"the lock of study {self.study!r} at {self.url}"):
+                    held = question()
             except UNANSWERED as error:
                 silence = _awake() - self._answered
                 if silence >= EXPIRY:

@@ -1,8 +1,8 @@
 """Where a driver's lock lies: in a file (flock), or in PostgreSQL (advisory lock of a session).
 
-Beside the lock stands a record: who holds it, since when, the seconds of all starts, the number of
-the start (its generation), and what the holder was asked for. Only the holder writes it, but for
-what it is asked for.
+Beside the lock lies a record: the driver that holds it and since when, the seconds of all starts,
+the number of the last start (its generation), and a request to stop. Only the holder writes it,
+except for the request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ the server then frees the lock of a machine that is dead, which else takes it tw
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What stands beside a lock.
+    """The record beside a lock.
 
     Attributes:
         generation: number of the last start of the study; 0 before the first one.
@@ -105,7 +105,7 @@ class FileLock:
         except BlockingIOError:
             self.unlock()
             return False
-        if not self.holds(0):  # it was replaced between opening and locking
+        if not self._in_place():  # it was replaced between opening and locking
             self.unlock()
             return False
         return True
@@ -118,9 +118,15 @@ class FileLock:
             self._fd = None
 
     def holds(self, generation: int) -> bool:
-        """Return whether this object holds the lock, and no later start was recorded."""
-        del generation
-        try:  # a file that was removed or replaced does not keep others away
+        """Return whether this object holds the lock, and no later start was recorded.
+
+        The record tells it where a file system does not lock across machines.
+        """
+        return self._in_place() and self.read().generation == generation
+
+    def _in_place(self) -> bool:
+        """Return whether the file is open here; one that was replaced keeps nobody away."""
+        try:
             return self._fd is not None and os.path.samestat(self.path.stat(), os.fstat(self._fd))
         except FileNotFoundError:
             return False
@@ -147,9 +153,12 @@ class FileLock:
             return Record()
         try:
             said = json.loads(content[:SLOT].strip(b"\0 ") or b"{}")
-            asked = json.loads(content[SLOT:].strip(b"\0 ") or b"{}")
         except ValueError:
             return Record(generation=int(time.time()))  # torn by a power cut: a later one follows
+        try:
+            asked = json.loads(content[SLOT:].strip(b"\0 ") or b"{}")
+        except ValueError:
+            asked = {}  # torn, or being written
         seen, driver = said.pop("seen", time.time()), said.pop("driver", "")
         record = Record(
             **said,
@@ -159,11 +168,16 @@ class FileLock:
         ours = asked.get("generation") == record.generation and record.driver
         return replace(record, signal=asked["signal"] if ours else "")
 
-    def begin(self, driver: Driver) -> Record:
-        """Record a new start by the process that has just taken the lock."""
+    def begin(self, driver: Driver, *, after: int = 0) -> Record:
+        """Record a new start by the process that has just taken the lock.
+
+        Args:
+            driver: that process.
+            after: generation that the new one exceeds, as it does the last one's.
+        """
         was = self.read()
         return self._write(Record(
-            generation=was.generation + 1, driver=driver, since=time.time(),
+            generation=max(was.generation, after) + 1, driver=driver, since=time.time(),
             beat=was.beat + 1, seconds=was.seconds,
         ))  # fmt: skip
 
@@ -318,14 +332,15 @@ class PostgresLock:
         rows = self._elsewhere(f"SELECT {COLUMNS} FROM sentune_drivers WHERE study = :study")
         return _record(rows[0]) if rows else Record()
 
-    def begin(self, driver: Driver) -> Record:
+    def begin(self, driver: Driver, *, after: int = 0) -> Record:
         with alone_in(self._url):
             self._here(TABLE)
-        values = {"driver": driver.to_json()}
+        values = {"driver": driver.to_json(), "after": after}
         return _record(self._here(
-            "INSERT INTO sentune_drivers (study, generation, driver) VALUES (:study, 1, :driver) "
-            "ON CONFLICT (study) DO UPDATE SET generation = sentune_drivers.generation + 1, "
-            "driver = :driver, since = now(), seen = now(), signal = '', "
+            "INSERT INTO sentune_drivers (study, generation, driver) "
+            "VALUES (:study, :after + 1, :driver) ON CONFLICT (study) DO UPDATE SET "
+            "generation = greatest(sentune_drivers.generation, :after) + 1, driver = :driver, "
+            "since = now(), seen = now(), signal = '', "
             f"beat = sentune_drivers.beat + 1 RETURNING {COLUMNS}", **values).one())  # fmt: skip
 
     def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from sentune.beats import beat
 from sentune.corpora.encode import OperationEncoder
 from sentune.corpora.schema import OPERATIONS
 from sentune.encoders import load, load_tokenizer
@@ -124,6 +125,7 @@ class IntersentValidator(Validator):
         texts: list[str] = [""] * len(order)
         size = sentences_at_a_time(self._device)
         for at in range(0, len(order), size):
+            beat("decoding", done=at, total=len(order))
             places = order[at : at + size]
             with autocast(self._settings.precision, self._device):
                 ids = method.decode(outputs[places], max_length=self._settings.max_length)

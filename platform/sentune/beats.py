@@ -1,0 +1,83 @@
+"""What this process is doing on a trial: one record, replaced with every step.
+
+Whatever takes long calls ``beat``; a launcher sends the newest record to the driver, which shows it
+and takes a trial that gives none for a lost one. A beat costs a microsecond and sends nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Phase = Literal["loading", "tokenising", "training", "validating", "decoding", "saving"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beat:
+    """A sign of a trial's first worker.
+
+    Attributes:
+        phase: what it is doing.
+        examples: of the training corpus seen so far.
+        loss: of the newest step; None before the first one.
+        done: how much of the phase is through, in units of its own (steps, chunks of sentences,
+            tasks); 0 where it is not known.
+        total: of these units; 0 where it is not known.
+        number: of this beat; it grows with every sign of life of the process.
+        node: IP address of the worker's machine.
+        pid: of the worker's process on that machine.
+        waits: what the process has been waiting for during a while; empty if for nothing.
+    """
+
+    phase: Phase = "loading"
+    examples: int = 0
+    loss: float | None = None
+    done: int = 0
+    total: int = 0
+    number: int = 0
+    node: str = ""
+    pid: int = 0
+    waits: str = ""
+
+    def __str__(self) -> str:
+        part = f", {self.done:,} of {self.total:,}" if self.total else ""
+        return f"{self.phase} at {self.examples:,} examples{part}"
+
+
+_newest = Beat()
+
+
+def beat(
+    phase: Phase | None = None,
+    *,
+    examples: int | None = None,
+    loss: float | None = None,
+    done: int = 0,
+    total: int = 0,
+) -> None:
+    """Replace this process's beat: what is left out stays, within a phase the position too."""
+    global _newest  # one trial at a time runs in a process, whichever its threads
+    was = _newest
+    if phase is None and not total:
+        done, total = was.done, was.total
+    _newest = Beat(
+        phase=was.phase if phase is None else phase,
+        examples=was.examples if examples is None else examples,
+        loss=was.loss if loss is None else loss,
+        done=done,
+        total=total,
+        number=was.number + 1,
+        node=was.node,
+        pid=was.pid,
+    )
+
+
+def begin(node: str = "", pid: int = 0) -> None:
+    """Begin another trial in this process: it loads, and has seen nothing."""
+    global _newest
+    _newest = replace(Beat(node=node, pid=pid), number=_newest.number + 1)
+
+
+def newest() -> Beat:
+    """Return this process's newest beat."""
+    return _newest

@@ -1,0 +1,100 @@
+"""Says what this process waits for, once a call has been without an answer for a while."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sentune.credentials import without_credentials
+
+logger = logging.getLogger(__name__)
+
+SAID_AFTER = 30.0
+"""Seconds after which a wait is said."""
+
+LOOK, MOST_TICK = 1.0, 5.0
+"""Seconds between two looks, and as how many each counts at most: while this process or its machine
+is suspended nothing is waited for."""
+
+
+class Waits:
+    """The calls of this process that have not returned; a thread looks at them while there are any.
+
+    Args:
+        clock: seconds of this machine.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._open: dict[int, tuple[str, str, float]] = {}
+        self._said: dict[int, str] = {}
+        self._awake = 0.0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def told(self) -> str:
+        """What is waited for, as far as it was said."""
+        with self._changed:
+            return ", ".join(sorted(set(self._said.values())))
+
+    @contextmanager
+    def until(self, what: str, fix: str = "") -> Iterator[None]:
+        """Say what is waited for where the block takes longer than ``SAID_AFTER`` seconds.
+
+        Args:
+            what: in "waiting for WHAT since 30 s"; credentials are taken out.
+            fix: what to do about it, where that is known.
+        """
+        number = next(self._numbers)
+        with self._changed:
+            self._open[number] = what, fix, self._awake
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="sentune-waits", daemon=True)
+                self._thread.start()
+            elif len(self._open) == 1:
+                self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                _, _, since = self._open.pop(number)
+                said, waited = self._said.pop(number, ""), self._awake - since
+                said = "" if said in self._said.values() else said
+            if said:
+                logger.warning("%s: answered after %.0f s", said, waited)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._open)
+            before = self._clock()
+            time.sleep(LOOK)
+            self.tick(self._clock() - before)
+
+    def tick(self, seconds: float) -> None:
+        """Count the seconds since the last look, and say what has been waited for too long."""
+        with self._changed:
+            self._awake += min(seconds, MOST_TICK)
+            late = {
+                number: (without_credentials(what), fix)
+                for number, (what, fix, since) in self._open.items()
+                if number not in self._said and self._awake - since >= SAID_AFTER
+            }
+            new = {one for one in late.values() if one[0] not in self._said.values()}
+            self._said |= {number: what for number, (what, _) in late.items()}
+        for what, fix in sorted(new):
+            then = f": {fix}" if fix else ""
+            logger.warning("waiting for %s since %.0f s%s", what, SAID_AFTER, then)
+
+
+WAITS = Waits()
+"""Of this process."""
+
+os.register_at_fork(after_in_child=WAITS.__init__)  # type: ignore[misc]

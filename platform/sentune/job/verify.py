@@ -1,0 +1,331 @@
+"""What a study and its model were made of, checked from bytes alone.
+
+Every link of the chain is a checksum that stands in the next one: the corpora's fingerprints, the
+manifests of the folders of tokens, and the ``progress.json`` of a checkpoint in the manifest of the
+model; the manifest's own in ``summary.json``, whose figures are those of the study's store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from sentune.corpora.fingerprint import Fingerprint
+from sentune.corpora.formats import FORMATS, open_rows
+from sentune.corpora.formats.arrow import MANIFEST as PREPARED
+from sentune.corpora.formats.spec import parse
+from sentune.corpora.schema import Kind
+from sentune.corpora.tokens import META
+from sentune.credentials import without_credentials
+from sentune.errors import SentuneError
+from sentune.formatting import counted, differences
+from sentune.io.atomic import read_document
+from sentune.io.checksums import changed, document_checksum
+from sentune.io.folders import checked_manifest
+from sentune.io.object_store import asked, files_at, names_in
+from sentune.job.study_files import MODEL
+from sentune.records import TrialState
+from sentune.study.runner.retention import ranked
+from sentune.study.store.storage import FINGERPRINT
+from sentune.study.store.study_index import DESCRIPTION, JOURNAL, SUMMARY, StudyPlace
+from sentune.study.store.study_view import StudySnapshot, StudyView
+from sentune.summary import as_written, read_summary
+from sentune.training.checkpoint_storage import storage_of
+from sentune.training.checkpoints import CheckpointStore, name_of
+from sentune.training.identity import LIVE, SETTINGS
+from sentune.training.model import MANIFEST
+
+DAMAGE = (SentuneError, OSError, ValueError, LookupError, TypeError)
+"""What reading a damaged file may raise."""
+
+
+class Outcome(StrEnum):
+    """What a check has found; what is not here is gone, or lies on another machine."""
+
+    HOLDS = "holds"
+    BROKEN = "broken"
+    ABSENT = "not here"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One link of the chain, recomputed.
+
+    Attributes:
+        part: what it is: a corpus, tokens, a checkpoint.
+        place: where it lies.
+        found: what was compared; of a broken link the file, and both values.
+    """
+
+    part: str
+    place: str
+    outcome: Outcome
+    found: str
+
+
+def verify_study(place: StudyPlace) -> Iterator[Check]:
+    """Yield the checks of a study, from its corpora to its summary; nothing is written."""
+    folder = place.folder
+    if place.trouble:
+        yield _check("study", DESCRIPTION, place.trouble)
+    known, fault = _summary(folder)
+    yield from _corpora(known.get("corpora", {}), place.description)
+    chain = known.get("lineage", {}).get("chain", {})
+    yield from _derived(chain.get("derived", {}), folder.rpartition("/")[0])
+    try:
+        view = StudyView(place)
+        study, world = view.snapshot(driven=True), _world(view)
+    except Exception as error:  # noqa: BLE001  # each kind of database has errors of its own
+        yield _check("trials", place.url, _words(error))
+        return
+    ended = f"{study.ended:,} of {study.started:,} ended"
+    yield _check("trials", place.url, "", ended) if place.url else _absent("trials", JOURNAL)
+    yield from _checkpoints(folder, study, world)
+    if not known:
+        yield _check("summary", SUMMARY, fault) if fault else _absent("summary", SUMMARY)
+        return
+    if known["model"] is not None:
+        yield from verify_model(f"{folder}/{MODEL}", whole=False)
+    fault = _against_store(known, study, world) if place.url else ""
+    fault = fault or _against_model(known, folder)
+    trials, finalists = len(known["trials"]), len(known["finalists"])
+    compared = f"{counted(trials, 'trial')}, {counted(finalists, 'finalist')}, test figures"
+    yield _check("summary", SUMMARY, fault, compared)
+
+
+def verify_model(folder: str, *, whole: bool = True) -> Iterator[Check]:
+    """Yield the checks of a model's folder, local or a URI, and of what lies beside it.
+
+    Args:
+        folder: of the model.
+        whole: whether the tokens of its corpora are checked too.
+    """
+    try:
+        manifest = _manifest(folder, MANIFEST)
+    except DAMAGE as error:
+        yield _check("model", folder, _words(error))
+        return
+    if not manifest:
+        why = f"{MANIFEST} is missing, as in models of version 0.2.0; run its study again"
+        yield _check("model", folder, why)
+        return
+    above, chain = folder.rpartition("/")[0], manifest.get("chain", {})
+    if whole:
+        yield from _derived(chain.get("derived", {}), above.rpartition("/")[0])
+    if link := chain.get("checkpoint"):
+        yield _link(link, f"{above}/{link['folder']}")
+    fault, files = changed(folder, manifest["files"]), counted(len(manifest["files"]), "file")
+    yield _check("model", folder, fault, f"{files} as in {MANIFEST}")
+
+
+def _corpora(corpora: Mapping[str, Any], description: Mapping[str, Any]) -> Iterator[Check]:
+    """Read each corpus again; relative paths count from where the study was started."""
+    start, limit = description.get("folder", ""), description.get("options", {}).get("limit")
+    there = bool(start) and Path(start).is_dir()
+    with contextlib.chdir(start) if there else contextlib.nullcontext():
+        for role, corpus in corpora.items():
+            yield _corpus(role, corpus, limit if role.startswith("corpus") else None)
+
+
+def _corpus(role: str, corpus: Mapping[str, Any], limit: int | None) -> Check:
+    spec, recorded = corpus["spec"], corpus["fingerprint"]
+    try:
+        source = parse(spec, FORMATS)
+        if source.format != "builtin" and not _exists(source.path):
+            return _absent(role, spec)
+        state = Fingerprint(Kind(corpus["kind"]))
+        # rows that were put aside have no part in the fingerprint
+        rows = open_rows(spec, Kind(corpus["kind"]), limit=limit, bad_rows="100%")
+        for batch in rows.batches:
+            state.update(batch)
+    except DAMAGE as error:
+        return _check(role, spec, _words(error))
+    found = state.hexdigest()
+    fault = "" if found == recorded else f"its fingerprint is {_apart(found, recorded)}"
+    return _check(role, spec, fault, f"{corpus['rows']:,} rows, fingerprint {recorded[:12]}")
+
+
+def _exists(path: str) -> bool:
+    files, root = files_at(path)
+    return bool(asked(path, lambda: files.exists(root)))
+
+
+def _derived(derived: Mapping[str, str], storage: str) -> Iterator[Check]:
+    """Check folders of the cache; relative ones count from the storage."""
+    for named, recorded in derived.items():
+        folder = named if named.startswith("/") or "://" in named else f"{storage}/{named}"
+        part = "tokens" if "/tokens/" in named else "prepared"
+        try:
+            file = META if part == "tokens" else PREPARED
+            manifest = _manifest(folder, file)
+            if not manifest:
+                yield _absent(part, named)
+                continue
+            fault = changed(folder, manifest["files"])
+            if manifest["checksum"] != recorded:
+                fault = f"checksum of {file} is {_apart(manifest['checksum'], recorded)}"
+        except DAMAGE as error:
+            fault, manifest = _words(error), {"files": {}}
+        yield _check(part, named, fault, counted(len(manifest["files"]), "file"))
+
+
+def _world(view: StudyView) -> dict[str, Any]:
+    """Return what all trials of a study share, as its store has it; empty without a trial."""
+    if view.storage is None:
+        return {}
+    try:
+        number = view.storage.get_study_id_from_name(view.place.name)
+    except KeyError:
+        return {}
+    world: dict[str, Any] = view.storage.get_study_user_attrs(number).get(FINGERPRINT, {})
+    return world
+
+
+def _checkpoints(folder: str, study: StudySnapshot, world: Mapping[str, Any]) -> Iterator[Check]:
+    """Check all checkpoints that are kept, and that each is of the run in whose folder it lies."""
+    settings = {run.name: run.record.settings for run in (*study.runs, *study.finals)}
+    files, root = files_at(folder)
+    for run in sorted(names_in(files, f"{root}/trials")):
+        directory = f"{folder}/trials/{run}"
+        faults, place = CheckpointStore(directory).faults(), storage_of(directory)
+        for name, fault in faults.items():
+            if not fault and run in settings:
+                identity = json.loads(place.read(name)).get("identity") or {}
+                faults[name] = _other_run(identity, settings[run], world)
+        wrong = (f"{name}: {fault}" for name, fault in faults.items() if fault)
+        if faults:
+            yield _check("checkpoints", f"trials/{run}", next(wrong, ""), ", ".join(faults))
+
+
+def _other_run(
+    identity: Mapping[str, Any], settings: Mapping[str, Any], world: Mapping[str, Any]
+) -> str:
+    """Return in what a checkpoint's identity differs from the store; earlier ones have none."""
+    parts = [part for part in ("corpora", "encoder", "words", "code") if part in identity]
+    was = {**{part: document_checksum(world.get(part)) for part in parts}, SETTINGS: settings}
+    told = {**identity.get(SETTINGS, {}), **identity.get(LIVE, {})}
+    now = {**{part: identity[part] for part in parts}, SETTINGS: told}
+    found = next(differences(json.loads(json.dumps(was)), now), "") if identity else ""
+    return f"it is of another run ({found})" if found else ""
+
+
+def _link(link: Mapping[str, Any], directory: str) -> Check:
+    """Check that a model's checkpoint is the one that its manifest names."""
+    name = name_of(link["examples"])
+    where, place = f"{link['folder']}/{name}", storage_of(directory)
+    if not place.has(name):
+        return _absent("checkpoint", where)
+    fault = CheckpointStore(directory).faults().get(name, "")
+    if not fault:
+        found, recorded = json.loads(place.read(name)).get("checksum", ""), link["checksum"]
+        fault = "" if found == recorded else f"its checksum is {_apart(found, recorded)}"
+    return _check("checkpoint", where, fault, f"the one that {MODEL}/{MANIFEST} names")
+
+
+def _against_store(known: Mapping[str, Any], study: StudySnapshot, world: Mapping[str, Any]) -> str:
+    """Return how a summary differs from the study's store; empty if it does not."""
+    corpora = world.get("corpora", {})
+    read = {role: known["corpora"].get(role, {}).get("fingerprint") for role in corpora}
+    if found := next(differences(corpora, read, "corpora"), ""):
+        return f"it is not as it is stored: {found}"
+    stored = {trial.id: json.loads(json.dumps(as_written(asdict(trial)))) for trial in study.trials}
+    for trial in known["trials"]:
+        if trial["state"] == TrialState.RUNNING:
+            continue  # it may have gone on since
+        was = stored.get(trial["id"], {})
+        if found := next(differences({name: was.get(name) for name in trial}, trial), ""):
+            return f"trial {trial['id']} is not as it is stored: {found}"
+    objective, means = study.objective, {}
+    for place, finalist in enumerate(known["finalists"]):
+        runs = {
+            run.seed: run.record.metrics
+            for run in study.finals
+            if run.trial == finalist["trial"] and run.record.state is TrialState.COMPLETE
+        }
+        for name, over in finalist["metrics"].items():
+            seeds = [runs.get(seed, {}) for seed in finalist["seeds"]]
+            values = [metrics[name] for metrics in seeds if name in metrics]
+            sd = statistics.stdev(values) if len(values) > 1 else 0.0
+            mean = statistics.fmean(values) if values else math.nan
+            same = math.isclose(mean, over["mean"]) and math.isclose(sd, over["sd"], abs_tol=1e-12)
+            if values != over["values"] or not same:
+                return f"finalist {finalist['trial']} is not as it is stored: {name}"
+        means[place] = objective.sign * finalist["metrics"][objective.metric]["mean"]
+    if means and known["winner"] != max(means, key=means.__getitem__):
+        return f"winner: {known['winner']} is not the finalist with the best {objective.metric}"
+    if known.get("best") is None:
+        return ""
+    if means:
+        right = known["finalists"][known["winner"]]["trial"]
+    else:
+        told = {trial["id"] for trial in known["trials"]}
+        trials = [trial for trial in study.trials if trial.id in told]
+        right = next((trial.id for trial in ranked(trials, study.objectives)), None)
+    return "" if known["best"] == right else f"best: trial {known['best']}; by the store {right}"
+
+
+def _against_model(known: Mapping[str, Any], folder: str) -> str:
+    """Return how a summary differs from the manifest of its model; empty if it does not."""
+    try:
+        manifest = _manifest(f"{folder}/{MODEL}", MANIFEST) if known["model"] is not None else {}
+    except DAMAGE:  # which has a check of its own
+        return ""
+    if not manifest:
+        return ""
+    named = known.get("lineage", {}).get("chain", {}).get("model", "")
+    if manifest["checksum"] != named:
+        there = _apart(manifest["checksum"], named)
+        return f"checksum of {MODEL}/{MANIFEST} is {there}, which {SUMMARY} names"
+    read = {role: corpus["fingerprint"] for role, corpus in known["corpora"].items()}
+    was = {"test": manifest["test"], "corpora": manifest["chain"]["corpora"]}
+    return next(differences(was, {"test": known["test"], "corpora": read}), "")
+
+
+def _summary(folder: str) -> tuple[dict[str, Any], str]:
+    """Return a study's summary, empty where there is none, and what is wrong with it."""
+    try:
+        return read_summary(folder), ""
+    except FileNotFoundError:
+        return {}, ""
+    except Exception as error:  # noqa: BLE001  # jsonschema's errors are of a kind of their own
+        return {}, _words(error)
+
+
+def _manifest(folder: str, name: str) -> dict[str, Any]:
+    """Return a manifest of a folder or URI, empty where there is none.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        text = read_document(folder, name)
+        return checked_manifest(text.encode()) if text is not None else {}
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _check(part: str, place: str, fault: str, found: str = "") -> Check:
+    """Return a check that holds unless there is a fault."""
+    outcome = Outcome.BROKEN if fault else Outcome.HOLDS
+    return Check(part=part, place=place, outcome=outcome, found=fault or found)
+
+
+def _absent(part: str, place: str) -> Check:
+    return Check(part=part, place=place, outcome=Outcome.ABSENT, found=Outcome.ABSENT.value)
+
+
+def _apart(found: str, recorded: str) -> str:
+    return f"{found[:12] or 'missing'}, not {recorded[:12] or 'recorded'}"
+
+
+def _words(error: Exception) -> str:
+    """Return the first line of what an error says."""
+    first = str(error).partition("\n")[0]
+    return str(without_credentials(first or type(error).__name__))

@@ -1,0 +1,193 @@
+"""Finds trials that give no beat any more, and ends their processes, so that they start again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.util import remove_placement_group
+
+from sentune.beats import Beat
+from sentune.io.waits import SAID_AFTER
+
+if TYPE_CHECKING:
+    from sentune.launchers.control_actor import ControlClient, Worker
+
+logger = logging.getLogger(__name__)
+
+FEWEST_SECONDS, TIMES_SLOWEST = 300.0, 10.0
+"""``--stall-timeout auto``: so many times the slowest interval between two beats, at least this."""
+
+MOST_TICK = 5.0
+"""Seconds that one turn of the driver's loop counts at most: longer ones, in which the driver or
+its whole machine was suspended or waited for its database, say nothing about a trial."""
+
+NAMED = 8
+"""Workers of a stalled group that are named at most."""
+
+PROBE_SECONDS = 5.0
+"""How long a worker of a stalled group has to answer."""
+
+
+class Silence:
+    """Seconds without a beat of each trial, as far as the driver itself was awake.
+
+    Args:
+        timeout: seconds after which a trial has stalled; None: see ``FEWEST_SECONDS``.
+
+    Attributes:
+        slowest: longest interval between two beats that was seen so far, in seconds.
+    """
+
+    def __init__(self, timeout: float | None = None) -> None:
+        self._timeout, self.slowest = timeout, 0.0
+        self._last: dict[str, tuple[int | None, float]] = {}
+
+    @property
+    def timeout(self) -> float:
+        """Seconds without a beat after which a trial has stalled."""
+        return self._timeout or max(FEWEST_SECONDS, TIMES_SLOWEST * self.slowest)
+
+    def tick(self, seconds: float, numbers: Mapping[str, int | None]) -> dict[str, float]:
+        """Count the seconds since the last tick; return the silence of trials that have stalled.
+
+        Args:
+            seconds: of the driver's own loop; at most ``MOST_TICK`` of them count.
+            numbers: trial -> number of its newest beat; None before its first one.
+        """
+        counted, now = min(seconds, MOST_TICK), {}
+        for trial, number in numbers.items():
+            before, silent = self._last.get(trial, (number, -counted))
+            silent += counted
+            if number != before:
+                if before is not None and number is not None:
+                    self.slowest = max(self.slowest, silent)
+                silent = 0.0
+            now[trial] = number, silent
+        self._last = now
+        return {trial: silent for trial, (_, silent) in now.items() if silent >= self.timeout}
+
+    def of(self, trial: str) -> float:
+        """Return the seconds without a beat of a trial."""
+        return self._last.get(trial, (None, 0.0))[1]
+
+    def forget(self, trial: str) -> None:
+        """Begin again with a trial."""
+        self._last.pop(trial, None)
+
+
+@dataclass(kw_only=True)
+class StallWatch:
+    """Ends what has stalled, of all runs of one start of a study.
+
+    Attributes:
+        control: where the beats arrive.
+        silence: seconds without a beat.
+        grouped: whether the runs are Ray Train groups.
+        beats: run -> its newest beat, as of the last answer.
+        clock: seconds of this machine.
+    """
+
+    control: ControlClient
+    silence: Silence
+    grouped: bool
+    beats: dict[str, Beat] = field(default_factory=dict, init=False)
+    clock: Callable[[], float] = time.monotonic
+    _looked: float | None = field(default=None, init=False)
+    _ended: set[str] = field(default_factory=set, init=False)
+    _waits: dict[str, str] = field(default_factory=dict, init=False)
+
+    def look(self, actors: Callable[[], Mapping[str, Any]]) -> dict[str, str]:
+        """Return name -> why, of the runs whose own process was ended now.
+
+        Silence counts from one answer of the control actor to the next: without one, no beat can
+        arrive.
+
+        Args:
+            actors: name of each run that has a process -> the process's actor handle.
+        """
+        answer = self.control.beats()
+        if answer is None:
+            return {}
+        started = actors()
+        self.beats = {name: beat for name, beat in answer.items() if name in started}
+        now = self.clock()
+        seconds, self._looked = now - (self._looked if self._looked is not None else now), now
+        # before its first beat a group waits for its place, which may take hours
+        begun = {name: beat.number for name, beat in self.beats.items()}
+        numbers: dict[str, int | None] = {**dict.fromkeys(started), **begun}
+        stalled = self.silence.tick(seconds, numbers)
+        self._say_waits(started)
+        over = {}
+        for name, silent in stalled.items():
+            if self.grouped and name not in self.beats:
+                continue
+            reason = self._reason(name, silent)
+            try:
+                if self.grouped and name not in self._ended:
+                    self._end_group(name, reason)
+                else:
+                    self._end(name, started[name], reason)
+                    over[name] = reason
+                self.silence.forget(name)
+            except ray.exceptions.RayError as error:
+                logger.warning("run %s: cannot be ended yet: %s", name, error)
+        self._ended &= self.beats.keys()
+        return over
+
+    def _reason(self, name: str, silent: float) -> str:
+        beat = self.beats.get(name)
+        asked = f"(--stall-timeout {self.silence.timeout:.0f})"
+        if beat is None:
+            return f"no beat for {silent:.0f} s {asked}: its process has given none"
+        where = f"process {beat.pid} on {beat.node}"
+        return f"no beat for {silent:.0f} s {asked}: {beat}, {where}"
+
+    def _say_waits(self, started: Mapping[str, Any]) -> None:
+        """Say what runs have been waiting for during a while, each once."""
+        place = "a place on the cluster, or its processes to come up,"
+        late = [n for n in started.keys() - self.beats.keys() if self.silence.of(n) >= SAID_AFTER]
+        waits = {name: beat.waits for name, beat in self.beats.items() if beat.waits}
+        waits |= dict.fromkeys(late, place)
+        for name, what in sorted(waits.items() - self._waits.items()):
+            logger.warning("run %s: waiting for %s since %.0f s", name, what, SAID_AFTER)
+        self._waits = waits
+
+    def _end_group(self, name: str, reason: str) -> None:
+        """End all workers of a group; the process that started it does so again.
+
+        Ray Train misses them as it misses workers that died, and gives their places back.
+        """
+        workers = self.control.record_stall(name, reason)
+        silent = not_answering(workers)
+        which = silent or sorted(workers, key=lambda worker: worker.rank)
+        named = "; ".join(f"rank {w.rank}, process {w.pid} on {w.node}" for w in which[:NAMED])
+        more = f" and {len(which) - NAMED} more" if len(which) > NAMED else ""
+        answer = "of which these do not answer" if silent else "which all answer"
+        logger.warning(
+            "run %s: %s; its workers are ended, %s: %s%s", name, reason, answer, named, more
+        )
+        self._ended.add(name)
+        for worker in workers:
+            ray.kill(worker.actor)
+
+    def _end(self, name: str, actor: Any, reason: str) -> None:
+        """End a run's own process, and give back the places of a group that it has left behind."""
+        if self.grouped:
+            for group in {w.group for w in self.control.record_stall(name, reason) if w.group}:
+                remove_placement_group(group)
+        if actor is not None:
+            ray.kill(actor)
+
+
+def not_answering(workers: Collection[Worker]) -> list[Worker]:
+    """Return the workers whose processes do not answer; the thread that trains need not."""
+    asked = {worker.actor.__ray_ready__.remote(): worker for worker in workers}
+    if not asked:
+        return []
+    _, silent = ray.wait([*asked], num_returns=len(asked), timeout=PROBE_SECONDS)
+    return sorted((asked[reference] for reference in silent), key=lambda worker: worker.rank)

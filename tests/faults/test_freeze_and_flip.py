@@ -1,0 +1,350 @@
+"""Every process of a study is stopped in turn, and one bit of every file of it is flipped in turn.
+
+Each ends healed, or in one sentence that names what to do. ``make soak`` takes all processes and
+files and writes the tables of ``docs/faults.md`` into ``build``; otherwise some of them are taken.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentune.summary import read_summary
+from tests.faults.conftest import SOAK
+from tests.ray_nodes import end, marked
+from tests.servers import Server, free_port, mlflow_server
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build"
+
+JOB = [
+    sys.executable, "jobs/tune_simcse.py", "--study", "s", "--concurrent", "1", "--seeds", "1",
+    "--scheduler", "none", "--corpus", "builtin:nli?size=3000",
+    "--dev", "builtin:nli?split=dev&size=60", "--set", "batch_size=16", "--failed-share", "1",
+]  # fmt: skip
+
+MILESTONE = re.compile(r"(?:trial|finalist: trial) \d+.* at [\d,]+ examples")
+SENTENCE = re.compile(r"waiting for |no beat for |cannot be reached|is suspended|has died|gone")
+
+STALL_SECONDS, STOPPED_SECONDS, PATIENCE = 20, 75 if SOAK else 45, 400
+"""Without a beat; that a process is stopped, and again until it counts; that anything may take."""
+
+
+@dataclass
+class Started:
+    """A job in a process of its own, whose log is read line by line.
+
+    Attributes:
+        command: of the job.
+        log: file of all that it says, over all starts.
+        environment: of its process.
+    """
+
+    command: list[str]
+    log: Path
+    environment: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    read: int = field(default=0, init=False)
+
+    def start(self) -> None:
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self.command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, env=self.environment
+            )
+
+    @property
+    def ended(self) -> int | None:
+        assert self.process is not None
+        return self.process.poll()
+
+    def new(self) -> list[str]:
+        """Lines since the last call."""
+        text = self.log.read_text(errors="replace")
+        whole = text[self.read : text.rfind("\n") + 1]
+        self.read += len(whole)
+        return whole.splitlines()
+
+    def milestones(self, count: int, seconds: float) -> tuple[int, list[str]]:
+        """Wait for so many milestones; return how many came, and all that was said."""
+        said: list[str] = []
+        deadline = time.monotonic() + seconds
+        while True:
+            said += self.new()
+            found = sum(bool(MILESTONE.search(line)) for line in said)
+            if found >= count or self.ended is not None or time.monotonic() > deadline:
+                return found, said + self.new()
+            time.sleep(0.2)
+
+
+def kind_of(pid: int) -> str:
+    """What a process of a study is; empty for one that is not looked at."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        line = " ".join(words).strip()
+        if line.startswith("ray::"):
+            name = re.split(r"[.(\s]", line.removeprefix("ray::"))[0]
+            return "" if name.startswith("IDLE") else name
+        first = Path(words[0]).name
+        if first in ("gcs_server", "raylet"):
+            return first
+        for name, sign in (
+            ("driver", "jobs/tune_"), ("dashboard agent", "dashboard/agent.py"),
+            ("runtime environments' agent", "runtime_env/agent"), ("log monitor", "log_monitor.py"),
+            ("autoscaler", "monitor.py"), ("dashboard", "dashboard/dashboard.py"),
+        ):  # fmt: skip
+            if sign in line:
+                return name
+    return ""
+
+
+def processes(mark: str) -> dict[str, list[int]]:
+    """Kind -> processes of a study, the oldest first."""
+    found: dict[str, list[int]] = {}
+    for pid in sorted(marked(mark)):
+        if kind := kind_of(pid):
+            found.setdefault(kind, []).append(pid)
+    return found
+
+
+def wake(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+@dataclass
+class Frozen:
+    """A study whose processes are stopped one after the other."""
+
+    job: Started
+    mark: str
+    mlflow: Server
+    table: list[tuple[str, str, str]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def ready(self) -> None:
+        """Start the job if it does not run, and wait until it trains."""
+        if self.job.process is None or self.job.ended is not None:
+            if self.job.process is not None:
+                end(self.mark)
+            self.job.start()
+        found, said = self.job.milestones(1, PATIENCE)
+        assert found, "\n".join(said[-30:])
+
+    def freeze(self, kind: str) -> None:
+        """Stop one process, and add a line to the table or to what is wrong."""
+        self.ready()
+        assert self.mlflow.process is not None
+        groups = {"MLflow": [-self.mlflow.process.pid], **processes(self.mark)}
+        if kind not in groups:
+            return  # it has ended meanwhile
+        pid = groups[kind][-1]
+        self.job.new()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            told = [self.second_start(pid)] if kind == "driver" else []
+            _, before = self.job.milestones(1_000_000, STOPPED_SECONDS)
+            goes_on, after = self.job.milestones(2, 0 if kind == "driver" else STOPPED_SECONDS)
+        finally:
+            wake(pid)
+        said = [*told, *before, *after]
+        ended = self.job.ended is not None
+        woken, more = (0, []) if ended or goes_on >= 2 else self.job.milestones(2, PATIENCE)
+        sentences = [line for line in said if SENTENCE.search(line)]
+        shown = "; ".join(dict.fromkeys(map(without_clock, sentences)))
+        end_of = "\n".join([*said, *more][-30:])
+        if ended and (not sentences or "Traceback" in end_of):
+            self.wrong.append(f"{kind}: it ended without a sentence\n{end_of}")
+        elif not (ended or goes_on >= 2 or sentences):
+            self.wrong.append(f"{kind}: silent\n{end_of}")
+        elif not (ended or goes_on >= 2 or woken >= 2):
+            self.wrong.append(f"{kind}: woken, it does not go on\n{end_of}")
+        elif kind == "driver" and "no beat" in end_of:
+            self.wrong.append(f"{kind}: its trials were taken for stalled\n{end_of}")
+        how = "goes on, healed where it has to be"
+        if ended:
+            how = "the study ends; the same command goes on"
+        elif goes_on < 2:
+            how = "waits, and goes on when it is woken"
+        self.table.append((kind, how, shown))
+
+    def second_start(self, pid: int) -> str:
+        """Start the same command while the driver is stopped; return what it says."""
+        refused = subprocess.run(
+            self.job.command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
+            env=self.job.environment, check=False,
+        )  # fmt: skip
+        assert refused.returncode == 2, refused.stderr
+        assert "Traceback" not in refused.stderr
+        (line,) = [line for line in refused.stderr.splitlines() if f"pid {pid}" in line]
+        return line
+
+
+def without_clock(line: str) -> str:
+    """A line without what differs from run to run."""
+    line = re.sub(r"\x1b\[[0-9;]*m", "", line)
+    line = re.sub(r"^\[\s*[\d:.]+( s)?\] ", "", line.strip())
+    line = re.sub(r"\b(process|pid|-CONT) \d+", r"\1 N", line)
+    return re.sub(r"\b\d{1,3}(\.\d{1,3}){3}(:\d+)?", "HOST", line)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Of a study's processes, which are found by their mark and ended with the test."""
+    mark = uuid.uuid4().hex
+    yield {
+        **os.environ,
+        "SENTUNE_TEST_MARK": mark,
+        "PYTHONPATH": str(ROOT / "platform"),
+        "OMP_NUM_THREADS": "1",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    for pid in marked(mark):
+        wake(pid)
+    end(mark)
+
+
+def write_table(name: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Write a table of the documentation, and print it."""
+    lines = ["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)]
+    text = "\n".join(lines) + "\n"
+    if SOAK:
+        BUILD.mkdir(exist_ok=True)
+        (BUILD / name).write_text(text)
+    sys.stdout.write(text)
+
+
+@pytest.mark.timeout(7200 if SOAK else 1800)
+@pytest.mark.parametrize(
+    "launcher",
+    [["inline"], ["train", "--share-mb", "0"]] if SOAK else [["inline"]],
+    ids=lambda words: words[0],
+)
+def test_every_process_of_a_study_is_stopped_in_turn(
+    tmp_path: Path, environment: dict[str, str], launcher: list[str]
+) -> None:
+    mark = environment["SENTUNE_TEST_MARK"]
+    port = free_port()
+    command = [
+        *JOB, "--storage", str(tmp_path), "--trials", "100", "--max-examples", "1000000",
+        "--validate-every", "1600", "--stall-timeout", str(STALL_SECONDS),
+        "--tracking", f"http://127.0.0.1:{port}", "--launcher", *launcher,
+    ]  # fmt: skip
+    kept = tmp_path / "mlflow"
+    kept.mkdir()
+    database, artifacts = f"sqlite:///{kept}/mlflow.db", str(kept / "artifacts")
+    with mlflow_server(kept, port, backend=database, artifacts=artifacts) as server:
+        frozen = Frozen(Started(command, tmp_path / "log", environment), mark, server)
+        frozen.ready()
+        if SOAK:
+            last = ("driver", "raylet", "gcs_server")  # these end it
+            frozen.freeze("MLflow")
+            while left := processes(mark).keys() - {kind for kind, _, _ in frozen.table}:
+                frozen.freeze(min(left, key=lambda kind: (kind in last, kind)))
+        else:
+            for kind in ("ImplicitFunc", "ControlActor"):
+                frozen.freeze(kind)
+    write_table(f"freeze-{launcher[0]}.md", ("stopped", "outcome", "said"), frozen.table)
+    assert len(frozen.table) >= (8 if SOAK else 2)
+    assert not frozen.wrong, "\n\n".join(frozen.wrong)
+
+
+def flip(file: Path) -> str:
+    """Flip one bit, the same one in each run; return where it was."""
+    content = bytearray(file.read_bytes())
+    place = random.Random(file.name).randrange(8 * len(content))
+    content[place // 8] ^= 1 << place % 8
+    file.write_bytes(content)
+    return f"byte {place // 8:,} of {len(content):,}"
+
+
+def found_by(storage: Path) -> dict[str, Any]:
+    """What a study found, without what depends on the clock, and the bytes of its model."""
+    summary = read_summary(str(storage / "s"))
+    trials = [
+        {name: trial[name] for name in ("id", "state", "settings", "examples", "readouts")}
+        | {"metrics": {k: v for k, v in trial["metrics"].items() if not k.startswith("train/")}}
+        for trial in summary["trials"]
+    ]
+    weights = (storage / "s" / "model" / "model.safetensors").read_bytes()
+    return {
+        "state": summary["state"], "trials": trials, "winner": summary["winner"],
+        "model": hash(weights),
+    }  # fmt: skip
+
+
+def files_of(storage: Path) -> list[Path]:
+    """The study's files, of which each kind comes once before any comes twice."""
+    found = [path for path in sorted(storage.rglob("*")) if path.is_file() and path.stat().st_size]
+    seen: dict[str, int] = {}
+    ranks = {}
+    for path in found:
+        kind = re.sub(r"\d+|[0-9a-f]{16,}", "*", str(path.relative_to(storage)))
+        ranks[path] = seen[kind] = seen.get(kind, -1) + 1
+    return sorted(found, key=lambda path: (ranks[path], path))
+
+
+FLIPPED = ("optuna.journal", "driver.lock", "study.json", "weights.safetensors", "mlflow.db")
+"""Names of the files that are flipped outside of ``make soak``."""
+
+
+@pytest.mark.timeout(14_400 if SOAK else 1800)
+def test_one_bit_of_every_file_of_a_study_is_flipped_in_turn(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    storage, whole = tmp_path / "studies", tmp_path / "whole"
+    command = [
+        *JOB, "--storage", str(storage), "--max-examples", "1600", "--validate-every", "800",
+        "--finalists", "1", "--trials",
+    ]  # fmt: skip
+
+    def run(trials: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, str(trials)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
+            env=environment, check=False,
+        )  # fmt: skip
+
+    first = run(1)
+    assert first.returncode == 0, first.stderr
+    shutil.copytree(storage, whole)
+    second = run(2)
+    assert second.returncode == 0, second.stderr
+    expected = found_by(storage)
+    files = [path.relative_to(whole) for path in files_of(whole)]
+    if not SOAK:
+        chosen = [next((f for f in files if f.name == name), None) for name in FLIPPED]
+        files = [file for file in chosen if file is not None]
+    table: list[tuple[str, ...]] = []
+    wrong: list[str] = []
+    for file in files:
+        shutil.rmtree(storage)
+        shutil.copytree(whole, storage)
+        where = flip(storage / file)
+        end_of = run(2)
+        said = [line for line in end_of.stderr.splitlines() if line.strip()]
+        if end_of.returncode == 0:
+            if found_by(storage) != expected:
+                wrong.append(f"{file}, {where}: another result without a word")
+            words = [line for line in said if not MILESTONE.search(line)]
+            table.append((f"`{file}`", "healed", "; ".join(map(without_clock, words[:2]))))
+            continue
+        if "Traceback" in end_of.stderr or not said:
+            wrong.append(f"{file}, {where}: " + "\n".join(said[-15:]))
+        words = re.sub(r"\s+", " ", " ".join(said[-6:]))
+        table.append((f"`{file}`", f"exit code {end_of.returncode}", words))
+    write_table("flip.md", ("file", "outcome", "said"), table)
+    assert len(table) >= (20 if SOAK else 3)
+    assert not wrong, "\n\n".join(wrong)
