@@ -180,8 +180,8 @@ class Prepared:
 
     @property
     def manifest_file(self) -> str:
-        """Path of the manifest."""
-        return f"{self.paths[0].rpartition('/')[0]}/{MANIFEST}"
+        """Path or URI of the manifest; other machines see the latter alone."""
+        return f"{self.uri or self.paths[0].rpartition('/')[0]}/{MANIFEST}"
 
 
 def prepared(
