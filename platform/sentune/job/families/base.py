@@ -164,7 +164,7 @@ class JobFamily(ABC):
 
     def derived(self) -> dict[str, str]:
         """Return folder -> checksum of its manifest; in a local storage relative to that."""
-        above = f"{self.config.storage}/"
+        above = f"{self.config.storage.rstrip('/')}/"
         found = {file: read_json(file) for file in self.manifests()}
         return {
             file.rpartition("/")[0].removeprefix(above): manifest["checksum"]
