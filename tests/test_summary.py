@@ -6,6 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from sentune.errors import DamagedFile
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.summary import NAME, read_summary, schema, write_summary
 
@@ -81,7 +82,7 @@ def test_another_version_is_refused_on_reading(tmp_path: Path) -> None:
     where = Path(write_summary(summary(), str(tmp_path)))
     content = json.loads(where.read_text())
     where.write_text(json.dumps({**content, "version": 99}))
-    with pytest.raises(jsonschema.ValidationError):
+    with pytest.raises(DamagedFile, match=r"summary\.json: it is damaged \(99 is not one of"):
         read_summary(str(tmp_path))
 
 

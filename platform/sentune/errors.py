@@ -47,6 +47,17 @@ class CorpusError(SentuneError):
         return partial(type(self), line=self.line), (str(self.path), self.reason)
 
 
+class DamagedFile(SentuneError):
+    """A file that does not hold what was written, with what is wrong and what to do."""
+
+    def __init__(self, path: str | Path, why: str, fix: str) -> None:
+        super().__init__(f"{path}: {why}; {fix}")
+        self.path, self.why, self.fix = path, why, fix
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self.path), self.why, self.fix)
+
+
 class TrialFailed(SentuneError):
     """A trial that cannot go on; the message is the reason shown to the user."""
 

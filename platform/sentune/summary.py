@@ -11,10 +11,12 @@ from typing import Any
 import jsonschema
 
 from sentune.credentials import without_credentials
+from sentune.errors import DamagedFile
 from sentune.io.atomic import read_document, write_document
 from sentune.records import StudySummary
 
 NAME = "summary.json"
+FIX = "the study's own command, or `sentune study resume`, writes it again"
 
 
 @functools.cache
@@ -46,13 +48,16 @@ def read_summary(folder: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: the study has not written one yet.
-        jsonschema.ValidationError: written by another version, or damaged.
+        DamagedFile: it is damaged, or written by another version.
     """
-    text = read_document(folder, NAME)
-    if text is None:
-        raise FileNotFoundError(f"{folder}/{NAME}")
-    content: dict[str, Any] = json.loads(text)
-    jsonschema.validate(content, schema())
+    try:
+        if (text := read_document(folder, NAME)) is None:
+            raise FileNotFoundError(f"{folder}/{NAME}")
+        content: dict[str, Any] = json.loads(text)
+        jsonschema.validate(content, schema())
+    except (ValueError, jsonschema.ValidationError) as error:
+        why = getattr(error, "message", str(error))
+        raise DamagedFile(f"{folder}/{NAME}", f"it is damaged ({why:.200})", FIX) from None
     return content
 
 

@@ -120,7 +120,7 @@ def test_a_file_that_does_not_say_who_annotated_holds_nothing_out(tmp_path: Path
     path = write(tmp_path / "x.jsonl", [{"gold_label": E, "sentence1": "P", "sentence2": "H"}] * 3)
     assert read(f"snli:{path}", Kind.LABELLED_PAIRS).table.num_rows == 3
     with pytest.raises(CorpusError, match="the key annotator_labels is missing"):
-        read(f"snli:{path}?annotators=none", Kind.LABELLED_PAIRS, bad_rows=2)
+        read(f"snli:{path}?annotators=none", Kind.LABELLED_PAIRS, bad_rows="2")
 
 
 def test_options_that_contradict_or_are_unknown_are_refused(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_integer_labels_without_names_need_the_option(tmp_path: Path) -> None:
     rows = [{"premise": "a", "hypothesis": "b", "label": n} for n in (0, 1, 2)]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(CorpusError, match="give labels=0:entailment"):
-        read(f"hf:{tmp_path}", Kind.LABELLED_PAIRS, bad_rows=0)
+        read(f"hf:{tmp_path}", Kind.LABELLED_PAIRS, bad_rows="0")
     spec = f"hf:{tmp_path}?labels=0:entailment,1:neutral,2:contradiction"
     labels = read(spec, Kind.LABELLED_PAIRS).table.column("label").to_pylist()
     assert labels == ["entailment", "neutral", "contradiction"]

@@ -76,11 +76,11 @@ def test_passages_are_title_and_text(tmp_path: Path) -> None:
     expected = [("p1", "Cats They purr."), ("p2", "Dogs bark."), ("p3", "Fish swim."),
                 ("p4", "Birds fly."), ("p5", "A title")]  # fmt: skip
     path = folder(tmp_path)
-    assert list(passages(f"beir:{path}?split=dev")) == expected
+    assert list(passages(f"beir:{path}?split=dev", Log("0"))) == expected
     plain = path / "corpus.jsonl"
     (path / "corpus.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
-    assert list(passages(f"beir:{path}")) == expected
+    assert list(passages(f"beir:{path}", Log("0"))) == expected
 
 
 def test_bad_passages_are_put_aside_with_their_lines(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_bad_passages_are_put_aside_with_their_lines(tmp_path: Path) -> None:
     rows = [{"_id": 7, "text": "a"}, {"_id": "x", "title": "", "text": " "}, {"_id": "y"},
             {"_id": "z", "title": 3, "text": "a"}]  # fmt: skip
     path.write_text(jsonl([PASSAGES[0], *rows]) + "{\n")
-    log = Log(5)
+    log = Log("5")
     assert [name for name, _ in passages(f"beir:{tmp_path}", log)] == ["p1"]
     assert [(bad.line, bad.reason) for bad in log.bad] == [
         (2, "_id is no text"), (3, "title and text are empty"), (4, "the key text is missing"),
@@ -96,7 +96,7 @@ def test_bad_passages_are_put_aside_with_their_lines(tmp_path: Path) -> None:
         (6, "no JSON: Expecting property name enclosed in double quotes at column 2"),
     ]  # fmt: skip
     with pytest.raises(CorpusError, match=r"corpus\.jsonl:6: .*bad row 5 and 4 are allowed"):
-        list(passages(f"beir:{tmp_path}", Log(4)))
+        list(passages(f"beir:{tmp_path}", Log("4")))
 
 
 def test_bad_queries_and_judgements_are_put_aside(tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="there is no such folder"):
         read(f"beir:{tmp_path / 'none'}", Kind.QUERIES)
     with pytest.raises(CorpusError, match="there is no such folder"):
-        passages(f"beir:{tmp_path / 'none'}")
+        passages(f"beir:{tmp_path / 'none'}", Log("0"))
     with pytest.raises(InvalidValue, match="one of the formats beir"):
-        passages(f"text:{tmp_path}")
+        passages(f"text:{tmp_path}", Log("0"))
     path = folder(tmp_path / "x")
     (path / "corpus.jsonl").unlink()
     with pytest.raises(CorpusError, match=r"corpus\.jsonl: there is no such file"):
-        list(passages(f"beir:{path}"))
+        list(passages(f"beir:{path}", Log("0")))
     (path / "qrels" / "test.tsv").write_text("q1\tp1\t1\n")
     with pytest.raises(CorpusError, match=r"test\.tsv:1: the header is not query-id"):
         read(f"beir:{path}", Kind.QUERIES)

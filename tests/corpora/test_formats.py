@@ -93,9 +93,9 @@ def test_bad_rows_of_jsonl_are_put_aside_with_line_and_reason(tmp_path: Path) ->
 def test_more_bad_rows_than_allowed_are_an_error_that_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "nli.jsonl"
     path.write_text(snli_line(*PAIRS[0]) + "broken\n" * 3)
-    assert read(f"snli:{path}", Kind.LABELLED_PAIRS, bad_rows=3).counts["bad"] == 3
+    assert read(f"snli:{path}", Kind.LABELLED_PAIRS, bad_rows="3").counts["bad"] == 3
     with pytest.raises(CorpusError, match=rf"{path.name}:4: no JSON.*2 are allowed.*line 2"):
-        read(f"snli:{path}", Kind.LABELLED_PAIRS, bad_rows=2)
+        read(f"snli:{path}", Kind.LABELLED_PAIRS, bad_rows="2")
 
 
 def test_a_sentence_may_hold_a_line_separator_of_unicode(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_wikisplit_is_difference_fusion_or_both(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="difference, fusion or both"):
         operations(f"wikisplit:{path}?operation=split")
     with pytest.raises(CorpusError, match="1 are allowed"):
-        operations(f"wikisplit:{path}", bad_rows=1)
+        operations(f"wikisplit:{path}", bad_rows="1")
 
 
 def test_discofuse_joins_the_coherent_sentences(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_operations_are_what_is_judged_on(tmp_path: Path) -> None:
 def test_newer_kinds_go_through_prepared_folders_unchanged(tmp_path: Path, kind: Kind) -> None:
     original = table(kind)
     pq.write_table(original, tmp_path / "x.parquet")
-    corpus = read(f"parquet:{tmp_path}/x.parquet", kind, bad_rows=0)
+    corpus = read(f"parquet:{tmp_path}/x.parquet", kind, bad_rows="0")
     assert corpus.table.equals(original)
     assert corpus.fingerprint == fingerprint(kind, original)
     out = tmp_path / "out"

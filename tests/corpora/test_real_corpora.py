@@ -34,12 +34,12 @@ SNLI = f"snli:{DATA}/snli/snli_1.0_train_first100k.jsonl.gz"
     ],
 )  # fmt: skip
 def test_every_row_is_read(spec: str, kind: Kind, read_rows: int, rows: int) -> None:
-    corpus = read(spec, kind, bad_rows=0)
+    corpus = read(spec, kind, bad_rows="0")
     assert (corpus.counts["read"], corpus.table.num_rows) == (read_rows, rows)
 
 
 def test_snli_train_drops_what_has_no_gold_label() -> None:
-    corpus = read(SNLI, Kind.LABELLED_PAIRS, bad_rows=0)
+    corpus = read(SNLI, Kind.LABELLED_PAIRS, bad_rows="0")
     assert corpus.counts == {"read": 100_000, "unlabelled": 110, "rows": 99_890}
     labels = corpus.table.column("label").value_counts().to_pylist()
     assert {row["values"]: row["counts"] for row in labels} == {
@@ -49,7 +49,7 @@ def test_snli_train_drops_what_has_no_gold_label() -> None:
 
 def labels_of(spec: str) -> Counter[str]:
     """How many rows have which labels, each by its first letter."""
-    lists = read(spec, Kind.SEVERAL_LABELS, bad_rows=0).table.column("labels").to_pylist()
+    lists = read(spec, Kind.SEVERAL_LABELS, bad_rows="0").table.column("labels").to_pylist()
     return Counter("".join(label[0] for label in labels) for labels in lists)
 
 
@@ -69,11 +69,11 @@ def test_labels_of_several_annotators(spec: str, counts: dict[str, int]) -> None
 
 
 def test_annotated_rows_of_snli_are_held_out_with_their_premises() -> None:
-    corpus = read(f"{SNLI}?annotators=none", Kind.LABELLED_PAIRS, bad_rows=0)
+    corpus = read(f"{SNLI}?annotators=none", Kind.LABELLED_PAIRS, bad_rows="0")
     assert corpus.counts == {
         "read": 100_000, "unlabelled": 110, "of_annotated_premises": 20_395, "rows": 79_495,
     }  # fmt: skip
-    annotated = read(f"{SNLI}?votes=1", Kind.SEVERAL_LABELS, bad_rows=0).table
+    annotated = read(f"{SNLI}?votes=1", Kind.SEVERAL_LABELS, bad_rows="0").table
     assert annotated.num_rows == 6_933
     premises = set(annotated["premise"].to_pylist())
     assert len(premises) == 6_798

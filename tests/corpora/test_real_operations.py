@@ -16,11 +16,11 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="SENTUNE_DATA names no
 @pytest.mark.parametrize("name", ["tune", "validation"])
 def test_wikisplit_is_read_without_a_bad_row(name: str) -> None:
     spec = f"wikisplit:{DATA}/wikisplit/{name}.tsv?operation=both"
-    corpus = read(spec, Kind.OPERATIONS, bad_rows=0)
+    corpus = read(spec, Kind.OPERATIONS, bad_rows="0")
     assert corpus.counts == {"read": 5_000, "rows": 10_000}
 
 
 def test_compression_is_read_without_a_bad_row() -> None:
     spec = f"compression:{DATA}/sentence-compression/pairs.tsv"
-    corpus = read(spec, Kind.OPERATIONS, bad_rows=0)
+    corpus = read(spec, Kind.OPERATIONS, bad_rows="0")
     assert corpus.counts == {"read": 9_000, "rows": 9_000}

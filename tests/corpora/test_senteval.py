@@ -126,7 +126,7 @@ def test_files_are_found_in_every_layout(
     tmp_path: Path, below: str, task: str, folder: str, files: dict, expected: list[tuple]
 ) -> None:
     write(tmp_path / below.format(folder), files)
-    corpus = read(f"senteval:{tmp_path}?task={task}", TRANSFER[task], bad_rows=0)
+    corpus = read(f"senteval:{tmp_path}?task={task}", TRANSFER[task], bad_rows="0")
     assert rows(corpus) == expected
     assert corpus.counts["read"] == len(expected)
 

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import pytest
 from rich.console import Console
 
-from sentune.errors import TrialFailed
+from sentune.errors import PlanError, TrialFailed
 from sentune.job.families import JobFamily, make_job
 from sentune.job.families.base import first_configuration
 from sentune.job.options import ClosedFormOptions, JobOptions
-from sentune.job.plan import show_plan
+from sentune.job.plan import checked_plan, show_plan
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe
 from sentune.study.space import Choice, SearchSpace, Uniform
+from tests.servers import free_port
 
 SPACE = SearchSpace(
     method="gumbel",
@@ -49,6 +51,34 @@ def test_a_job_that_trains(tmp_path: Path) -> None:
     for shown in ("CPU hours", "probe of 10 steps of batch 16", "a checkpoint"):
         assert shown in text.getvalue()
     assert [path.name for path in tmp_path.iterdir()] == [".cache"]
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:{port}", "localhost:{port}", "damaged"])
+def test_a_dry_run_refuses_a_tracking_address_that_does_not_answer(
+    uri: str, tmp_path: Path
+) -> None:
+    class Planned:
+        config = StudyConfig(name="s", storage=str(tmp_path), max_examples=900)
+        space = SPACE
+
+        def prepare(self, console: Console) -> None:
+            del console
+
+        def checkpoint_bytes(self) -> int:
+            return 0
+
+    (tmp_path / "mlflow.db").write_text("not what SQLite writes" * 100)
+    given = None if uri == "damaged" else uri.format(port=free_port())
+    options = JobOptions(storage=str(tmp_path), tracking=given)
+    with pytest.raises(
+        PlanError, match=r"--tracking.*(does not answer|write http|mv .*mlflow\.db)"
+    ):
+        show_plan(cast("JobFamily", Planned()), options, QUIET)
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+    if given is None or given.startswith("http"):  # training does not wait for MLflow
+        text = io.StringIO()
+        checked_plan(cast("JobFamily", Planned()), options, Console(file=text, width=900))
+        assert "training goes on" in text.getvalue()
 
 
 def test_a_plan_whose_cost_is_not_found_in_time_is_shown_without(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ from sentune.job.families.base import Card
 from sentune.job.families.sentences import SentenceFamily
 from sentune.job.options import JobOptions
 from sentune.job.product import publish
-from sentune.job.study_files import last_start, refuse_late
-from sentune.job.test_set import FILE, TestReads, Winner
+from sentune.job.study_files import last_start, mend_summary, refuse_late
+from sentune.job.test_set import TestReads, Winner
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import published
+from sentune.study.store.study_index import TEST_READS
 from sentune.summary import write_summary
 from sentune.tasks import Result
 from sentune.training.checkpoints import CheckpointStore
@@ -97,7 +98,7 @@ def product(
 
 
 def reads(folder: Path) -> list[dict[str, Any]]:
-    return list(json.loads((folder / "study" / FILE).read_text()))
+    return list(json.loads((folder / "study" / TEST_READS).read_text()))
 
 
 def test_a_reading_is_recorded_with_winner_and_corpora(tmp_path: Path) -> None:
@@ -134,6 +135,22 @@ def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path) ->
     second.publish(again)
     assert second.judged == []
     assert (again.test, again.test_reads) == (first.test, first.test_reads)
+
+
+def test_a_damaged_summary_leads_to_a_second_recorded_reading_of_the_same_winner(
+    tmp_path: Path,
+) -> None:
+    spec, first = corpus(tmp_path), summary_of(7)
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(first)
+    file = Path(write_summary(first, str(tmp_path / "study")))
+    file.write_bytes(file.read_bytes()[:200])
+    assert mend_summary(str(tmp_path / "study"))
+    with pytest.raises(StudyConflict):
+        product(tmp_path, "finalist-0009-seed-2", [spec]).publish(summary_of(9))
+    again = summary_of(7)
+    product(tmp_path, "finalist-0007-seed-2", [spec]).publish(again)
+    assert again.test == first.test
+    assert [read["run"] for read in again.test_reads] == ["finalist-0007-seed-2"] * 2
 
 
 def test_another_winner_is_refused_and_leaves_everything_as_it_was(tmp_path: Path) -> None:
@@ -245,7 +262,7 @@ def test_without_the_checkpoint_nothing_is_read_and_the_reason_is_plain(tmp_path
     CheckpointStore(str(tmp_path / "study" / "trials" / "finalist-0007-seed-2")).drop_all()
     with pytest.raises(SentuneError, match="the winner's checkpoint is gone"):
         toy.publish(summary_of(7))
-    assert not (tmp_path / "study" / FILE).exists()
+    assert not (tmp_path / "study" / TEST_READS).exists()
 
 
 def test_a_late_driver_leaves_model_and_summary_of_a_later_start(tmp_path: Path) -> None:

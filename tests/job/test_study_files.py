@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import fsspec
 import pytest
 
-from sentune.job.study_files import origin
+from sentune.errors import StudyConflict
+from sentune.job.study_files import mend_summary, origin
+from sentune.job.test_set import TestReads, Winner
 from sentune.study.config import StudyConfig
 
 
@@ -24,3 +27,39 @@ def test_a_fork_keeps_its_origin_though_its_description_is_damaged(
     assert origin(config) == ("old" if described else None)
     (folder / "summary.json").write_text("{")
     assert origin(config) == ("old" if described and described.endswith("}") else None)
+
+
+READ = {"run": "0001", "trial": 1, "test": [], "time": "2026-01-02T03:04:05", "forced": False}
+
+
+@pytest.mark.parametrize("end", ["", '], "trials": [\xff', '\n], "version": 99}'])
+def test_a_damaged_summary_is_set_aside_and_its_reading_kept(tmp_path: Path, end: str) -> None:
+    content = b'{"state": "complete", "test_reads": [' + json.dumps(READ).encode()
+    (tmp_path / "summary.json").write_bytes(content + end.encode("latin-1"))
+    damage = mend_summary(str(tmp_path))
+    assert f"{tmp_path}/summary.json: it is damaged" in damage
+    assert f"{tmp_path}/damaged-summary.json" in damage
+    assert (tmp_path / "damaged-summary.json").read_bytes().startswith(content)
+    assert not (tmp_path / "summary.json").exists()
+    if end:  # else the list itself is cut
+        assert json.loads((tmp_path / "test_reads.json").read_text()) == [READ]
+        with pytest.raises(StudyConflict, match="read on 2026-01-02 03:04 UTC for 0001"):
+            TestReads(str(tmp_path)).begin(Winner(run="0002", trial=2), ["snli:a"], force=False)
+    assert mend_summary(str(tmp_path)) == ""
+
+
+def test_readings_that_stand_in_their_own_file_are_not_touched(tmp_path: Path) -> None:
+    own = [READ, {**READ, "forced": True}]
+    (tmp_path / "test_reads.json").write_text(json.dumps(own))
+    (tmp_path / "summary.json").write_text('{"test_reads": [], "sta')
+    assert mend_summary(str(tmp_path))
+    assert TestReads(str(tmp_path)).known == own
+
+
+def test_a_damaged_summary_in_an_object_store_is_set_aside() -> None:
+    files = fsspec.filesystem("memory")
+    files.pipe_file("/mend/study/summary.json", b"{")
+    assert "memory://mend/study/damaged-summary.json" in mend_summary("memory://mend/study")
+    assert files.cat_file("/mend/study/damaged-summary.json") == b"{"
+    assert not files.exists("/mend/study/summary.json")
+    files.store.clear()

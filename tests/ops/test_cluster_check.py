@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,8 +26,8 @@ from typer.testing import CliRunner
 from sentune.cli import app
 from sentune.cli.cluster import check_cluster
 from sentune.cluster.findings import Finding, NodeAnswer, findings_of
-from sentune.errors import InvalidValue
-from sentune.study.planning import cluster_doctor
+from sentune.errors import InvalidValue, SentuneError
+from sentune.study.planning import cluster_doctor, connect
 from sentune.study.planning.cluster_doctor import (
     StudyAddresses,
     address_of,
@@ -102,9 +104,9 @@ def test_each_trouble_is_one_cross_that_names_the_node_and_the_fix(
 ) -> None:
     [cross] = crosses(HEAD, replace(GOOD, **changes))
     assert cross.subject == subject
-    assert "10.0.0.2" in cross.said
-    assert "10.0.0.1" not in cross.said
-    assert said in cross.said
+    assert "10.0.0.2" in cross.detail
+    assert "10.0.0.1" not in cross.detail
+    assert said in cross.detail
     assert cross.fix
 
 
@@ -119,9 +121,9 @@ def test_a_head_may_keep_its_gpu_from_trials() -> None:
 def test_many_nodes_with_one_trouble_are_one_line() -> None:
     nodes = [replace(GOOD, node=f"node-{number}", ray="2.1.0") for number in range(12)]
     [cross] = crosses(*nodes)
-    assert "node-4:" in cross.said
-    assert "node-5:" not in cross.said
-    assert "7 nodes more" in cross.said
+    assert "node-4:" in cross.detail
+    assert "node-5:" not in cross.detail
+    assert "7 nodes more" in cross.detail
 
 
 def test_without_any_answer_nothing_is_ticked_that_was_not_seen() -> None:
@@ -248,7 +250,7 @@ def test_a_job_server_is_asked_with_and_without_the_token(
     monkeypatch.setattr(ray, "__version__", "2.1.0")
     assert [found.subject for found in job_server(uri) if not found.ok] == ["Ray"]
     [open_door] = [found for found in job_server(serve(None)) if not found.ok]
-    assert "without a token" in open_door.said
+    assert "without a token" in open_door.detail
     assert not job_server("http://127.0.0.1:1")[0].ok
 
 
@@ -261,6 +263,55 @@ def test_addresses(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         address_of("ray://10.0.0.1:10001")
     with pytest.raises(InvalidValue, match="HOST:PORT"):
         joined("somewhere")
+
+
+@pytest.mark.parametrize("kind", ["{}", "http://{}"])
+@pytest.mark.parametrize("by", ["--address", "RAY_ADDRESS"])
+def test_a_deaf_address_is_left_after_the_stated_time(
+    kind: str, by: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (cluster_doctor, connect):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = kind.format(f"127.0.0.1:{deaf.getsockname()[1]}")
+        arguments = ["--address", "auto"]
+        if by == "--address":
+            arguments = [by, address]
+        else:
+            monkeypatch.setenv(by, address)
+        began = time.monotonic()
+        done = CliRunner().invoke(app, ["cluster", "check", *arguments])
+    assert time.monotonic() - began < 60  # Ray itself tries for minutes
+    assert done.exit_code == 1
+    assert "nothing answers at" in " ".join(done.output.split())
+
+
+def test_a_token_that_others_can_read_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / ".ray/auth_token"
+    file.parent.mkdir()
+    file.write_text("a-token-0123456789")
+    file.chmod(0o644)
+    for address in ("auto", "127.0.0.1:1"):
+        done = CliRunner().invoke(app, ["cluster", "check", "--address", address])
+        assert isinstance(done.exception, SentuneError)
+        assert f"chmod 600 {file}" in str(done.exception)
+
+
+@pytest.mark.cluster
+def test_a_node_that_answers_once_alone_is_left_after_the_stated_time(
+    cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Once(cluster_doctor.NodeInspector):
+        def clock(self) -> float:
+            time.sleep(3600)
+            return 0.0
+
+    monkeypatch.setattr(cluster_doctor, "NodeInspector", Once)
+    monkeypatch.setattr(cluster_doctor, "CLOCK_PATIENCE", 2.0)
+    (answer,) = ask_nodes(StudyAddresses())
+    assert answer.trouble == "no second answer within 2 s"
 
 
 @pytest.mark.parametrize(
@@ -335,7 +386,7 @@ def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
 ) -> None:
     """The command, but for joining: this process has joined already."""
     (tmp_path / "file").write_text("")
-    reachable = Finding(subject="reachable", ok=True, said="")
+    reachable = Finding(subject="reachable", ok=True, detail="")
     monkeypatch.setattr(cluster_doctor, "joined", lambda address: [reachable])
     monkeypatch.setattr(cluster_doctor, "left", lambda: None)
     console = Console(record=True, width=300)

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from sentune.study.planning.cluster_doctor import joined
 from sentune.study.planning.connect import connected
 
 OWN_CLUSTER = """
-import json, os, psutil, ray, subprocess, sys
+import json, os, pathlib, psutil, ray, subprocess, sys, time
 from sentune.study.planning.connect import connected
 with connected():
     gcs = ray.get_runtime_context().gcs_address
@@ -26,10 +27,20 @@ with connected():
     script = f"import ray; ray.init({gcs!r}, log_to_driver=False); print('INSIDE')"
     command = [sys.executable, "-c", script]
     asked = subprocess.run(command, env=stranger, capture_output=True, text=True)
+    ray.get(ray.remote(lambda: 0).remote())  # a worker is up
+    logs = pathlib.Path(os.environ["RAY_TMPDIR"], "ray/session_latest/logs")
+    wanted = [logs / "dashboard.log", logs / "monitor.log"]
+    until = time.monotonic() + 200
+    while not all(f.exists() and "metrics server" in f.read_text() for f in wanted):
+        assert time.monotonic() < until, "Ray has not tried to open its metrics ports"
+        time.sleep(0.2)
+    time.sleep(1)
     family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    open_to_all = [c.laddr.ip for p in family for c in p.net_connections("tcp")
-                   if c.status == "LISTEN" and c.laddr.ip == "0.0.0.0"]
-    print(json.dumps({"out": asked.stdout, "err": asked.stderr, "metrics": open_to_all}))
+    listens = [(p.name(), c.laddr.ip) for p in family for c in p.net_connections("tcp")
+               if c.status == "LISTEN"]
+    print(json.dumps({"out": asked.stdout, "err": asked.stderr,
+                      "metrics": [name for name, ip in listens if ip == "0.0.0.0"],
+                      "everywhere": sorted({name for name, ip in listens if ip == "::"})}))
 """
 
 
@@ -37,14 +48,18 @@ with connected():
 def test_the_cluster_of_one_machine_has_its_own_token_and_no_metrics_port(tmp_path: Path) -> None:
     """Ray's servers listen on [::]; what listens on 0.0.0.0 are its metrics exporters."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-    done = subprocess.run(
-        [sys.executable, "-c", OWN_CLUSTER], env={**env, "HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=400, check=True,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="doors-", dir="/tmp") as short:  # Ray's sockets
+        done = subprocess.run(
+            [sys.executable, "-c", OWN_CLUSTER],
+            env={**env, "HOME": str(tmp_path), "RAY_TMPDIR": short},
+            capture_output=True, text=True, timeout=400, check=True,
+        )  # fmt: skip
     found = json.loads(done.stdout.splitlines()[-1])
     assert "INSIDE" not in found["out"]
     assert "Unauthenticated" in found["err"] or "AuthenticationError" in found["err"]
     assert found["metrics"] == []
+    everywhere = ("gcs_server", "raylet", "ray::")  # as docs/security.md has it
+    assert all(any(name.startswith(one) for name in found["everywhere"]) for one in everywhere)
     assert not (tmp_path / ".ray/auth_token").exists()
 
 

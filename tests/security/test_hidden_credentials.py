@@ -28,7 +28,7 @@ from sentune.job.test_set import TestReads, Winner
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.report import build
 from sentune.report.render import to_html, to_markdown
-from sentune.study.planning.checks import check_database, check_writable, silent_server
+from sentune.study.planning.checks import check_database, check_writable, tracking_silence
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.study_index import StudyPlace
@@ -180,7 +180,7 @@ def test_a_storage_and_a_server_that_are_not_there_are_named_without_it() -> Non
     with pytest.raises(SentuneError) as refused:
         check_writable(f"http://ann:{ENCODED}@127.0.0.1:1/studies")
     assert "hunter2" not in str(refused.value)
-    assert "hunter2" not in silent_server(f"http://ann:{ENCODED}@127.0.0.1:1")
+    assert "hunter2" not in tracking_silence(f"http://ann:{ENCODED}@127.0.0.1:1")
 
 
 @pytest.mark.parametrize("option", ["study", "fork", "workers", "sampler", "objective", "trials"])

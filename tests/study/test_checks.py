@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import shutil
+import socket
 import sqlite3
 import sys
 import threading
@@ -23,7 +24,7 @@ from sentune.study.planning.checks import (
     check_disk,
     check_services,
     check_writable,
-    silent_server,
+    tracking_silence,
 )
 from sentune.study.planning.plan import Plan, make_plan, size_of
 from sentune.study.runner.retention import bytes_bound
@@ -43,7 +44,7 @@ def plan_of(wanted: StudyConfig) -> Plan:
 
 def test_sound_services_say_nothing_and_is_left_as_it_was(tmp_path: Path) -> None:
     wanted = config(tmp_path, optuna_url=f"sqlite:///{tmp_path}/own.db")
-    assert check_services(wanted, plan_of(wanted), checkpoint_bytes=1000) == []
+    check_services(wanted, plan_of(wanted), checkpoint_bytes=1000)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,19 +130,60 @@ def test_a_database_that_another_driver_writes_is_no_trouble(tmp_path: Path) -> 
     check_database(None)
 
 
-def test_a_tracking_server_that_is_away_is_a_warning(tmp_path: Path) -> None:
-    wanted, address = config(tmp_path), f"http://ann:hush@127.0.0.1:{free_port()}"
-    (warning,) = check_services(wanted, plan_of(wanted), tracking=address)
-    assert "does not answer" in warning
-    assert "training goes on" in warning
-    assert "hush" not in warning
+def test_a_tracking_server_that_is_away_is_told() -> None:
+    silence = tracking_silence(f"http://ann:hush@127.0.0.1:{free_port()}")
+    assert "does not answer" in silence
+    assert "hush" not in silence
+
+
+def test_a_tracking_server_that_is_deaf_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.http_answer, "__kwdefaults__", {"patience": 0.2})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silence = tracking_silence(f"http://127.0.0.1:{server.getsockname()[1]}")
+    assert "does not answer" in silence
+
+
+def test_a_server_that_drips_is_left_in_time() -> None:
+    over = threading.Event()
+
+    class Drip(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # http.server's name
+            self.send_response(200)
+            self.end_headers()
+            while not over.wait(0.01):
+                self.wfile.write(b"x")
+
+        def log_message(self, *arguments: object) -> None:
+            """Nothing on the test's terminal."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Drip) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        answer = checks.http_answer(f"http://127.0.0.1:{server.server_port}", patience=0.3)
+        over.set()
+    assert isinstance(answer, TimeoutError)
 
 
 def test_a_tracking_server_that_answers_anything_is_there() -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as there:
         threading.Thread(target=there.handle_request, daemon=True).start()
-        assert silent_server(f"http://127.0.0.1:{there.server_port}") == ""
-    assert silent_server(None) == silent_server("sqlite:///mlflow.db") == ""
+        assert tracking_silence(f"http://127.0.0.1:{there.server_port}") == ""
+
+
+def test_a_tracking_database_may_be_missing_but_not_its_place(tmp_path: Path) -> None:
+    assert tracking_silence(f"sqlite:///{tmp_path}/new/mlflow.db") == ""
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert f"{tmp_path}/file is no folder" in tracking_silence(f"sqlite:///{tmp_path}/file/x.db")
+    assert "nothing answers" in tracking_silence(f"postgresql://127.0.0.1:{free_port()}/mlflow")
+
+
+@pytest.mark.parametrize(
+    "uri", ["127.0.0.1:5000", "localhost:5000", "mlruns", "file:///tmp/x", "http://", "sqlite:x",
+            "http://host:port", "htp://127.0.0.1:5000", ""],
+)  # fmt: skip
+def test_what_is_no_address_of_mlflow_is_refused(uri: str) -> None:
+    with pytest.raises(PlanError, match=r"--tracking: .*write http://HOST:PORT or sqlite"):
+        tracking_silence(uri)
 
 
 def test_one_refusal_takes_less_than_five_seconds() -> None:

@@ -103,7 +103,7 @@ def _holds(point: dict, name: str, text: str) -> bool:
 def test_a_setting_without_meaning_is_refused():
     with pytest.raises(InvalidValue, match=r"--set layers: '3'.*decoder coupling or recurrent"):
         SPACE.narrow({"decoder": "linear", "layers": "3"})
-    with pytest.raises(InvalidValue, match=r"--try gate: 1.*mixing gated and width 128"):
+    with pytest.raises(InvalidValue, match=r"--try-first gate: 1.*mixing gated and width 128"):
         SPACE.with_points([{"width": 64, "gate": 1}])
 
 

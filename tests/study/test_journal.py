@@ -17,7 +17,7 @@ from optuna.study import StudyDirection
 from optuna.testing.pytest_storages import StorageTestCase
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from sentune.errors import InvalidValue, StudyConflict
+from sentune.errors import DamagedFile, InvalidValue, StudyConflict
 from sentune.io.atomic import StorageError
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage
@@ -271,12 +271,47 @@ def test_who_looks_makes_no_file_and_writes_none(path: str, journal: StudyJourna
     assert Path(path).read_bytes() == before
 
 
-def test_a_damaged_line_is_named(path: str, journal: StudyJournal) -> None:
+def test_no_flipped_bit_of_a_journal_changes_a_trial(path: str, journal: StudyJournal) -> None:
+    """Of the last end of a line alone a flip looks like a line that a kill has torn."""
     end_one(journal)
-    text = Path(path).read_bytes()
-    Path(path).write_bytes(text.replace(b'"op_code"', b"op_code", 1))
-    with pytest.raises(StorageError, match=r"optuna.journal: the journal is damaged before byte"):
-        StudyJournal(path)
+    end_one(journal)
+    text, trials = Path(path).read_bytes(), trials_in(path)
+    refused: list[tuple[int, str]] = []
+    for place in range(len(text) - 1):
+        damaged = bytearray(text)
+        damaged[place] ^= 1 << place % 8
+        Path(path).write_bytes(damaged)
+        line = text[:place].count(b"\n") + 1
+        try:
+            assert trials_in(path) == trials, damaged
+        except DamagedFile as error:
+            refused.append((line, str(error)))
+    assert len(refused) > 0.9 * len(text)
+    assert all(f"optuna.journal:{line}: the line is damaged" in told for line, told in refused)
+
+
+def test_the_trials_before_a_damaged_line_can_be_kept(path: str, journal: StudyJournal) -> None:
+    for _ in range(3):
+        end_one(journal)
+    lines = Path(path).read_bytes().splitlines(keepends=True)
+    damaged = lines[-2].replace(b"op_code", b"op_kode")
+    Path(path).write_bytes(b"".join([*lines[:-2], damaged, lines[-1]]))
+    with pytest.raises(DamagedFile, match=f":{len(lines) - 1}: .*from there on: head -n") as told:
+        StudyJournal(path, driver=True)
+    subprocess.run(str(told.value).rpartition("from there on: ")[2], shell=True, check=True)
+    kept = trials_in(path)
+    assert len(kept) == 2
+    assert all(trial.state is TrialState.COMPLETE for trial in kept)
+    end_one(StudyJournal(path, driver=True))
+
+
+def test_a_journal_without_checksums_still_reads(path: str, journal: StudyJournal) -> None:
+    end_one(journal)
+    lines, trials = Path(path).read_bytes().splitlines(), trials_in(path)
+    assert all(b',"crc":' in line for line in lines)
+    old = [line.rpartition(b',"crc":')[0] + b"}\n" for line in lines]
+    Path(path).write_bytes(b"".join(old))
+    assert trials_in(path) == trials
 
 
 def test_a_relative_path_holds_when_the_process_goes_elsewhere(

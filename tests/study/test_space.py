@@ -159,9 +159,9 @@ def test_points_to_try_come_before_the_published_one_and_are_as_it_where_they_sa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("batch_size=17", "--try batch_size: '17'.*16, 32, 64"),
-        ("batchsize=16", "--try batchsize: '16'.*what is searched is batch_size"),
-        ("layers=2", r"--try layers: '2'.*1..9 in steps of 2"),
+        ("batch_size=17", "--try-first batch_size: '17'.*16, 32, 64"),
+        ("batchsize=16", "--try-first batchsize: '16'.*what is searched is batch_size"),
+        ("layers=2", r"--try-first layers: '2'.*1..9 in steps of 2"),
         ("batch_size", "write setting=value,setting=value"),
         ("batch_size=16,batch_size=32", "each setting once"),
         ("", "write setting=value"),
@@ -174,9 +174,9 @@ def test_a_wrong_point_is_refused_by_its_setting(text, said):
 
 def test_a_point_is_checked_against_the_space_that_is_left():
     left = SPACE.narrow({"batch_size": "16,32"})
-    with pytest.raises(InvalidValue, match=r"--try batch_size: 64.*16, 32"):
+    with pytest.raises(InvalidValue, match=r"--try-first batch_size: 64.*16, 32"):
         left.with_points([{"batch_size": 64}])
-    with pytest.raises(InvalidValue, match="--try rate: 1"):
+    with pytest.raises(InvalidValue, match="--try-first rate: 1"):
         left.with_points([{"batch_size": 16, "rate": 1}])
     unknown = replace(SPACE, published={})
     with pytest.raises(InvalidValue, match="add learning_rate=VALUE"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -221,12 +222,13 @@ def test_what_lies_in_the_folder_is_part_of_a_snapshot(tmp_path: Path):
         (folder / "trials" / run).mkdir(parents=True)
         (folder / "trials" / run / "readouts.json").write_text("{}")
     (folder / "trials" / "0000").mkdir()
-    (folder / "test_reads.json").write_text('[{"run": "0002"}]')
+    read = {"run": "0002", "test": [], "time": "2026-01-02T03:04:05+00:00", "forced": False}
+    (folder / "test_reads.json").write_text(json.dumps([read]))
     (folder / "exhibits").mkdir()
     (folder / "report.html").write_text("page")
     found = view(tmp_path).snapshot()
     assert {run.name for run in (*found.runs, *found.finals) if run.name in found.tables} == {
         "0002", "finalist-0002-seed-1"}  # fmt: skip
-    assert found.test_reads == [{"run": "0002"}]
+    assert found.test_reads == [read]
     assert [(path.name, into) for path, into in found.artifacts] == [
         ("exhibits", "exhibits"), ("report.html", "report")]  # fmt: skip

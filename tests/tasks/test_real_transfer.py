@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="SENTUNE_DATA names no
     ],
 )
 def test_every_row_is_read(task: str, folder: str, counts: dict[str, int]) -> None:
-    corpus = read(f"senteval:{DATA / folder}?task={task}", TRANSFER[task], bad_rows=0)
+    corpus = read(f"senteval:{DATA / folder}?task={task}", TRANSFER[task], bad_rows="0")
     assert counts.items() <= corpus.counts.items()
     assert corpus.table.num_rows == counts["rows"]
 

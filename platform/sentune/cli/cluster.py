@@ -122,7 +122,7 @@ def check_cluster(address: str | None, addresses: StudyAddresses, console: Conso
     for finding in findings:
         sign = Text("✓", style="green") if finding.ok else Text("✗", style="bold red")
         fix = f"\nfix: {finding.fix}" if finding.fix else ""
-        table.add_row(sign, finding.subject, Text(f"{finding.said}{fix}"))
+        table.add_row(sign, finding.subject, Text(f"{finding.detail}{fix}"))
     console.print(table)
     console.print(Text(note))
     return all(finding.ok for finding in findings)

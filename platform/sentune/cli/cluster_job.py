@@ -1,4 +1,4 @@
-"""A job's script and its options, read as far as they say what is asked for."""
+"""Reads the search space and the options of a job's script, without running the job."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from sentune.cli.options import Group, Limit
 from sentune.corpora.formats import FORMATS, kinds_of, read
+from sentune.corpora.formats.spec import BAD_ROWS
 from sentune.corpora.schema import Kind
 from sentune.formatting import counted
 from sentune.terminal import Terminal, say
@@ -29,7 +30,9 @@ SpecArgument = Annotated[
 KindOption = Annotated[
     Kind | None, Option(help="What to read it as; default: the first kind that it gives.")
 ]
-BadRowsOption = Annotated[int, Option(min=0, help="Bad rows put aside before they are an error.")]
+BadRowsOption = Annotated[
+    str, Option(metavar="N|P%", help="Bad rows that are left out before they are an error.")
+]
 
 
 @app.command()
@@ -39,7 +42,7 @@ def prepare(
     kind: KindOption = None,
     limit: Limit = None,
     shard_rows: Annotated[int, Option(min=1, help="Rows of a shard.")] = 65_536,
-    bad_rows: BadRowsOption = 100,
+    bad_rows: BadRowsOption = BAD_ROWS,
 ) -> None:
     """Write a corpus as Parquet shards with fingerprint, counts and quarantine.
 
@@ -67,7 +70,7 @@ def show(
     spec: SpecArgument,
     kind: KindOption = None,
     rows: Annotated[int, Option(min=0, help="Rows to print.")] = 10,
-    bad_rows: BadRowsOption = 100,
+    bad_rows: BadRowsOption = BAD_ROWS,
 ) -> None:
     """Print the first rows of a corpus, its counts and its bad rows."""
     corpus = read(spec, kind or kinds_of(spec)[0], bad_rows=bad_rows)
@@ -78,7 +81,7 @@ def show(
     say(f"{corpus.kind.value}, fingerprint {corpus.fingerprint}")
     say(_counted(corpus.counts))
     for bad in corpus.quarantine[:BAD_ROWS_SHOWN]:
-        say(f"bad row: {bad.path}:{bad.line}: {bad.reason}")
+        say(f"bad row: {bad}")
     if (more := len(corpus.quarantine) - BAD_ROWS_SHOWN) > 0:
         say(f"and {more:,} more bad rows; sentune corpora prepare writes all of them")
 

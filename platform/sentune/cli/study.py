@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from sentune.cli.options import Group, Optuna, Storage, StudyName
 from sentune.credentials import without_credentials
-from sentune.errors import InvalidValue
+from sentune.errors import DamagedFile, InvalidValue
 from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
 from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.study_index import StudyPlace, every_study, find_study
@@ -35,11 +35,20 @@ def list_studies(storage: Storage = None, optuna: Optuna = None) -> None:
     from sentune.cli.study_tables import studies_table
 
     place = storage_of(storage)
-    found = [StudyView(study).snapshot() for study in every_study(place, optuna)]
+    found, damaged = [], []
+    for study in every_study(place, optuna):
+        try:
+            found.append(StudyView(study).snapshot())
+        except DamagedFile as error:  # the others are shown
+            damaged.append(f"{study.name}: {error}")
     if found:
         screen().print(studies_table(found))
-    else:
+    elif not damaged:
         say(f"no study in {without_credentials(place)}")
+    for line in damaged:
+        say(line)
+    if damaged:
+        raise typer.Exit(1)
 
 
 @app.command()

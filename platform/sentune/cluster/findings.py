@@ -1,6 +1,6 @@
-"""Findings from the answers of a cluster's nodes: one a question, each failed one with its fix.
+"""Findings from the answers of a cluster's nodes: one for each check, a failed one with its fix.
 
-Nothing is asked here; see ``sentune.study.planning.cluster_doctor``.
+No node is contacted here; see ``sentune.study.planning.cluster_doctor``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Finding:
     """One line of the table.
 
     Attributes:
-        subject: what was asked.
-        ok: tick or cross.
-        said: what was found.
+        subject: name of the check.
+        ok: whether it passed.
+        detail: what was found.
         fix: what to do about it; empty where it is ok.
     """
 
     subject: str
     ok: bool
-    said: str
+    detail: str
     fix: str = ""
 
 
@@ -118,12 +118,12 @@ def _all(
     """Return a tick if no node has trouble; a cross that names those which do."""
     if not nodes:
         fix = "see the lines above"
-        return Finding(subject=subject, ok=False, said="no node answered", fix=fix)
+        return Finding(subject=subject, ok=False, detail="no node answered", fix=fix)
     found = [f"{node.node}: {text}" for node in nodes if (text := trouble(node))]
     if not found:
-        return Finding(subject=subject, ok=True, said=fine)
+        return Finding(subject=subject, ok=True, detail=fine)
     more = f"; and {len(found) - SHOWN} nodes more" if len(found) > SHOWN else ""
-    return Finding(subject=subject, ok=False, said="; ".join(found[:SHOWN]) + more, fix=fix)
+    return Finding(subject=subject, ok=False, detail="; ".join(found[:SHOWN]) + more, fix=fix)
 
 
 def _reached(nodes: Sequence[NodeAnswer]) -> Iterator[Finding]:

@@ -24,7 +24,8 @@ from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
 from sentune.corpora.formats.open import parsed_spec
-from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.corpora.formats.spec import BAD_ROWS
+from sentune.corpora.schema import SCHEMAS, BadRow, Corpus, Kind
 from sentune.corpora.stamps import source_stamp
 from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials
@@ -61,7 +62,7 @@ def prepare(
     kind: Kind,
     limit: int | None = None,
     shard_rows: int = SHARD_ROWS,
-    bad_rows: int = 100,
+    bad_rows: str = BAD_ROWS,
 ) -> dict[str, Any]:
     """Write a corpus as Parquet shards and return its manifest.
 
@@ -75,7 +76,7 @@ def prepare(
         kind: what to read the corpus as.
         limit: at most this many rows.
         shard_rows: rows of a shard.
-        bad_rows: how many bad rows are put aside before they are an error.
+        bad_rows: see ``open_rows``.
 
     Raises:
         CorpusError: for a corpus that cannot be read, or an ``out`` with other content.
@@ -170,12 +171,14 @@ class Prepared:
 
     def described(self) -> dict[str, Any]:
         """As it stands in the summary."""
+        first = self.manifest["quarantine"].get("first")
         return {
             "spec": self.spec,
             "fingerprint": self.fingerprint,
             "rows": self.num_rows,
             "kind": self.kind.value,
             "counts": self.manifest["counts"],
+            **({"first_bad": str(BadRow(**first))} if first else {}),
         }
 
     @property
@@ -306,18 +309,22 @@ def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[
         nbytes += table.nbytes
     if not sizes:
         raise rows.log.nothing_left(rows.spec.path, rows.kind)
-    reasons = Counter(bad.reason for bad in rows.log.bad)
+    bad = [{"path": b.path, "line": b.line, "reason": b.reason} for b in rows.log.bad]
+    reasons = Counter(row["reason"] for row in bad)
     content = {
         "version": _VERSION,
         "kind": rows.kind.value,
         "fingerprint": state.hexdigest(),
         "spec": without_credentials(rows.spec.text),
         "counts": {**rows.log.counts, "rows": sum(sizes)},
-        "quarantine": {"rows": len(rows.log.bad), "reasons": dict(reasons.most_common(20))},
+        "quarantine": {
+            "rows": len(bad),
+            "reasons": dict(reasons.most_common(20)),
+            **({"first": bad[0]} if bad else {}),
+        },
         "shards": sizes,
         "nbytes": nbytes,
     }
-    bad = [{"path": b.path, "line": b.line, "reason": b.reason} for b in rows.log.bad]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bad)
     put(QUARANTINE, text.encode())
     manifest = sealed(content, dict(files))

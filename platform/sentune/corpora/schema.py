@@ -89,6 +89,9 @@ class BadRow:
     line: int
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.reason}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:

@@ -127,6 +127,22 @@ def read_document(folder: str, name: str) -> str | None:
         return None
 
 
+def set_aside(folder: str, name: str) -> str:
+    """Rename a damaged file in a folder or URI to ``damaged-NAME``, in place of an earlier one.
+
+    Returns:
+        Where it stands.
+    """
+    files, root = files_at(folder)
+    aside = f"damaged-{name}"
+    if is_local(files):
+        Path(root, name).replace(Path(root, aside))
+    else:
+        asked(folder, lambda: files.copy(f"{root}/{name}", f"{root}/{aside}"))
+        asked(folder, lambda: files.rm_file(f"{root}/{name}"))
+    return f"{folder.rstrip('/')}/{aside}"
+
+
 def sync(path: Path) -> None:
     """Synchronise a file's content, or a folder's list of names, to the disk."""
     handle = os.open(path, os.O_RDONLY)

@@ -37,6 +37,7 @@ METAVARS = {
         "glove:FILE|fasttext:FILE": "vectors",
         "FILE|wordfreq:LANG": "frequencies",
         "N|auto": "concurrent",
+        "N|P%": "bad_rows",
         "K": "finalists",
         "S": "seeds",
         "N|MIN-MAX": "workers",

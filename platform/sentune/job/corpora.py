@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.console import Console
+
 from sentune.corpora.formats import read_pairs
+from sentune.corpora.formats.spec import allow_bad_rows
 from sentune.corpora.schema import Corpus, Kind
-from sentune.job.options import StudyOptions
+from sentune.formatting import counted
+from sentune.job.options import AnyOptions, StudyOptions
+from sentune.terminal import print_line
 
 STORED = 1_000
 """n of the references that go with a model where no task has chosen one: 3,000 sentences, half a
@@ -22,7 +27,48 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "rows": corpus.table.num_rows,
         "kind": corpus.kind.value,
         "counts": dict(corpus.counts),
+        **({"first_bad": str(corpus.quarantine[0])} if corpus.quarantine else {}),
     }
+
+
+def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) -> None:
+    """Print a line for each corpus, and a warning for one with bad rows.
+
+    Args:
+        corpora: role -> corpus as ``describe`` gives it.
+        console: to print on.
+    """
+    for role, corpus in corpora.items():
+        line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
+        print_line(console, line)
+        if first := corpus.get("first_bad"):
+            bad = counted(corpus["counts"]["bad"], "bad row")
+            print_line(console, f"warning: {role}: {bad} left out, the first: {first}", "yellow")
+
+
+def with_bad_rows(specs: Sequence[str], most: str | None) -> tuple[str, ...]:
+    """Return the specifications with ``--bad-rows`` on each that names no other number.
+
+    Args:
+        specs: ``FORMAT:PATH`` each; those of the package have no bad row.
+        most: the option's value; None for none.
+    """
+    return tuple(
+        allow_bad_rows(spec, most) if most and spec and not spec.startswith("builtin:") else spec
+        for spec in specs
+    )
+
+
+def read_corpora_of(options: AnyOptions) -> AnyOptions:
+    """Return a job's options with ``--bad-rows`` on the corpora that it trains and selects on."""
+    named: dict[str, Any] = {}
+    for name in {"corpus", "dev", "references"} & type(options).model_fields.keys():
+        given = getattr(options, name)
+        if isinstance(given, str):
+            (named[name],) = with_bad_rows((given,), options.bad_rows)
+        elif given:
+            named[name] = with_bad_rows(given, options.bad_rows)
+    return options.model_copy(update=named)
 
 
 def needs_references(corpora: Sequence[Corpus]) -> bool:

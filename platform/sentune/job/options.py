@@ -49,6 +49,14 @@ def _check_name(value: str) -> None:
         raise ValueError("give letters, digits, '.', '_' and '-' (at most 64), no path")
 
 
+def _bad_rows(value: object) -> str:
+    """Return ``N`` or ``P%`` as text; a program may give a number."""
+    from sentune.corpora.formats.spec import parse_bad_rows  # imports pyarrow
+
+    parse_bad_rows(str(value))
+    return str(value)
+
+
 Workers = Annotated[
     Annotated[int, Field(ge=1, le=10_000)] | tuple[int, int], BeforeValidator(_workers)
 ]
@@ -76,6 +84,11 @@ class StudyOptions(BaseModel):
         (), description="corpus read once, at the end, for the winner; repeat it for several"
     )
     limit: Count | None = Field(None, description="rows of the training corpus to use at most")
+    bad_rows: Annotated[str, BeforeValidator(_bad_rows)] | None = Field(
+        None,
+        description="bad rows of each corpus, N or P% of its rows, that are left out before they "
+        "are an error (default: 100)",
+    )
     trials: Count = Field(8, description="configurations to try")
     concurrent: Concurrent = Field(
         None, description="trials at a time, or 'auto': as many as the cluster holds"

@@ -12,34 +12,49 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sentune.errors import TrialFailed
+from sentune.credentials import without_credentials
+from sentune.errors import DamagedFile, PlanError, TrialFailed
 from sentune.formatting import clock, counted
 from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.study.planning.capacity import available
-from sentune.study.planning.checks import check_services
+from sentune.study.planning.checks import check_services, tracking_silence
 from sentune.study.planning.connect import connected
 from sentune.study.planning.plan import Plan, estimate, make_plan, size_of
 from sentune.terminal import print_line
+from sentune.tracking.database import check_tracking_file
+from sentune.tracking.environment import tracking_uri_in
 
 SECONDS = 60.0
 """Longest probe. On the built-in corpus and encoder it takes 3 to 20, a BERT reaches it."""
 
 
-def checked_plan(job: JobFamily, options: StudyOptions, console: Console) -> Plan:
+def checked_plan(
+    job: JobFamily, options: StudyOptions, console: Console, *, dry: bool = False
+) -> Plan:
     """Return the plan of a prepared job on the cluster that this process has joined.
 
-    Prints a warning for what does not keep it from training.
+    Training does not wait for MLflow: a server or database that does not answer is a warning,
+    and refused in a dry run.
 
     Raises:
-        PlanError, StorageError: what cannot run, naming the option and the fix.
+        PlanError, StorageError, DamagedFile: what cannot run, naming the option or the file, and
+            the fix.
     """
     plan = make_plan(job.config, job.space, available())
-    size = job.checkpoint_bytes()
-    for warning in check_services(
-        job.config, plan, tracking=options.tracking, checkpoint_bytes=size
-    ):
-        print_line(console, f"warning: {warning}", "yellow")
+    check_services(job.config, plan, checkpoint_bytes=job.checkpoint_bytes())
+    tracking = options.tracking or tracking_uri_in(job.config.storage)
+    try:
+        trouble = tracking_silence(tracking)
+        check_tracking_file(tracking)
+    except DamagedFile as error:
+        trouble = str(error)
+    if trouble and dry:
+        raise PlanError("--tracking", without_credentials(tracking), trouble)
+    if trouble:
+        goes_on = "training goes on, and MLflow gets what it lacks when it answers"
+        warning = f"warning: --tracking {without_credentials(tracking)}: {trouble}; {goes_on}"
+        print_line(console, warning, "yellow")
     return plan
 
 
@@ -56,7 +71,7 @@ def show_plan(
     """
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
         job.prepare(console)
-        plan = checked_plan(job, options, console)
+        plan = checked_plan(job, options, console, dry=True)
     trouble = ""
     try:
         plan = replace(plan, estimate=estimate(plan, job.config, job.probe(seconds)))

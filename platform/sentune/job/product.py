@@ -16,7 +16,13 @@ from sentune.embedder.embedder import Embedder
 from sentune.errors import SentuneError
 from sentune.io.folders import whole_folder
 from sentune.io.object_store import files_at, is_local
-from sentune.job.corpora import describe, needs_references, numbered, read_evaluation
+from sentune.job.corpora import (
+    describe,
+    needs_references,
+    numbered,
+    read_evaluation,
+    with_bad_rows,
+)
 from sentune.job.families.base import JobFamily
 from sentune.job.study_files import MODEL, refuse_late
 from sentune.job.test_set import TestReads, Winner, best_run
@@ -73,7 +79,8 @@ def publish(job: JobFamily, checkpoint: Path, summary: StudySummary) -> dict[str
         )
     tables: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["tables"]
     storage, winner = job.config.folder, Winner.of(summary)
-    reads, known = TestReads(storage), _published(storage, summary, job.test)
+    specs = with_bad_rows(job.test, job.options.bad_rows)
+    reads, known = TestReads(storage), _published(storage, summary, specs)
     if known is not None:
         summary.corpora, summary.test = known["corpora"], known["test"]
         summary.baselines = known["baselines"]
@@ -122,7 +129,7 @@ def _judge(
     job: JobFamily, checkpoint: Path, summary: StudySummary, reads: TestReads
 ) -> dict[str, Any]:
     """Measure the winner on the test corpora; return the tables of the result."""
-    test = read_evaluation(job.test, job.prefer)
+    test = read_evaluation(with_bad_rows(job.test, job.options.bad_rows), job.prefer)
     described = [describe(corpus) for corpus in test]
     reads.identify([corpus["fingerprint"] for corpus in described])
     for index, corpus in enumerate(described):

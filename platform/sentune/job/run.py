@@ -96,10 +96,11 @@ def _study(
             once its plan is checked: a job that is refused before leaves no file behind.
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
+    from sentune.job.corpora import print_corpora
     from sentune.job.plan import checked_plan
     from sentune.job.product import publish
     from sentune.job.progress import Display
-    from sentune.job.study_files import describe, refuse_late, start_summary
+    from sentune.job.study_files import describe, mend_summary, refuse_late, start_summary
     from sentune.study.planning.connect import connected
     from sentune.study.study import Study
     from sentune.summary import write_summary
@@ -108,9 +109,7 @@ def _study(
         if os.environ.get("RAY_ADDRESS"):  # a cluster that is there tokenises the corpora
             preparing.enter_context(connected())
         job.prepare(console)
-        for role, corpus in job.corpora().items():
-            kind = corpus["kind"].replace("-", " ")
-            print_line(console, f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {kind}")
+        print_corpora(job.corpora(), console)
         config = job.config
         summary = start_summary(job, options, forked_from)
         cluster = preparing.pop_all()
@@ -123,6 +122,8 @@ def _study(
             config, job.space, job.spec_maker(), job.program(), fingerprints=job.fingerprints()
         )
         study.held = lock
+        if damage := mend_summary(config.folder):
+            print_line(console, f"warning: {damage}", "yellow")
         describe(config, options, space, forked_from)
         plan = study.plan.to_dict()
         limits = {name: most for name, most in asdict(config.budget).items() if most is not None}

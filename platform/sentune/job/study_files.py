@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from dataclasses import asdict
@@ -10,16 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from sentune.credentials import without_credentials
-from sentune.errors import Overtaken
-from sentune.io.atomic import write_document
+from sentune.errors import DamagedFile, Overtaken
+from sentune.io.atomic import read_document, set_aside, write_document
+from sentune.io.object_store import files_at
 from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.records import StudySummary
 from sentune.study.config import StudyConfig
 from sentune.study.space.space import SearchSpace
-from sentune.study.store.study_index import DESCRIPTION, SUMMARY, StudyPlace, read_json
+from sentune.study.store.study_index import (
+    DESCRIPTION,
+    SUMMARY,
+    TEST_READS,
+    StudyPlace,
+    read_json,
+)
 from sentune.study.store.study_view import StudySnapshot
 from sentune.study.study import objectives_of
+from sentune.summary import NAME, read_summary
 from sentune.tracking import lineage
 from sentune.training.model import MANIFEST
 
@@ -59,6 +68,31 @@ def describe(
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_document(config.folder, DESCRIPTION, json.dumps(content, indent=1) + "\n")
+
+
+def mend_summary(folder: str) -> str:
+    """Set a damaged ``summary.json`` aside; this start writes it again at its end.
+
+    Readings of the test corpora that it alone recorded go to ``test_reads.json``.
+
+    Returns:
+        A sentence about it; empty where it is whole, or there is none.
+    """
+    try:
+        read_summary(folder)
+    except FileNotFoundError:
+        return ""
+    except DamagedFile as error:
+        aside = set_aside(folder, NAME)
+        files, root = files_at(aside)
+        text = bytes(files.cat_file(root)).decode(errors="replace")
+        place = text.find('"test_reads":')
+        with contextlib.suppress(ValueError):  # the readings are what is damaged
+            if place >= 0 and read_document(folder, TEST_READS) is None:
+                found, _ = json.JSONDecoder().raw_decode(text[place:].partition(":")[2].lstrip())
+                write_document(folder, TEST_READS, json.dumps(found, indent=1) + "\n")
+        return f"{error.path}: {error.why}; it stands in {aside}, and this start writes it again"
+    return ""
 
 
 def start_summary(

@@ -10,13 +10,12 @@ from typing import Any
 
 from sentune.credentials import without_credentials
 from sentune.errors import StudyConflict
-from sentune.io.atomic import read_document, write_document
+from sentune.io.atomic import write_document
 from sentune.records import FinalistRecord, StudySummary, TrialRecord
 from sentune.study.runner.retention import ranked
 from sentune.study.space.objectives import Objective
+from sentune.study.store.study_index import TEST_READS, StudyPlace
 from sentune.study.store.trial_codec import run_name
-
-FILE = "test_reads.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +60,7 @@ class TestReads:
     def __init__(self, storage: str) -> None:
         self._storage = storage
         self._force = False
-        text = read_document(storage, FILE)
-        self.known: list[dict[str, Any]] = json.loads(text) if text is not None else []
+        self.known = StudyPlace(name="", folder=storage, url="").test_reads()
 
     def begin(self, winner: Winner, specs: Sequence[str], *, force: bool) -> None:
         """Record that the corpora (``FORMAT:PATH`` each) are about to be read for a winner.
@@ -111,7 +109,7 @@ class TestReads:
         return self.known[forced[-1] if forced else 0 :]
 
     def _write(self) -> None:
-        write_document(self._storage, FILE, json.dumps(self.known, indent=1) + "\n")
+        write_document(self._storage, TEST_READS, json.dumps(self.known, indent=1) + "\n")
 
 
 def _refusal(storage: str, first: Mapping[str, Any], now: str) -> str:

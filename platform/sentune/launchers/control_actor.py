@@ -98,7 +98,7 @@ class Worker:
 
 
 class ControlActor:
-    """Keeps what the driver and a trial's workers have to tell each other, by trial."""
+    """Keeps the messages between the driver and the workers of each trial."""
 
     def __init__(self) -> None:
         self._verdicts: defaultdict[str, dict[int, asyncio.Future[bool]]] = defaultdict(dict)

@@ -3,7 +3,7 @@
 The Tune trial's own process only starts the group and passes on what it says. The workers ask the
 control actor at each milestone and leave by themselves. A group that has lost a worker, leaves a
 machine that is being taken back or has no memory starts again from the newest checkpoint in the
-trial's directory. Ray Train alone would start it again without a word about why, and with nothing
+trial's directory. Ray Train alone would start it again without naming the cause, and with nothing
 changed.
 """
 

@@ -1,4 +1,4 @@
-"""What a study is asked to do."""
+"""Configuration of a study: its name, storage, budget and resources."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A study that starts from another one: the trials of the old that are still true in the new.
+"""A study that starts from another one, and takes over those of its trials that are still valid.
 
-Where only the space or the seed has changed, a trial says in the new study what it said in the
-old one: the sampler learns from it, and it is not trained again. Where the corpora, the method,
-the objective or the budget have changed, a value means something else, and none is taken.
+Where only the space or the seed has changed, a trial has the same result in the new study: the
+sampler learns from it, and it is not trained again. Where the corpora, the method, the objective
+or the budget have changed, results cannot be compared, and none is taken over.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STEPS = ("rungs", "milestones")
 
 @dataclass(frozen=True, kw_only=True)
 class Forked:
-    """What a new study has from an old one.
+    """The trials that a new study has taken over from an old one.
 
     Attributes:
         taken: trials, also those that an earlier start has taken.
@@ -162,7 +162,7 @@ def fork(
 
 
 class _Misfit(Exception):
-    """Why a trial has no place in the new space."""
+    """Raised for a trial that the new space cannot hold; the message is the reason."""
 
 
 def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool) -> FrozenTrial:

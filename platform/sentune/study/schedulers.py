@@ -20,7 +20,7 @@ Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a rung says of a trial; ``reason`` is empty where it goes on."""
+    """Whether a trial goes on past a rung; ``reason`` is empty where it does."""
 
     stop: bool
     reason: str = ""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentune.beats import beat
-from sentune.corpora.formats.beir import corpus_file, passages
+from sentune.corpora.formats.beir import corpus_file, passage_log, passages
 from sentune.corpora.formats.reading import Log
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
@@ -22,7 +22,6 @@ from sentune.tasks.evaluate import finite
 from sentune.tasks.nearest_passages import NearestPassages
 
 DEPTH = 100
-BAD_PASSAGES = 100
 
 Passage = tuple[str, str]
 
@@ -80,7 +79,7 @@ class Retrieval:
         """
         embedded = finite(model.embed(self.queries), self.queries)
         search = NearestPassages(embedded, model.geometry, depth=DEPTH)
-        log, found = Log(BAD_PASSAGES), _Found(self)
+        log, found = passage_log(self.corpus), _Found(self)
         for block in _blocks(passages(self.corpus, log), self.block):
             beat()
             texts = [text for _, text in block]
@@ -126,7 +125,7 @@ class Retrieval:
 
 
 class _Found:
-    """Places of the passages that matter, told as the passages stream by.
+    """Places of the relevant passages, noted while the passages stream by.
 
     Attributes:
         wanted: ids of the relevant passages.

@@ -1,4 +1,4 @@
-"""MLflow's client, and names, texts and refusals as it takes them."""
+"""MLflow's client, names and texts that it accepts, and the contents that a server has refused."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from sentune.io.database_lock import alone_in
+from sentune.io.sqlite_file import check_whole, sqlite_path
 
 
 def ensure_database(tracking_uri: str) -> None:
@@ -16,7 +17,11 @@ def ensure_database(tracking_uri: str) -> None:
     MLflow makes them in dozens of steps, seconds in all. A process killed among them, or two that
     start together, leave a database that no MLflow opens again (eight studies in a fresh folder:
     none got through). So they are made in a draft, by one process at a time, and renamed.
+
+    Raises:
+        DamagedFile: the database is an SQLite file, and damaged.
     """
+    check_tracking_file(tracking_uri)
     with alone_in(tracking_uri) as connection:
         if connection is not None:
             from sqlalchemy import inspect
@@ -24,7 +29,7 @@ def ensure_database(tracking_uri: str) -> None:
             # it notes the version of its tables at the end
             if not inspect(connection).has_table("alembic_version"):
                 _make_tables(tracking_uri)
-    path = _file_of(tracking_uri)
+    path = sqlite_path(tracking_uri)
     if path is None or _filled(path):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,13 +46,15 @@ def ensure_database(tracking_uri: str) -> None:
         os.close(folder)
 
 
-def _file_of(tracking_uri: str) -> Path | None:
-    if not tracking_uri.startswith("sqlite"):
-        return None
-    from sqlalchemy.engine import make_url
+def check_tracking_file(tracking_uri: str) -> None:
+    """Refuse an SQLite file of MLflow that is damaged.
 
-    named = make_url(tracking_uri).database
-    return Path(named) if named and named != ":memory:" else None
+    Raises:
+        DamagedFile: with the way to have its runs written again.
+    """
+    file = sqlite_path(tracking_uri)
+    fix = f"move it away (mv {file} {file}.damaged): each study writes its runs when it starts next"
+    check_whole(tracking_uri, fix)
 
 
 def _filled(path: Path) -> bool:

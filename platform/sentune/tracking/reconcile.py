@@ -1,4 +1,4 @@
-"""Keeps MLflow as a study's storage and folder are: what differs is sent, from one thread.
+"""Brings MLflow up to date with a study's storage and folder; one thread sends what differs.
 
 Nothing waits in a queue. An outage, a kill and a new server are the same case: the next pass (of
 this process, or of the study's next start) finds what differs.

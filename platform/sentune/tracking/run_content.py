@@ -1,4 +1,4 @@
-"""What MLflow is to hold of a study's runs, computed from a snapshot: no server is asked here."""
+"""The content of a study's MLflow runs, computed from a snapshot without a server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STUDY_STATUS = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunContent:
-    """What MLflow is to hold of one run.
+    """The content of one MLflow run.
 
     Attributes:
         began, ended: UTC milliseconds; 0: when it is sent.

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Streams:
-    """The random numbers of a step: streams of their own, told apart by a number."""
+    """The random numbers of a step: streams of their own, each with a number."""
 
     def __init__(self) -> None:
         self._step: tuple[int, ...] = ()

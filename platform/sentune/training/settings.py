@@ -1,4 +1,4 @@
-"""Settings of the training loop, and how a trial's flat settings are told apart."""
+"""Settings of the training loop, and the split of a trial's settings into these and the others."""
 
 from __future__ import annotations
 

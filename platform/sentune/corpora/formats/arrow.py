@@ -123,7 +123,7 @@ def _required(kind: Kind) -> set[str]:
 
 
 def _manifest(path: str) -> dict[str, Any] | None:
-    """Return what a prepared folder says of itself; None of any other path.
+    """Return the manifest of a prepared folder; None for any other path.
 
     Raises:
         CorpusError: it is damaged.
@@ -153,7 +153,7 @@ def parse_manifest(content: bytes) -> dict[str, Any]:
 
 @contextmanager
 def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.ParquetFile]:
-    """Yield a Parquet file; what is found damaged in the block is told as such.
+    """Yield a Parquet file; damage that the block meets becomes a ``CorpusError``.
 
     Args:
         path: of the file.

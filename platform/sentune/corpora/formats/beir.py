@@ -21,13 +21,12 @@ from sentune.corpora.formats.reading import (
     objects,
     sentence,
 )
-from sentune.corpora.formats.spec import Spec, parse
+from sentune.corpora.formats.spec import BAD_ROWS, Spec, parse
 from sentune.corpora.schema import SPLITS
 from sentune.errors import CorpusError
 
 OPTIONS = {"split": "train, dev or test: whose judgements to read; default test"}
 _HEADER = ["query-id", "corpus-id", "score"]
-_BAD_ROWS = 100
 
 
 def queries(spec: Spec, log: Log) -> Iterator[Row]:
@@ -62,7 +61,7 @@ def sentences(spec: Spec, log: Log) -> Iterator[Row]:
     return select.sentences(queries(spec, log), (1,))
 
 
-def passages(text: str, log: Log | None = None) -> Iterator[tuple[str, str]]:
+def passages(text: str, log: Log) -> Iterator[tuple[str, str]]:
     """Streams (id, title and text) of a corpus's passages, in the order of the file.
 
     Title and text are joined by a blank, as BEIR does. Nothing is held in memory, so that an id
@@ -70,14 +69,18 @@ def passages(text: str, log: Log | None = None) -> Iterator[tuple[str, str]]:
 
     Args:
         text: ``beir:FOLDER``, with or without options.
-        log: counts the passages and puts aside bad ones; without one, 100 bad ones are allowed.
+        log: counts the passages and puts aside bad ones; ``passage_log`` gives one.
 
     Raises:
         InvalidValue: another format.
         CorpusError: the file is missing or damaged, or has too many bad rows.
     """
-    log = Log(_BAD_ROWS) if log is None else log
     return _passages(corpus_file(text), log)
+
+
+def passage_log(text: str) -> Log:
+    """Return an empty log that allows as many bad passages as the corpus allows bad rows."""
+    return Log(parse(text, ("beir",)).options.get("bad_rows", BAD_ROWS))
 
 
 def corpus_file(text: str) -> str:
@@ -101,6 +104,7 @@ def _passages(path: str, log: Log) -> Iterator[tuple[str, str]]:
             if not passage:
                 raise BadFieldError("title and text are empty")
             yield name, passage
+    log.check_share()
 
 
 def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
@@ -130,7 +134,11 @@ def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
 
 
 def _judgements(spec: Spec) -> str:
-    """The file of the split's judgements; a missing one is told with those that are there."""
+    """Return the file of the split's judgements.
+
+    Raises:
+        CorpusError: it is missing; names those that are there.
+    """
     split = spec.choice("split", "test", SPLITS)
     folder = f"{spec.path.rstrip('/')}/qrels"
     system, root = fsspec.core.url_to_fs(folder)

@@ -75,7 +75,7 @@ def _score(value: object) -> float:
 def _labels(path: str) -> dict[int, float]:
     """Row number -> label of LC-STS. Strict: a label of another row would go unnoticed."""
     found: dict[int, float] = {}
-    for line, text in lines(path, Log(0)):
+    for line, text in lines(path, Log("0")):
         fields = text.split("\t")
         if line == 1 and fields != _LC_COLUMNS:
             reason = f"the header is {text!r}, not uid and reannotated-label with a tab between"

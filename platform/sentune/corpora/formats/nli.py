@@ -154,7 +154,7 @@ def in_order(labels: object) -> list[str]:
     return [label for label in LABELS if label in found]
 
 
-def _annotated_premises(spec: Spec, limit: int) -> set[str]:
+def _annotated_premises(spec: Spec, limit: str) -> set[str]:
     """Return the premises of rows with several annotators.
 
     Rows that cannot be used are not counted: the next reader of the rows puts them aside.

@@ -12,7 +12,7 @@ from sentune.corpora.fingerprint import fingerprint
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import Log, Row
 from sentune.corpora.formats.registry import COMMON, FORMATS, Readers
-from sentune.corpora.formats.spec import Spec, check_options, parse
+from sentune.corpora.formats.spec import BAD_ROWS, Spec, check_options, parse
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
@@ -41,7 +41,7 @@ _MADE_OF = {Kind.TRIPLETS: Kind.LABELLED_PAIRS, Kind.SENTENCE_PAIRS: Kind.OPERAT
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusRows:
-    """A corpus that is being read: batches of its rows, and the log they are told in."""
+    """A corpus that is being read: batches of its rows, and the log that counts them."""
 
     spec: Spec
     kind: Kind
@@ -50,7 +50,7 @@ class CorpusRows:
 
 
 def open_rows(
-    spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100
+    spec: str, kind: Kind, *, limit: int | None = None, bad_rows: str = BAD_ROWS
 ) -> CorpusRows:
     """Open a corpus as a stream of record batches with the schema of ``kind``.
 
@@ -58,7 +58,8 @@ def open_rows(
         spec: ``FORMAT:PATH?key=value&...``.
         kind: what to read it as.
         limit: at most this many rows, after slices were taken.
-        bad_rows: how many bad rows are put aside before they are an error.
+        bad_rows: ``N`` or ``P%``, the bad rows that are left out before they are an error;
+            the corpus's own option of this name has precedence.
 
     Raises:
         InvalidValue: for an unknown format or option, or a kind that the format does not give.
@@ -66,14 +67,15 @@ def open_rows(
     source = parsed_spec(spec)
     parts = {o: select.parse_slice(o, source.options[o]) for o in ("rows", "premises")
              if o in source.options}  # fmt: skip
-    log = Log(bad_rows)
+    log = Log(source.options.get("bad_rows", bad_rows))
     rows = _as_kind(source, kind, parts.get("premises"), log)
     if "rows" in parts:
         rows = select.take(rows, parts["rows"])
-    return CorpusRows(spec=source, kind=kind, batches=_batches(kind, islice(rows, limit)), log=log)
+    batches = _batches(kind, islice(rows, limit), log)
+    return CorpusRows(spec=source, kind=kind, batches=batches, log=log)
 
 
-def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: int = 100) -> Corpus:
+def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: str = BAD_ROWS) -> Corpus:
     """Read a corpus whole; see ``open_rows`` for arguments.
 
     Raises:
@@ -172,9 +174,10 @@ def _native(kind: Kind, readers: Readers, *, every: bool) -> Kind:
     return next(native for native in wanted if native in readers)
 
 
-def _batches(kind: Kind, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+def _batches(kind: Kind, rows: Iterator[Row], log: Log) -> Iterator[pa.RecordBatch]:
     schema = SCHEMAS[kind]
     while chunk := list(islice(rows, BATCH_ROWS)):
         columns = zip(*chunk, strict=True)
         arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    log.check_share()

@@ -14,6 +14,7 @@ from lzma import LZMAError
 from typing import Any
 from zipfile import BadZipFile
 
+from sentune.corpora.formats.spec import parse_bad_rows
 from sentune.corpora.schema import LABELS, BadRow, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError
@@ -34,10 +35,14 @@ class Log:
 
     ``counts`` has ``read`` (rows of the source), ``bad`` (quarantined) and whatever the format
     adds (``unlabelled``, ``blank``, ...).
+
+    Args:
+        limit: bad rows that are allowed: ``N``, or ``P%`` of the rows of the source.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: str) -> None:
         self.limit = limit
+        self._most, self._share = parse_bad_rows(limit)
         self.counts: Counter[str] = Counter()
         self.bad: list[BadRow] = []
 
@@ -49,14 +54,27 @@ class Log:
         """
         self.bad.append(BadRow(path=without_credentials(path), line=line, reason=reason))
         self.counts["bad"] += 1
-        if len(self.bad) > self.limit:
-            first = self.bad[0]
-            message = (
-                f"{reason}; this is bad row {len(self.bad)} and {self.limit} are allowed "
-                f"(the first: line {first.line}, {first.reason}); "
-                "mend the file or allow more with --bad-rows"
-            )
-            raise CorpusError(path, message, line=line)
+        if len(self.bad) > self._most:
+            count = f"this is bad row {len(self.bad):,} and {self.limit} are allowed"
+            raise CorpusError(path, f"{reason}; {self._refusal(count)}", line=line)
+
+    def check_share(self) -> None:
+        """Check the share of bad rows, once all rows are read.
+
+        Raises:
+            CorpusError: it is larger than allowed.
+        """
+        if len(self.bad) > self._share * self.counts["read"]:
+            count = f"{len(self.bad):,} of {self.counts['read']:,} rows are bad"
+            path = self.bad[0].path
+            raise CorpusError(path, self._refusal(f"{count} and {self.limit} are allowed"))
+
+    def _refusal(self, count: str) -> str:
+        first = self.bad[0]
+        return (
+            f"{count} (the first: line {first.line}, {first.reason}); mend the file or allow more "
+            "with --bad-rows (a job, sentune corpora) or bad_rows=N among the corpus's options"
+        )
 
     def nothing_left(self, path: str, kind: Kind) -> CorpusError:
         """Return the error of a corpus without a usable row, with the first bad row's reason."""

@@ -44,6 +44,7 @@ class Format(NamedTuple):
 COMMON = {
     "rows": "A:B, a slice of the resulting rows",
     "premises": "A:B, a slice of the distinct first sentences",
+    "bad_rows": "N or P%, the bad rows that are left out before they are an error",
     "negatives": "one or all contradictions for each entailment, where pairs become triplets",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from urllib.parse import unquote
 from sentune.errors import InvalidValue
 
 FIELD = "corpus"
+BAD_ROWS = "100"
+"""Bad rows that a corpus may have where nothing else is asked for."""
+
 _DIGITS = 18  # of an integer option; Python refuses to read 5,000 of them
 
 
@@ -81,6 +85,28 @@ def parse(text: str, formats: Iterable[str]) -> Spec:
     # %3F is a ? of the path, and %253F stands for %3F; all else in a path is as it is written
     path = re.sub("%(25)?3[Ff]", lambda found: "%3F" if found[1] else "?", path)
     return Spec(text=text, format=name, path=path, options=options)
+
+
+def parse_bad_rows(text: str) -> tuple[float, float]:
+    """Return the largest count and the largest share of bad rows that ``N`` or ``P%`` allows.
+
+    Raises:
+        InvalidValue: it is neither.
+    """
+    if re.fullmatch(rf"\d{{1,{_DIGITS}}}", text):
+        return int(text), math.inf
+    if re.fullmatch(r"\d{1,3}(\.\d+)?%", text) and float(text[:-1]) <= 100:
+        return math.inf, float(text[:-1]) / 100
+    raise InvalidValue("bad_rows", text, "give a number of rows (500) or a share of them (2%)")
+
+
+def allow_bad_rows(text: str, most: str) -> str:
+    """Return a specification with the option ``bad_rows``, unless it has that already."""
+    name, mark, query = text.rpartition("?") if "?" in text else (text, "", "")
+    options = query.split("&") if mark else []
+    if any(option.startswith("bad_rows=") for option in options):
+        return text
+    return f"{name}?{'&'.join([*options, f'bad_rows={most}'])}"
 
 
 def check_options(spec: Spec, allowed: Mapping[str, str]) -> None:

@@ -95,7 +95,7 @@ def _pair(text: str, gold: str, name: str) -> Row:
 
 
 def _subsets(system: Any, root: str, path: str) -> list[str]:
-    """Return the subsets that have pairs or scores; a missing partner is told when it is opened."""
+    """Return the subsets with a file of pairs or of scores; reading one needs both files."""
     if not system.isdir(root):
         raise CorpusError(path, "there is no such folder")
     files = {PurePosixPath(name).name for name in system.ls(root, detail=False)}

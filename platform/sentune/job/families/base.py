@@ -23,7 +23,7 @@ from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
 from sentune.io.cached_file import node_cache
-from sentune.job.corpora import STORED, describe, needs_references, numbered
+from sentune.job.corpora import STORED, describe, needs_references, numbered, read_corpora_of
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder, ship
 from sentune.launchers.run_trial import run_trial
@@ -79,7 +79,7 @@ class JobFamily(ABC):
     references: References | None = None
 
     def __init__(self, options: Any, space: SearchSpace) -> None:
-        self.options: Any = options
+        self.options: Any = read_corpora_of(options)
         self.space, self.config = self.requested(space)
 
     @abstractmethod

@@ -5,6 +5,7 @@ Storages, databases and servers may not answer for minutes; here each has a few 
 
 from __future__ import annotations
 
+import os
 import socket
 import sqlite3
 import threading
@@ -12,7 +13,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from http.client import HTTPException
 from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
 
 import sqlalchemy
 from sqlalchemy.engine import URL, make_url
@@ -21,9 +25,12 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sentune.credentials import without_credentials
 from sentune.errors import PlanError
 from sentune.io.atomic import StorageError, check_storage
+from sentune.io.sqlite_file import damage_in, sqlite_path
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Plan, size_of
 from sentune.study.runner.retention import bytes_bound
+
+T = TypeVar("T")
 
 PATIENCE = 4.0
 """Seconds that a storage, a database or a server has to answer."""
@@ -31,22 +38,15 @@ PATIENCE = 4.0
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "redis": 6379, "mssql": 1433}
 
 
-def check_services(
-    config: StudyConfig, plan: Plan, *, tracking: str | None = None, checkpoint_bytes: int = 0
-) -> list[str]:
+def check_services(config: StudyConfig, plan: Plan, *, checkpoint_bytes: int = 0) -> None:
     """Refuse a plan that its storage, disk or database cannot serve.
 
-    Returns:
-        Warnings: training does not wait for a tracking server.
-
     Raises:
-        PlanError, StorageError: naming the option, what is wrong and what to do.
+        PlanError, StorageError, DamagedFile: what is wrong, and what to do.
     """
     check_writable(config.storage)
     check_disk(config, plan, checkpoint_bytes)
     check_database(config.optuna_url)
-    warning = silent_server(tracking)
-    return [warning] if warning else []
 
 
 def check_writable(storage: str) -> None:
@@ -56,7 +56,7 @@ def check_writable(storage: str) -> None:
         PlanError, StorageError: it cannot be written; names it and the cause.
     """
     try:
-        _within(PATIENCE, lambda: check_storage(storage))
+        within(PATIENCE, lambda: check_storage(storage))
     except StorageError:
         raise
     except Exception as error:  # every file system raises its own
@@ -91,8 +91,8 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
         raise PlanError("--storage", config.storage, fix) from error
 
 
-def check_database(address: str | None) -> None:
-    """Whether the database that ``--optuna`` names answers and takes a transaction.
+def check_database(address: str | None, option: str = "--optuna") -> None:
+    """Whether the database that an option names answers and takes a transaction.
 
     Raises:
         PlanError: it does not; says why.
@@ -104,25 +104,29 @@ def check_database(address: str | None) -> None:
         url = make_url(address)
     except (ArgumentError, ValueError):  # the latter for a port that is no number
         fix = "write sqlite:////PATH or postgresql+psycopg2://USER@HOST/DATABASE"
-        raise PlanError("--optuna", shown, fix) from None
+        raise PlanError(option, shown, fix) from None
     port = url.port or PORTS.get(url.get_backend_name())
     if url.host and port is not None:  # else the database's client may wait for minutes
+        where = (url.host, port)
         try:
-            socket.create_connection((url.host, port), timeout=PATIENCE).close()
+            within(PATIENCE, lambda: socket.create_connection(where, timeout=PATIENCE).close())
         except OSError as error:
             silence = f"nothing answers at {url.host}:{port} ({error})"
             fix = f"{silence}; start it, or correct its address"
-            raise PlanError("--optuna", shown, fix) from error
+            raise PlanError(option, shown, fix) from error
     if url.get_backend_name() == "redis":
         return
     try:
-        _within(PATIENCE, lambda: _begin(url))
+        within(PATIENCE, lambda: _begin(url))
     except (ImportError, NoSuchModuleError) as error:
         fix = f"{_words(error)}; install the database's driver, such as psycopg2-binary"
-        raise PlanError("--optuna", shown, fix) from error
+        raise PlanError(option, shown, fix) from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        fix = f"it cannot be opened ({_words(error)}); start it, or correct its address"
-        raise PlanError("--optuna", shown, fix) from error
+        mend = (
+            "bring it back from a copy" if damage_in(error) else "start it, or correct its address"
+        )
+        fix = f"it cannot be opened ({_words(error)}); {mend}"
+        raise PlanError(option, shown, fix) from error
 
 
 def _begin(url: URL) -> None:
@@ -146,51 +150,84 @@ def _begin(url: URL) -> None:
                 raise
 
 
-def silent_server(tracking: str | None) -> str:
-    """A sentence where MLflow's server does not answer; empty where it does, or there is none."""
-    if tracking is None or not tracking.startswith(("http://", "https://")):
+def tracking_silence(uri: str) -> str:
+    """Return why MLflow's server or database does not answer; empty where it does.
+
+    Raises:
+        PlanError: it is no address of either.
+    """
+    shown = without_credentials(uri)
+    malformed = PlanError("--tracking", shown, "write http://HOST:PORT or sqlite:////PATH")
+    try:
+        address = urlsplit(uri)
+        host, _ = address.hostname, address.port
+        kind = address.scheme.partition("+")[0]
+        file = sqlite_path(uri)
+    except (ValueError, ArgumentError):
+        raise malformed from None
+    if file is not None and not file.exists():  # it is made when the study starts
+        there = next(place for place in file.absolute().parents if place.exists())
+        writable = there.is_dir() and os.access(there, os.W_OK)
+        return "" if writable else f"{there} is no folder that this user may write into"
+    if kind in ("http", "https") and host:
+        answer = http_answer(f"{uri.rstrip('/')}/health")  # it may want credentials here
+        if not isinstance(answer, Exception):
+            return ""
+        return str(without_credentials(f"it does not answer ({_words(answer)})"))
+    if kind in ("sqlite", "postgresql", "mysql", "mssql"):
+        try:
+            check_database(uri, "--tracking")
+        except PlanError as refusal:
+            return refusal.fix
         return ""
-    answer = http_answer(f"{tracking.rstrip('/')}/health")  # it may want credentials here
-    if not isinstance(answer, Exception):
-        return ""
-    return (
-        f"--tracking {without_credentials(tracking)} does not answer "
-        f"({without_credentials(_words(answer))}); training goes on, and what it reports is kept "
-        "and sent when the server is there"
-    )
+    if kind != "databricks":  # MLflow asks that one itself
+        raise malformed
+    return ""
 
 
 def http_answer(
     url: str, headers: Mapping[str, str] | None = None, *, patience: float = PATIENCE
 ) -> tuple[int, str] | OSError | ValueError:
     """Return status and body of an answer, the body empty above 399; or why there is none."""
-    try:
+
+    def ask() -> tuple[int, str]:
         request = urllib.request.Request(url, headers=dict(headers or {}))
         with urllib.request.urlopen(request, timeout=patience) as answer:
             return int(answer.status), str(answer.read().decode())
+
+    try:
+        return within(patience, ask)
     except urllib.error.HTTPError as error:
         return error.code, ""
     except (OSError, ValueError) as error:
         return error
+    except HTTPException as error:  # what answers speaks another protocol
+        return ValueError(_words(error))
 
 
-def _within(seconds: float, action: Callable[[], None]) -> None:
-    """Raise what the action raises, and a ``TimeoutError`` where it takes longer."""
+def within(seconds: float, action: Callable[[], T]) -> T:
+    """Return what the action returns, and raise what it raises.
+
+    Raises:
+        TimeoutError: it takes longer; its thread is left behind.
+    """
+    returned: list[T] = []
     raised: list[BaseException] = []
 
     def run() -> None:
         try:
-            action()
+            returned.append(action())
         except BaseException as error:  # noqa: BLE001  # raised again below
             raised.append(error)
 
     thread = threading.Thread(target=run, name="sentune-check", daemon=True)
     thread.start()
     thread.join(seconds)
-    if thread.is_alive():
-        raise TimeoutError(f"no answer within {seconds:g} s")
     if raised:
         raise raised[0]
+    if not returned:
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    return returned[0]
 
 
 def _words(error: BaseException) -> str:

@@ -13,7 +13,7 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ import fsspec
 import ray
 import sqlalchemy
 import torch
-from ray.exceptions import AuthenticationError, RayError
+from ray.exceptions import AuthenticationError, GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -34,11 +34,15 @@ from sentune.code import CodeMismatch, compare, loaded_code, runtime_env
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, PlanError
 from sentune.io.atomic import StorageError
-from sentune.study.planning.checks import check_database, check_writable, http_answer
+from sentune.study.planning import checks
+from sentune.study.planning.checks import check_database, check_writable, http_answer, within
 from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, silent_head, token
 
 PATIENCE = 120.0
-"""Seconds for the nodes' answers; a worker's first start ships the packages."""
+"""Seconds for the answers of all nodes; a worker's first start ships the packages."""
+
+CLOCK_PATIENCE = 5.0
+"""Seconds for each question to a node that has answered."""
 
 MLFLOW_PATIENCE = 20.0
 """Seconds for MLflow: checking a password for the first time took a small server over four."""
@@ -61,7 +65,9 @@ def address_of(given: str | None) -> str:
     Raises:
         InvalidValue: an address of Ray's client, which cannot say on which node something runs.
     """
-    address = given or os.environ.get("RAY_ADDRESS") or "auto"
+    address = given or "auto"
+    if address == "auto":  # Ray does likewise
+        address = os.environ.get("RAY_ADDRESS") or "auto"
     if address.startswith("ray://"):
         fix = "give HOST:PORT on a node of the cluster, or http://HOST:8265 of its job server"
         raise InvalidValue("--address", address, fix)
@@ -69,7 +75,12 @@ def address_of(given: str | None) -> str:
 
 
 def joined(address: str) -> list[Finding]:
-    """Join a cluster, ``HOST:PORT`` or ``auto``, with the driver's code; return what was found."""
+    """Join a cluster, ``HOST:PORT`` or ``auto``, with the driver's code; return what was found.
+
+    Raises:
+        SentuneError: the token's file can be read by others.
+    """
+    token()
     if address != "auto" and (silence := silent_head(address, "--address")):
         return [_cross("reachable", silence, START_FIX)]
     try:
@@ -128,11 +139,11 @@ def job_server(address: str) -> list[Finding]:
 
 
 def _tick(subject: str, found: str) -> Finding:
-    return Finding(subject=subject, ok=True, said=found)
+    return Finding(subject=subject, ok=True, detail=found)
 
 
 def _cross(subject: str, trouble: str, fix: str) -> Finding:
-    return Finding(subject=subject, ok=False, said=trouble, fix=fix)
+    return Finding(subject=subject, ok=False, detail=trouble, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +193,12 @@ class NodeInspector:
 
 
 def ask_nodes(addresses: StudyAddresses, *, patience: float = PATIENCE) -> list[NodeAnswer]:
-    """Return an answer of every node that is up, the head first; silence is an answer, too."""
+    """Return an answer of every node that is up, the head first; silence is an answer, too.
+
+    Args:
+        addresses: a study's.
+        patience: seconds for the answers of all nodes; each clock has ``CLOCK_PATIENCE`` more.
+    """
     nodes = sorted((n for n in ray.nodes() if n["Alive"]), key=lambda n: not _is_head(n))
     with ExitStack() as later:
         mark, unwritable = None, {}
@@ -220,11 +236,13 @@ def _answer(node: Mapping[str, Any], inspector: Any, found: Any, patience: float
     if found is None:
         return NodeAnswer(node=name, trouble=f"no answer within {patience:g} s")
     try:
-        seen = ray.get(found)
+        seen = ray.get(found, timeout=CLOCK_PATIENCE)
         for _ in range(PINGS):
             before = time.time()
-            answer = ray.get(inspector.clock.remote(), timeout=PATIENCE)
+            answer = ray.get(inspector.clock.remote(), timeout=CLOCK_PATIENCE)
             readings.append((before, answer, time.time()))
+    except GetTimeoutError:
+        return NodeAnswer(node=name, trouble=f"no second answer within {CLOCK_PATIENCE:g} s")
     except RayError as error:
         return NodeAnswer(node=name, trouble=str(error).strip().splitlines()[-1])
     difference = ""
@@ -281,12 +299,18 @@ def marked(storage: str) -> Iterator[str]:
     base = storage if "://" in storage else str(Path(storage).resolve())
     address = f"{base.rstrip('/')}/.sentune-check-{uuid.uuid4().hex}"
     filesystem, path = fsspec.core.url_to_fs(address)
-    with filesystem.open(path, "wb") as file:
-        file.write(b"seen")
+
+    def bounded(action: Callable[[], object]) -> None:
+        try:
+            within(checks.PATIENCE, action)
+        except TimeoutError as error:
+            raise PlanError("--storage", without_credentials(storage), str(error)) from error
+
+    bounded(lambda: filesystem.pipe_file(path, b"seen"))
     try:
         yield address
     finally:
-        filesystem.rm(path)
+        bounded(lambda: filesystem.rm(path))
 
 
 def storage_trouble(address: str) -> str:
@@ -294,8 +318,8 @@ def storage_trouble(address: str) -> str:
     try:
         check_writable(address.rpartition("/")[0])
         filesystem, path = fsspec.core.url_to_fs(address)
-        there = filesystem.exists(path)
-    except (PlanError, StorageError) as error:
+        there = within(checks.PATIENCE, lambda: filesystem.exists(path))
+    except (PlanError, StorageError, TimeoutError) as error:
         return str(error)
     return "" if there else "it is another folder here: what the driver wrote is not there"
 
@@ -305,14 +329,19 @@ def database_trouble(url: str) -> str:
     try:
         check_database(url)
         if make_url(url).get_backend_name() == "postgresql":  # makes tables within a transaction
-            engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
-            with engine.connect() as connection:
-                table = f"sentune_check_{uuid.uuid4().hex}"
-                connection.execute(sqlalchemy.text(f"CREATE TABLE {table} (x INTEGER)"))
-                connection.rollback()
-    except (PlanError, SQLAlchemyError) as error:
+            within(checks.PATIENCE, lambda: _make_table(url))
+    except (PlanError, SQLAlchemyError, TimeoutError) as error:
         return str(without_credentials(str(error).splitlines()[0]))
     return ""
+
+
+def _make_table(url: str) -> None:
+    """Make a table, and roll it back."""
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        table = f"sentune_check_{uuid.uuid4().hex}"
+        connection.execute(sqlalchemy.text(f"CREATE TABLE {table} (x INTEGER)"))
+        connection.rollback()
 
 
 def tracking_trouble(uri: str) -> str:

@@ -21,6 +21,14 @@ from sentune.errors import InvalidValue, SentuneError
 ANSWER_SECONDS = 8.0
 """Seconds that a cluster's head has to answer."""
 
+NO_METRICS = {
+    "RAY_enable_metrics_collection": "0",
+    "DASHBOARD_METRIC_PORT": "-1",
+    "AUTOSCALER_METRIC_PORT": "-1",
+}
+"""Environment of a Ray cluster without metrics ports, which answer without a token: the exporter's,
+the dashboard's and the autoscaler's. Nothing else shuts the latter two in Ray 2.60."""
+
 START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOST:6379"
 
 
@@ -31,7 +39,7 @@ def connected() -> Iterator[None]:
     A cluster started here is this process's own and ends with it. A plain ``ray.init()`` would join
     whatever cluster runs on the machine, someone else's too. Ray 2.60 listens on every network
     interface, whatever address it is given, and a token keeps strangers out: a cluster started here
-    has a token of its own, and no metrics port, which would answer without one. A process that has
+    has a token of its own, and no metrics ports, which would answer without one. A process that has
     joined a cluster stays in that one.
 
     Raises:
@@ -46,7 +54,8 @@ def connected() -> Iterator[None]:
     own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     if address == "local":
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        os.environ.setdefault("RAY_enable_metrics_collection", "0")
+        for name, value in NO_METRICS.items():
+            os.environ.setdefault(name, value)
     else:
         if address != "auto" and (trouble := silent_head(address, "RAY_ADDRESS")):
             raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {START_FIX}")

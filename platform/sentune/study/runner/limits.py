@@ -1,4 +1,4 @@
-"""What ends a study before its source does: a budget, a request, too many failures."""
+"""What ends a study early: a budget that is used up, a request to stop, too many failed trials."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def spent_of(
 
 
 class Why(StrEnum):
-    """What kind of end it is."""
+    """Causes of an early end."""
 
     BUDGET = "budget"
     ASKED = "asked"
@@ -148,14 +148,14 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Halt:
-    """The end of a study before its source had no more; ``reason`` is for the user."""
+    """An early end of a study; ``reason`` is a sentence for the user."""
 
     why: Why
     reason: str
 
 
 class Alone:
-    """The lock of a study that no other process can see: a clock. See ``DriverLock``."""
+    """A ``DriverLock`` without a lock, for a study in memory: it only counts the hours."""
 
     signal, lost, lost_because, generation = "", False, "", 0
 

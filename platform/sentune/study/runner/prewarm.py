@@ -1,4 +1,4 @@
-"""Nodes for a study's first runs, asked for while its driver is still getting ready."""
+"""Requests nodes for a study's first runs while its driver is still getting ready."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sentune.study.planning.plan import Plan
 
 
 class Prewarm:
-    """Holds the places of runs that are about to be given out, where a cluster can grow.
+    """Placement groups of the first runs, held on a cluster that can grow until the runs start.
 
-    It so starts its nodes while this process still imports Ray Tune and opens its databases. The
-    places are given back right before the runs ask for them themselves; were both asked for, there
-    would be twice the nodes. Nothing is asked for groups of workers: each asks by a process of its
-    own, which takes longer to come up than a short idle timeout lets a node wait.
+    The autoscaler so starts nodes while this process still imports Ray Tune and opens its
+    databases. The groups are released right before the runs request their own: both together would
+    start twice the nodes. There are none for groups of workers: each is requested by a process of
+    its own, which takes longer to start than a node with a short idle timeout waits.
     """
 
     def __init__(self, plan: Plan, capacity: Capacity) -> None:

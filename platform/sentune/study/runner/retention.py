@@ -47,7 +47,7 @@ the one that is being written."""
 
 
 class Stays(StrEnum):
-    """What stays of a run."""
+    """Which checkpoints of a run are kept."""
 
     ALL = "all"
     BEST = "best"

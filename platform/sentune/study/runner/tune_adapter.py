@@ -1,4 +1,4 @@
-"""Runs a study's trials under Ray Tune, without a word on the console.
+"""Runs a study's trials under Ray Tune, without output on the console.
 
 Tune tells a searcher only that a trial has ended; its scheduler hears every result first and so
 writes the curve. Both are thin: what happens is decided by the trial runner, the state is in the
@@ -32,10 +32,10 @@ from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
 
 
 class _RunnerPart:
-    """A part of Tune that works for a trial runner.
+    """Base of the searcher, the scheduler and the callback that Tune calls for a trial runner.
 
-    Tune pickles its parts into a snapshot, which is never restored here. Nothing of them goes into
-    it: what watches a study holds threads and terminals.
+    Tune pickles them into a snapshot, which is never restored here. They pickle as empty, because
+    the runner holds threads and a terminal.
     """
 
     def __init__(self, runner: TrialRunner) -> None:
@@ -47,7 +47,7 @@ class _RunnerPart:
 
 
 class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # mypy does not follow ray
-    """Gives Tune the runs of a runner."""
+    """Tune's searcher: starts the runs that the trial runner gives."""
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the next run."""
@@ -70,7 +70,7 @@ class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # mypy does n
 
 
 class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy does not follow ray
-    """Hears every result before Tune's searcher does."""
+    """Tune's scheduler: gets every result first, stores it, and stops trials at their rungs."""
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Store the milestone and stop what its rung stops."""
@@ -78,7 +78,7 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Keep why a process died; the searcher is told next, without a reason."""
+        """Keep the cause of a process's death for the searcher, to which Tune passes none."""
         file = trial.pickled_error_file
         error = ray.cloudpickle.loads(Path(file).read_bytes()) if file else None
         self.runner.crashes[trial.trial_id] = crash_of(error)
@@ -104,7 +104,7 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
 
 
 class Watch(_RunnerPart, Callback):  # type: ignore[misc]  # mypy does not follow ray
-    """Looks at the clock and at what was asked of the driver, in every turn of Tune's loop."""
+    """Checks budgets and requests to stop in every turn of Tune's loop."""
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """End the study where its time is up, and processes that have stalled."""

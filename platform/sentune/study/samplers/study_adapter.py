@@ -1,4 +1,4 @@
-"""What a sampler is shown of a study: functions from stored trials to the trials that it sees.
+"""Functions from the stored trials of a study to the trials that a sampler sees.
 
 Batch sizes of 16, 32 and 64 are a Choice, for which samplers know no order; they are shown as
 places on a line, so that 32 is nearer to 16 than 512 is. Copies of trials are left out.

@@ -117,10 +117,10 @@ class SearchSpace:
         def value(name: str, dimension: Dimension) -> Value:
             if name not in values and name not in self.published:
                 text = ",".join(f"{k}={v}" for k, v in values.items())
-                raise InvalidValue("--try", text, f"add {name}=VALUE (allowed: {dimension})")
+                raise InvalidValue("--try-first", text, f"add {name}=VALUE (allowed: {dimension})")
             wanted = values.get(name, self.published.get(name))
             if not dimension.contains(wanted):
-                raise InvalidValue(f"--try {name}", wanted, f"the space holds {dimension}")
+                raise InvalidValue(f"--try-first {name}", wanted, f"the space holds {dimension}")
             return wanted
 
         point = self.draw(value)
@@ -128,11 +128,13 @@ class SearchSpace:
             if name not in self.settings:
                 raise self._unknown(name, values[name])
             if name not in point:
-                raise InvalidValue(f"--try {name}", values[name], needed(name, self.conditions))
+                raise InvalidValue(
+                    f"--try-first {name}", values[name], needed(name, self.conditions)
+                )
         return point
 
     def parse_point(self, text: str) -> dict[str, Value]:
-        """Return the point that ``--try key=value,key=value`` stands for.
+        """Return the point that ``--try-first key=value,key=value`` stands for.
 
         Raises:
             InvalidValue: another form, an unknown or doubled setting, or a value outside the space.
@@ -142,19 +144,19 @@ class SearchSpace:
             name, equals, value = (piece.strip() for piece in part.partition("="))
             if not equals or not name or name in point:
                 fix = "write setting=value,setting=value, each setting once"
-                raise InvalidValue("--try", text, fix)
+                raise InvalidValue("--try-first", text, fix)
             if name not in self.settings:
                 raise self._unknown(name, value)
             try:
                 point[name] = self.settings[name].parse(value)
             except ValueError as error:
                 fix = f"{error} (allowed: {self.settings[name]})"
-                raise InvalidValue(f"--try {name}", value, fix) from None
+                raise InvalidValue(f"--try-first {name}", value, fix) from None
         return point
 
     def _unknown(self, name: str, value: Value) -> InvalidValue:
         return InvalidValue(
-            f"--try {name}", value, f"what is searched is {', '.join(self.settings)}"
+            f"--try-first {name}", value, f"what is searched is {', '.join(self.settings)}"
         )
 
     def narrow(

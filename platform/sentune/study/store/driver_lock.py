@@ -83,7 +83,7 @@ def standing(url: str, study: str) -> Standing:
 
 
 def ask(url: str, study: str, signal: str) -> Holder | None:
-    """Ask a study's driver for ``stop`` or ``stop now``; it hears of it with its next beat.
+    """Ask a study's driver for ``stop`` or ``stop now``; the driver reads it with its next beat.
 
     Returns:
         Who was asked; None if there is no driver.

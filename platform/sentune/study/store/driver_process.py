@@ -22,7 +22,7 @@ class ProcessState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
-    """A process, told apart from every other one that there was or will be.
+    """A process, identified also where its number is given to another one later.
 
     Attributes:
         user: who started it.

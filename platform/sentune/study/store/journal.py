@@ -2,7 +2,8 @@
 
 Plain Optuna and optuna-dashboard read the file with ``JournalFileBackend``. The lines of a batch
 carry ``batch: [i, n]``: a batch that a kill has torn is not read, and the driver cuts it off before
-it writes. Optuna's own backend glues the next line to a torn one, which then is lost.
+it writes. Optuna's own backend glues the next line to a torn one, which then is lost. A line that
+this driver wrote ends with a checksum of what stands before it, ``crc``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import logging
 import os
 import weakref
+import zlib
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -25,13 +27,15 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from sentune.errors import InvalidValue, Overtaken, StudyConflict
+from sentune.errors import DamagedFile, InvalidValue, Overtaken, StudyConflict
 from sentune.io.atomic import StorageError, writing
 from sentune.study.store.driver_lock import DriverLock
 
 logger = logging.getLogger(__name__)
 
 Log = dict[str, Any]
+
+_CRC = b',"crc":'
 
 
 class JournalFile(BaseJournalBackend):
@@ -87,10 +91,9 @@ class JournalFile(BaseJournalBackend):
         for line in new.split(b"\n")[:-1]:  # what follows the last end of a line is torn
             at += len(line) + 1
             try:
-                log = json.loads(line)
-            except ValueError:
-                why = f"the journal is damaged before byte {at:,}, which no kill does"
-                raise StorageError(self.path, why, "bring it back from a copy") from None
+                log = _parsed(line)
+            except ValueError as error:
+                raise self._damaged(at, error) from None
             held.append((at, log))
             place, size = log.get("batch", (1, 1))
             if place < size:
@@ -103,6 +106,16 @@ class JournalFile(BaseJournalBackend):
                     self._starts.append(end)
                     yield one
             held = []
+
+    def _damaged(self, at: int, error: ValueError) -> DamagedFile:
+        """Return the error of a line that ends at a byte."""
+        number = os.pread(self._fd, at, 0).count(b"\n")
+        whole = os.pread(self._fd, self._starts[-1], 0).count(b"\n")
+        fix = (
+            "bring the file back from a copy, or give up what was stored from there on: "
+            f"head -n {whole} {self.path} > {self.path}.head && mv {self.path}.head {self.path}"
+        )
+        return DamagedFile(f"{self.path}:{number}", f"the line is damaged ({error})", fix)
 
     def append_logs(self, logs: list[Log]) -> None:
         """Write lines, or keep them for the end of the open batch.
@@ -158,8 +171,8 @@ class JournalFile(BaseJournalBackend):
         for place, log in enumerate(logs, 1):
             driver = {"driver": self.generation} if self.generation else {}
             batch = {"batch": [place, size]} if size > 1 else {}
-            line = json.dumps({**log, **driver, **batch}, separators=(",", ":"))
-            lines.append(f"{line}\n".encode())
+            line = json.dumps({**log, **driver, **batch}, separators=(",", ":")).encode()
+            lines.append(b"%s%s%d}\n" % (line[:-1], _CRC, zlib.crc32(line)))
         text = b"".join(lines)
         try:
             with writing(self.path):
@@ -173,6 +186,21 @@ class JournalFile(BaseJournalBackend):
         self._starts.extend(end + done for done in accumulate(map(len, lines)))
 
 
+def _parsed(line: bytes) -> Log:
+    """Return what a line holds; lines of Optuna itself and of older versions have no checksum.
+
+    Raises:
+        ValueError: it is no line of a journal, or its checksum is another one.
+    """
+    log = json.loads(line)
+    if not isinstance(log, dict) or "op_code" not in log:
+        raise ValueError("no operation of Optuna's")
+    content, seal, _ = line.rpartition(_CRC)
+    if seal and log.get("crc") != zlib.crc32(content + b"}"):
+        raise ValueError("its checksum is another one")
+    return log
+
+
 class StudyJournal(JournalStorage):
     """Optuna's storage over a ``JournalFile``.
 
@@ -182,7 +210,7 @@ class StudyJournal(JournalStorage):
 
     Raises:
         InvalidValue: there is no such file to look at.
-        StorageError: it is damaged.
+        DamagedFile: one of its lines is not as it was written.
     """
 
     def __init__(self, path: str, *, driver: bool = False) -> None:

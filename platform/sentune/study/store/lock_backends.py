@@ -1,8 +1,8 @@
 """Where a driver's lock lies: in a file (flock), or in PostgreSQL (advisory lock of a session).
 
-Beside the lock stands a record: who holds it, since when, the seconds of all starts, the number of
-the start (its generation), and what the holder was asked for. Only the holder writes it, but for
-what it is asked for.
+Beside the lock lies a record: the driver that holds it and since when, the seconds of all starts,
+the number of the last start (its generation), and a request to stop. Only the holder writes it,
+except for the request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ the server then frees the lock of a machine that is dead, which else takes it tw
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What stands beside a lock.
+    """The record beside a lock.
 
     Attributes:
         generation: number of the last start of the study; 0 before the first one.

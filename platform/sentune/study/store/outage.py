@@ -7,6 +7,7 @@ that was created by its token, an end by the trial's state.
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import threading
 import time
@@ -22,8 +23,9 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from sentune.credentials import without_credentials
-from sentune.errors import Overtaken, SentuneError
+from sentune.errors import DamagedFile, Overtaken, SentuneError
 from sentune.io.database_lock import first_line
+from sentune.io.sqlite_file import damage_in, sqlite_path
 from sentune.io.waits import WAITS
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.trial_codec import TOKEN, TWIN
@@ -52,6 +54,7 @@ def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
 
     Raises:
         DatabaseGone: the database did not come back.
+        DamagedFile: it is an SQLite file, and damaged.
         StorageInternalError: it answers, and refuses.
     """
     began, wait = time.monotonic(), FIRST_WAIT
@@ -59,7 +62,9 @@ def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
         try:
             with WAITS.until(f"the Optuna database at {engine.url}"):
                 return action(wait > FIRST_WAIT)
-        except (SQLAlchemyError, StorageInternalError) as error:
+        except (SQLAlchemyError, StorageInternalError, json.JSONDecodeError) as error:
+            if damage := damaged_database(str(engine.url), error):
+                raise damage from error
             if not _away(engine, error):
                 raise
             silent, name = time.monotonic() - began, without_credentials(str(engine.url))
@@ -73,6 +78,18 @@ def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
                 logger.warning("%s is away, trying again: %s", name, first_line(error))
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
+
+
+def damaged_database(url: str, error: Exception) -> DamagedFile | None:
+    """Return the error of a damaged SQLite file; None for other errors.
+
+    Optuna raises a ``ValueError`` or ``LookupError`` for a stored text that it cannot read.
+    """
+    path = sqlite_path(url)
+    unread = "" if isinstance(error, SQLAlchemyError | StorageInternalError) else str(error)
+    if path is None or not (why := unread or damage_in(error)):
+        return None
+    return DamagedFile(path, f"the database is damaged ({why})", "bring it back from a copy")
 
 
 def _away(engine: Engine, error: Exception) -> bool:
@@ -256,7 +273,14 @@ class StudyDatabase(BaseStorage):
         return self._asked(lambda: self._backend.get_trial(trial_id))
 
     def _asked(self, action: Callable[[], T]) -> T:
-        return waiting(self.engine, lambda _: action())
+        try:
+            return waiting(self.engine, lambda _: action())
+        except KeyError:  # there is no such trial
+            raise
+        except (ValueError, LookupError) as error:
+            if damage := damaged_database(str(self.engine.url), error):
+                raise damage from error
+            raise
 
     def create_new_study(
         self, directions: Sequence[StudyDirection], study_name: str | None = None

@@ -19,7 +19,7 @@ from sentune.formatting import differences
 from sentune.io.database_lock import alone_in, database_url, first_line
 from sentune.io.waits import WAITS
 from sentune.study.store.journal import StudyJournal
-from sentune.study.store.outage import StudyDatabase
+from sentune.study.store.outage import StudyDatabase, damaged_database
 from sentune.study.store.study_index import DATABASE, JOURNAL
 from sentune.study.store.trial_codec import DIRECTIONS
 
@@ -65,6 +65,7 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
 
     Raises:
         InvalidValue: it cannot be reached; credentials are left out of the message.
+        DamagedFile: the journal or the SQLite file is damaged.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     if "://" not in url:
@@ -75,6 +76,8 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
         with WAITS.until(f"the Optuna database at {named}"), alone_in(plain):
             storage = RDBStorage(plain, engine_kwargs=_arguments(named))
     except (SQLAlchemyError, ImportError) as error:
+        if damage := damaged_database(url, error):
+            raise damage from None
         fix = f"the database cannot be opened ({first_line(error)})"
         raise InvalidValue("--optuna", without_credentials(url), fix) from None
     if named.get_backend_name() == "sqlite":

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentune.errors import InvalidValue
+from sentune.errors import DamagedFile, InvalidValue
 from sentune.io.atomic import read_document
 from sentune.io.object_store import asked, files_at, is_local
+from sentune.summary import FIX
 
-DESCRIPTION, SUMMARY = "study.json", "summary.json"
+DESCRIPTION, SUMMARY, TEST_READS = "study.json", "summary.json", "test_reads.json"
 JOURNAL, DATABASE = "optuna.journal", "optuna.db"
 """Of a study's trials, in its folder; the second as older versions made it."""
 
@@ -40,10 +41,38 @@ class StudyPlace:
 
     def summary(self) -> dict[str, Any]:
         """Return the last ``summary.json``; empty where there is none, or a damaged one."""
+        return self.read_summary()[0]
+
+    def read_summary(self) -> tuple[dict[str, Any], str]:
+        """Return the last ``summary.json``, and what is wrong with it; empty for nothing."""
         try:
-            return read_json(f"{self.folder}/{SUMMARY}") if self.folder else {}
-        except ValueError:
-            return {}
+            content = read_json(f"{self.folder}/{SUMMARY}") if self.folder else {}
+        except ValueError as error:
+            return {}, f"{SUMMARY} is damaged ({error}); {FIX}"
+        if wrong := [n for n in ("state", "reason") if not isinstance(content.get(n, ""), str)]:
+            return {}, f"{SUMMARY} is damaged ({wrong[0]} is no text); {FIX}"
+        return content, ""
+
+    def test_reads(self) -> list[dict[str, Any]]:
+        """Return the readings of the test corpora by ``test_reads.json``, else by the summary.
+
+        Raises:
+            DamagedFile: the first is damaged, and the second has none.
+        """
+        if not self.folder:
+            return []
+        kept = self.summary().get("test_reads", [])
+        try:
+            text = read_document(self.folder, TEST_READS)
+            return _readings(kept if text is None else json.loads(text))
+        except ValueError as error:
+            if kept:
+                return _readings(kept)
+            file = f"{self.folder}/{TEST_READS}"
+            fix = (
+                "bring it back from a copy, or move it away and give --force-test (it is recorded)"
+            )
+            raise DamagedFile(file, f"it is damaged ({error})", fix) from None
 
 
 def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]:
@@ -96,11 +125,23 @@ def read_json(path: str) -> dict[str, Any]:
     """Return the object in a JSON file, local or remote; empty where there is no file.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is no JSON, or no object.
     """
     folder, _, name = path.rpartition("/")
     text = read_document(folder, name)
-    content: dict[str, Any] = json.loads(text) if text is not None else {}
+    content = json.loads(text) if text is not None else {}
+    if not isinstance(content, dict):
+        raise ValueError("it is no object")
+    return content
+
+
+def _readings(content: Any) -> list[dict[str, Any]]:
+    """Return a list of readings; raise ``ValueError`` for anything else."""
+    needed = {"run", "test", "time", "forced"}
+    if not isinstance(content, list) or any(
+        not isinstance(one, dict) or needed - one.keys() for one in content
+    ):
+        raise ValueError("it is no list of readings")
     return content
 
 

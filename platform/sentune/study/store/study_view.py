@@ -5,7 +5,6 @@ The live display, ``sentune study``, the report and MLflow all show a ``StudySna
 
 from __future__ import annotations
 
-import json
 import statistics
 import threading
 from collections import Counter, defaultdict
@@ -18,7 +17,7 @@ from typing import Any
 
 import optuna
 
-from sentune.io.atomic import read_document
+from sentune.errors import DamagedFile
 from sentune.io.object_store import files_at, is_local
 from sentune.records import FinalistRecord, Spent, Spread, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
@@ -40,7 +39,6 @@ GOES_ON = "its own command or `sentune study resume` goes on"
 TABLES = "readouts.json"
 """File in a run's folder with the tables of its sweeps, at its best milestone."""
 
-TEST_READS = "test_reads.json"
 IDENTITY = "mlflow_identity"
 """Attribute of the Optuna study that tells studies of one name apart on an MLflow server."""
 
@@ -267,21 +265,25 @@ class StudyView:
 
         The holder of the lock counts first, then what the last start wrote.
         """
-        folder, written = self.place.folder, self.place.summary()
+        folder, (written, trouble) = self.place.folder, self.place.read_summary()
         held = standing(self.place.url, self.place.name)
         state, reason = written.get("state", ""), written.get("reason", "")
         if held.holder is not None:
             state, reason = _driven(held.holder)
         elif state in ("", "running"):
             state, reason = ("interrupted", GOES_ON) if trials else ("new", "")
-        reads = read_document(folder, TEST_READS) if folder else None
+        reads: list[dict[str, Any]] = []
+        try:
+            reads = self.place.test_reads()
+        except DamagedFile as error:
+            trouble = trouble or str(error)
         return {
             "state": state,
-            "reason": self.place.trouble or reason,
+            "reason": self.place.trouble or trouble or reason,
             "holder": held.holder,
             "hours": held.hours,
             "written": written,
-            "test_reads": json.loads(reads) if reads is not None else [],
+            "test_reads": reads,
             "artifacts": artifacts_in(folder),
         }
 
@@ -291,7 +293,11 @@ class StudyView:
             return ()
         known, found = self._ended[ending], []
         for trial in self.storage.get_all_trials(number, deepcopy=False):
-            run = known[trial.number] if trial.number in known else _stored(trial, objective)
+            try:
+                run = known[trial.number] if trial.number in known else _stored(trial, objective)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                why = f"trial {trial.number} cannot be read ({error!r})"
+                raise DamagedFile(self.place.url, why, "bring it back from a copy") from error
             if trial.state.is_finished():
                 known[trial.number] = run
             if run is not None:

@@ -59,7 +59,7 @@ class TrialStore:
         objectives: by which trials are compared; rungs and the best milestone go by the first.
         budget: examples of a full trial.
         scheduler: rungs; None where every trial runs to its end (finalists).
-        constraints: on metrics; a trial that breaks one is told to the sampler as such.
+        constraints: on metrics; the sampler learns which trials violate one.
     """
 
     study: optuna.Study
