@@ -333,7 +333,7 @@ class TrainedFamily(JobFamily):
             self.config = replace(self.config, data_cpus=1.0)
 
     def manifests(self) -> Sequence[str]:
-        return [f"{tokens.path}/{META}" for tokens in self.tokens]
+        return [f"{tokens.uri or tokens.path}/{META}" for tokens in self.tokens]
 
     def check_batch(self, rows: int) -> None:
         """Refuse a corpus whose rows are fewer than the largest batch that may be tried."""
