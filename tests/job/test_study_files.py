@@ -8,10 +8,15 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from search_spaces.gumbel import SPACE
 from sentune.errors import StudyConflict
-from sentune.job.study_files import mend_summary, origin
+from sentune.job.options import JobOptions
+from sentune.job.study_files import describe, last_start, mend_summary, origin
 from sentune.job.test_set import TestReads, Winner
 from sentune.study.config import StudyConfig
+from sentune.study.store.driver_lock import DriverLock
+from sentune.study.store.lock_backends import LOCK_FILE
+from sentune.study.store.storage import storage_url
 
 
 @pytest.mark.parametrize("described", ['{"forked_from": "old"}', '{"forked_f', None])
@@ -63,3 +68,19 @@ def test_a_damaged_summary_in_an_object_store_is_set_aside() -> None:
     assert files.cat_file("/mend/study/damaged-summary.json") == b"{"
     assert not files.exists("/mend/study/summary.json")
     files.store.clear()
+
+
+def test_the_number_of_a_start_outlives_the_record_of_its_lock(tmp_path: Path) -> None:
+    """A killed start has left no summary, but checkpoints of its number."""
+    config = StudyConfig(name="s", storage=str(tmp_path), max_examples=9)
+    url = storage_url(config.folder, None)
+
+    def start() -> int:
+        with DriverLock(url, "s", last_start=last_start(config.folder)) as lock:
+            options = JobOptions(study="s", storage=str(tmp_path))
+            describe(config, options, SPACE, None, lock.generation)
+            return lock.generation
+
+    assert [start(), start()] == [1, 2]
+    Path(config.folder, LOCK_FILE).unlink()
+    assert start() == 3

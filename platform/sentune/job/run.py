@@ -124,7 +124,7 @@ def _study(
         study.held = lock
         if damage := mend_summary(config.folder):
             print_line(console, f"warning: {damage}", "yellow")
-        describe(config, options, space, forked_from)
+        describe(config, options, space, forked_from, lock.generation)
         plan = study.plan.to_dict()
         limits = {name: most for name, most in asdict(config.budget).items() if most is not None}
         full = {**plan, "eta": config.eta, "budget": limits}

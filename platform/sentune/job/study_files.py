@@ -52,11 +52,17 @@ def origin(config: StudyConfig) -> str | None:
 
 
 def describe(
-    config: StudyConfig, options: StudyOptions, space: SearchSpace, forked_from: str | None
+    config: StudyConfig,
+    options: StudyOptions,
+    space: SearchSpace,
+    forked_from: str | None,
+    generation: int = 0,
 ) -> None:
     """Write ``study.json``, from which ``sentune study resume`` starts the study again.
 
-    Credentials are left out: the environment of the next start has them.
+    The generation is that of the start, which its checkpoints have too, whatever becomes of the
+    record beside the driver's lock. Credentials are left out: the environment of the next start
+    has them.
     """
     content: dict[str, Any] = {
         "job": type(options).__name__,
@@ -65,6 +71,7 @@ def describe(
         "forked_from": forked_from,
         "folder": str(Path.cwd()),
         "command": without_credentials(sys.argv),
+        "generation": generation,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_document(config.folder, DESCRIPTION, json.dumps(content, indent=1) + "\n")
@@ -123,9 +130,9 @@ def start_summary(
 
 
 def last_start(folder: str) -> int:
-    """Return the largest generation that a study's summary or model tells; 0 where none does."""
+    """Return the largest generation that a study's files tell; 0 where none does."""
     found = 0
-    for file in (SUMMARY, f"{MODEL}/{MANIFEST}"):
+    for file in (DESCRIPTION, SUMMARY, f"{MODEL}/{MANIFEST}"):
         try:
             content = read_json(f"{folder}/{file}")
         except ValueError:  # damaged; the study writes it again
@@ -146,7 +153,7 @@ def refuse_late(folder: str, generation: int) -> None:
     """
     if (newest := last_start(folder)) > generation:
         raise Overtaken(
-            f"{folder}: start {newest} of this study has written its summary or model, and this "
+            f"{folder}: start {newest} of this study has written there, and this "
             f"is start {generation}, which has lost the study and has stopped"
         )
 
