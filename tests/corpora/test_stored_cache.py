@@ -16,6 +16,7 @@ from sentune.corpora.prepare import Prepared, prepared
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
 from sentune.io import cached_file
 from sentune.io.cached_file import node_cache
+from sentune.study.store.study_index import read_json
 from tests.corpora.test_integrity import Lengths
 
 TEXTS = [f"sentence number {number}" for number in range(40)]
@@ -83,6 +84,7 @@ def test_a_source_in_the_store_is_read_by_a_worker(store: str, machines: Machine
     assert not list(node_cache().glob("sentences/*/*.parquet"))
     assert list(corpus.texts("text")) == TEXTS
     assert corpus.load().column("text").to_pylist() == TEXTS
+    assert read_json(corpus.manifest_file) == corpus.manifest, "it lies in the store"
     assert corpus.nbytes == pytest.approx(corpus.load().nbytes, rel=0.1)
 
 

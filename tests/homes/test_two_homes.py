@@ -176,7 +176,11 @@ def test_over_s3_two_machines_train_what_one_trains(
     done = two.run(job, *given, f"--optuna={optuna}", f"--tracking={optuna}.mlflow", *OPTIONS[job])
     assert done.returncode == 0, done.stdout + done.stderr
     buckets = s3.folder / "buckets"
-    both = found((buckets / "studies" / job / "two" / "summary.json").read_text())
+    summary = (buckets / "studies" / job / "two" / "summary.json").read_text()
+    both = found(summary)
+    derived = json.loads(summary)["lineage"]["chain"]["derived"]
+    assert derived
+    assert all(name.startswith(".cache/") for name in derived), "verify finds it in the storage"
     cache = buckets / "studies" / job / ".cache"
     kinds = {path.name for path in cache.iterdir()}
     assert "encoders" in kinds

@@ -183,8 +183,8 @@ class Prepared:
 
     @property
     def manifest_file(self) -> str:
-        """Path of the manifest."""
-        return f"{self.paths[0].rpartition('/')[0]}/{MANIFEST}"
+        """Path of the manifest; its URI where the shards lie in an object store."""
+        return f"{self.uri or self.paths[0].rpartition('/')[0]}/{MANIFEST}"
 
 
 def prepared(

@@ -164,10 +164,12 @@ class JobFamily(ABC):
 
     def derived(self) -> dict[str, str]:
         """Return folder -> checksum of its manifest; in a local storage relative to that."""
-        above = f"{self.config.storage}/"
+        above = f"{self.config.storage.rstrip('/')}/"
+        found = {file: read_json(file) for file in self.manifests()}
         return {
-            file.rpartition("/")[0].removeprefix(above): read_json(file)["checksum"]
-            for file in self.manifests()
+            file.rpartition("/")[0].removeprefix(above): manifest["checksum"]
+            for file, manifest in found.items()
+            if manifest  # else another process has emptied the cache
         }
 
     @abstractmethod
@@ -333,7 +335,7 @@ class TrainedFamily(JobFamily):
             self.config = replace(self.config, data_cpus=1.0)
 
     def manifests(self) -> Sequence[str]:
-        return [f"{tokens.path}/{META}" for tokens in self.tokens]
+        return [f"{tokens.uri or tokens.path}/{META}" for tokens in self.tokens]
 
     def check_batch(self, rows: int) -> None:
         """Refuse a corpus whose rows are fewer than the largest batch that may be tried."""

@@ -3,7 +3,7 @@ corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -83,6 +83,10 @@ class SentenceFamily(TrainedFamily):
         )
         counts = {STORED, *(int(n) for n in grid if n is not None)}
         return References.sample(self._referred or self.train, sorted(counts), self.options.seed)
+
+    def manifests(self) -> Sequence[str]:
+        corpora = [self.train] if self._referred is None else [self.train, self._referred]
+        return [*(corpus.manifest_file for corpus in corpora), *super().manifests()]
 
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         roles = {"corpus": self.train}
