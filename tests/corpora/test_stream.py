@@ -113,7 +113,7 @@ def test_a_resume_reads_no_shard_that_was_done(folder: TokenFolder) -> None:
     source = stream.StreamedSource(folder)
     everything, later = source._tasks(0, 0, 0), source._tasks(0, 0, 100)
     assert len(everything) == len(SHARDS)
-    assert [task["path"] for task in later] == [t["path"] for t in everything[-len(later) :]]
+    assert [task["file"] for task in later] == [t["file"] for t in everything[-len(later) :]]
     assert len(later) < len(everything)
     assert sum(SHARDS) - 100 == sum(
         SHARDS[task["shard"]] - task["skip"] for task in later

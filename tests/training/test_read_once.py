@@ -22,6 +22,7 @@ from sentune.corpora.batches import Batch, BatchSource, Held, SharedSource
 from sentune.corpora.encode import Encoder
 from sentune.corpora.mixing import Mixture
 from sentune.corpora.tokens import TokenFolder, tokenise_batches
+from sentune.io.cached_file import CachedFile
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.loop import train
@@ -98,9 +99,10 @@ def counted(log: Path) -> Callable[[pa.Table], pa.Table]:
 
     def noted(task: pa.Table) -> pa.Table:
         table = read(task)
-        size = Path(task["path"][0].as_py()).stat().st_size
-        with log.open("a") as file:
-            file.write(f"{size} {len(table)}\n")
+        file = CachedFile(**task["file"][0].as_py())
+        size = Path(file.here()).stat().st_size
+        with log.open("a") as lines:
+            lines.write(f"{size} {len(table)}\n")
         return table
 
     return noted
@@ -157,7 +159,8 @@ def test_a_group_reads_each_row_once_and_trains_as_one_worker_does(
         for line in lines:
             size, rows = map(int, line.split())
             read["bytes"], read["rows"] = read["bytes"] + size, read["rows"] + rows
-    corpus = sum(scene.tokens.shard(i).stat().st_size for i in range(len(scene.tokens.shards)))
+    shards = map(scene.tokens.shard, range(len(scene.tokens.shards)))
+    corpus = sum(Path(shard).stat().st_size for shard in shards)
     assert ROWS <= read["rows"] <= 1.1 * ROWS
     assert corpus <= read["bytes"] <= 1.1 * corpus
 
