@@ -1,4 +1,4 @@
-"""Memory of a job's driver on a corpus of any length: 20 million generated triplets, GumbelCSE.
+"""Memory of a job's driver on a corpus of any length: generated triplets, GumbelCSE.
 
 The job runs as a user starts it, from the file to the report: preparing, tokenising, planning, one
 trial of some steps on a corpus that streams, baselines, model. It starts twice under two names; the
@@ -7,7 +7,7 @@ driver's process, shared pages of the object store included. The triplets are th
 2,000 distinct sentences, which keeps tokenising short; their order and number are what the
 driver could hold on to.
 
-python benchmarks/long_corpus.py [TRIPLETS] needs about 2 GB in the temporary folder.
+python benchmarks/long_corpus.py 20000000 needs about 2 GB in the temporary folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
-TRIPLETS, AT_ONCE, SENTENCES, WORDS = 20_000_000, 65_536, 2_000, 2_000
+TRIPLETS, AT_ONCE, SENTENCES, WORDS = 2_000_000, 65_536, 2_000, 2_000
 LIMIT, GIGABYTE = 2e9, 1e9
 DEV = "builtin:nli?split=dev&size=90"
 OPTIONS = (
