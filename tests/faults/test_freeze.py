@@ -1,7 +1,7 @@
 """Every process of a study is stopped in turn: it is healed, or said in one sentence what to do.
 
-``make soak`` takes all processes and writes the table of ``docs/faults.md`` into ``build``; else two
-are taken.
+``make soak`` takes all processes and writes the table of ``docs/faults.md`` into ``build``; else
+two are taken.
 """
 
 from __future__ import annotations
