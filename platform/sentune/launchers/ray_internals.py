@@ -69,5 +69,5 @@ class ClusterStore:
         """Say so where Ray's head does not answer."""
         return WAITS.until(
             f"Ray's head (GCS) at {ray.get_runtime_context().gcs_address}",
-            "Ray ends this process if it stays away for a minute; then run the same command again",
+            "if it has died, Ray ends this process after a minute; then run the same command again",
         )

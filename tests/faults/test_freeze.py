@@ -1,15 +1,13 @@
-"""Every process of a study is stopped in turn, and one bit of every file of it is flipped in turn.
+"""Every process of a study is stopped in turn: it is healed, or said in one sentence what to do.
 
-Each ends healed, or in one sentence that names what to do. ``make soak`` takes all processes and
-files and writes the tables of ``docs/faults.md`` into ``build``; otherwise some of them are taken.
+``make soak`` takes all processes and writes the table of ``docs/faults.md`` into ``build``; else
+two are taken.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,11 +17,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sentune.summary import read_summary
 from tests.faults.conftest import SOAK
 from tests.ray_nodes import end, marked
 from tests.servers import Server, free_port, mlflow_server
@@ -260,91 +256,3 @@ def test_every_process_of_a_study_is_stopped_in_turn(
     write_table(f"freeze-{launcher[0]}.md", ("stopped", "outcome", "said"), frozen.table)
     assert len(frozen.table) >= (8 if SOAK else 2)
     assert not frozen.wrong, "\n\n".join(frozen.wrong)
-
-
-def flip(file: Path) -> str:
-    """Flip one bit, the same one in each run; return where it was."""
-    content = bytearray(file.read_bytes())
-    place = random.Random(file.name).randrange(8 * len(content))
-    content[place // 8] ^= 1 << place % 8
-    file.write_bytes(content)
-    return f"byte {place // 8:,} of {len(content):,}"
-
-
-def found_by(storage: Path) -> dict[str, Any]:
-    """What a study found, without what depends on the clock, and the bytes of its model."""
-    summary = read_summary(str(storage / "s"))
-    trials = [
-        {name: trial[name] for name in ("id", "state", "settings", "examples", "readouts")}
-        | {"metrics": {k: v for k, v in trial["metrics"].items() if not k.startswith("train/")}}
-        for trial in summary["trials"]
-    ]
-    weights = (storage / "s" / "model" / "model.safetensors").read_bytes()
-    return {
-        "state": summary["state"], "trials": trials, "winner": summary["winner"],
-        "model": hash(weights),
-    }  # fmt: skip
-
-
-def files_of(storage: Path) -> list[Path]:
-    """The study's files, of which each kind comes once before any comes twice."""
-    found = [path for path in sorted(storage.rglob("*")) if path.is_file() and path.stat().st_size]
-    seen: dict[str, int] = {}
-    ranks = {}
-    for path in found:
-        kind = re.sub(r"\d+|[0-9a-f]{16,}", "*", str(path.relative_to(storage)))
-        ranks[path] = seen[kind] = seen.get(kind, -1) + 1
-    return sorted(found, key=lambda path: (ranks[path], path))
-
-
-FLIPPED = ("optuna.journal", "driver.lock", "study.json", "weights.safetensors", "mlflow.db")
-"""Names of the files that are flipped outside of ``make soak``."""
-
-
-@pytest.mark.timeout(14_400 if SOAK else 1800)
-def test_one_bit_of_every_file_of_a_study_is_flipped_in_turn(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    storage, whole = tmp_path / "studies", tmp_path / "whole"
-    command = [
-        *JOB, "--storage", str(storage), "--max-examples", "1600", "--validate-every", "800",
-        "--finalists", "1", "--trials",
-    ]  # fmt: skip
-
-    def run(trials: int) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, str(trials)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
-            env=environment, check=False,
-        )  # fmt: skip
-
-    first = run(1)
-    assert first.returncode == 0, first.stderr
-    shutil.copytree(storage, whole)
-    second = run(2)
-    assert second.returncode == 0, second.stderr
-    expected = found_by(storage)
-    files = [path.relative_to(whole) for path in files_of(whole)]
-    if not SOAK:
-        chosen = [next((f for f in files if f.name == name), None) for name in FLIPPED]
-        files = [file for file in chosen if file is not None]
-    table: list[tuple[str, ...]] = []
-    wrong: list[str] = []
-    for file in files:
-        shutil.rmtree(storage)
-        shutil.copytree(whole, storage)
-        where = flip(storage / file)
-        end_of = run(2)
-        said = [line for line in end_of.stderr.splitlines() if line.strip()]
-        if end_of.returncode == 0:
-            if found_by(storage) != expected:
-                wrong.append(f"{file}, {where}: another result without a word")
-            words = [line for line in said if not MILESTONE.search(line)]
-            table.append((f"`{file}`", "healed", "; ".join(map(without_clock, words[:2]))))
-            continue
-        if "Traceback" in end_of.stderr or not said:
-            wrong.append(f"{file}, {where}: " + "\n".join(said[-15:]))
-        words = re.sub(r"\s+", " ", " ".join(said[-6:]))
-        table.append((f"`{file}`", f"exit code {end_of.returncode}", words))
-    write_table("flip.md", ("file", "outcome", "said"), table)
-    assert len(table) >= (20 if SOAK else 3)
-    assert not wrong, "\n\n".join(wrong)
