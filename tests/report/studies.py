@@ -116,7 +116,9 @@ def finished(count: int = 12) -> StudySummary:
             "p": 0.31,
             "test": "paired t-test",
         },
-        test_reads=[{"time": "2026-01-01T00:00:00Z", "winner": 2, "forced": False}],
+        test_reads=[
+            {"time": "2026-01-01T00:00:00Z", "run": "0002", "test": ["t"], "forced": False}
+        ],
         model="studies/little/model",
     )
 

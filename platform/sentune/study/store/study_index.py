@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,18 +62,17 @@ class StudyPlace:
         """
         if not self.folder:
             return []
-        kept = self.summary().get("test_reads", [])
+        text, kept = read_document(self.folder, TEST_READS), self.summary().get("test_reads", [])
+        file = f"{self.folder}/{SUMMARY if text is None else TEST_READS}"
         try:
-            text = read_document(self.folder, TEST_READS)
             return _readings(kept if text is None else json.loads(text))
         except ValueError as error:
-            if kept:
+            reason = str(error)
+        if text is not None and kept:
+            with suppress(ValueError):
                 return _readings(kept)
-            file = f"{self.folder}/{TEST_READS}"
-            fix = (
-                "bring it back from a copy, or move it away and give --force-test (it is recorded)"
-            )
-            raise DamagedFile(file, f"it is damaged ({error})", fix) from None
+        fix = "bring it back from a copy, or move it away and give --force-test (it is recorded)"
+        raise DamagedFile(file, f"it is damaged ({reason})", fix)
 
 
 def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]:
