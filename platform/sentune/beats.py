@@ -6,10 +6,17 @@ and takes a trial that gives none for a lost one. A beat costs a microsecond and
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
 Phase = Literal["loading", "tokenising", "training", "validating", "decoding", "saving"]
+
+
+SECONDS = 2.0
+"""Between the beats of a block that cannot give them itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +77,28 @@ def beat(
         node=was.node,
         pid=was.pid,
     )
+
+
+@contextmanager
+def beating(phase: Phase) -> Iterator[None]:
+    """Give beats while the block runs in a library that cannot, such as a decomposition.
+
+    They stop with the process, but not where the library itself never returns.
+    """
+    ended = threading.Event()
+
+    def give() -> None:
+        beat(phase)
+        while not ended.wait(SECONDS):
+            beat(phase)
+
+    thread = threading.Thread(target=give, name="sentune-beats", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def begin(node: str = "", pid: int = 0) -> None:

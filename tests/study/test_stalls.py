@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -172,3 +173,18 @@ def test_a_beat_keeps_what_it_is_not_told() -> None:
     beats.begin()
     assert beats.newest().loss is None
     assert beats.newest().number > now.number
+
+
+def test_a_block_that_cannot_give_beats_is_alive_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(beats, "SECONDS", 0.001)
+    beats.begin("10.0.0.5", 7)
+    with beats.beating("training"):
+        first = beats.newest().number
+        while beats.newest().number < first + 3:
+            time.sleep(0.001)
+    last = beats.newest()
+    assert (last.phase, last.pid) == ("training", 7)
+    time.sleep(0.02)
+    assert beats.newest() == last

@@ -12,6 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from sentune.beats import beating
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.reduce import accumulate, accumulate_here
 from sentune.corpora.schema import Statistics
@@ -56,7 +57,8 @@ def fit_and_sweep(
     statistics.all_reduce(group)
     result = Result()
     if group.is_first:
-        model.solve(statistics, max(int(v) for v in grid), str(group.device))
+        with beating("training"):
+            model.solve(statistics, max(int(v) for v in grid), str(group.device))
         metric = spec.objective.rpartition("/")[2]
         result = evaluate_family(
             tasks_for(*spec.dev.open()), model.similarities, model.axis.name, grid, metric
