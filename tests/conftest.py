@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,18 +28,23 @@ settings.load_profile("sentune")
 
 TESTS = Path(__file__).parent
 COUNTS = pytest.StashKey[dict[str, Counter[str]]]()
+BEGAN = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--tier-counts FILE``: adds a line of JSON with the counts of this run to it."""
+    """``--tier-counts FILE``: adds a line of JSON with the counts of this run to it.
+
+    ``--within MINUTES``: no test begins after them; those that did not are skipped, and counted so.
+    """
     parser.addoption("--tier-counts", metavar="FILE", help="add this run's counts to a file")
+    parser.addoption("--within", metavar="MINUTES", type=float, help="begin no test after them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declares the marks of ``tests/tiers.py``, so that pytest knows these alone."""
     for name, meaning in TIERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
-    config.stash[COUNTS] = defaultdict(Counter)
+    config.stash[COUNTS], config.stash[BEGAN] = defaultdict(Counter), time.monotonic()
     config.pluginmanager.register(TierCounter(config.stash[COUNTS]))
 
 
@@ -58,6 +64,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.user_properties.append(("tier", tier))
         places[item.nodeid] = order.index(tier)
     items.sort(key=lambda item: places[item.nodeid])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a test that would begin after the minutes of ``--within``."""
+    within = item.config.getoption("within")
+    if within is not None and time.monotonic() > item.config.stash[BEGAN] + 60 * within:
+        pytest.skip(f"not run: the {within:g} minutes of this run were over")
 
 
 class TierCounter:

@@ -43,3 +43,15 @@ def test_tests_that_run_in_two_processes_are_counted_once(tmp_path: Path) -> Non
     command = ["-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", f"--tier-counts={file}"]
     subprocess.run([sys.executable, *command, target], check=True, capture_output=True)
     assert file.read_text() == '{"default": {"passed": 1}}\n'
+
+
+def test_a_test_that_would_begin_too_late_is_skipped_and_says_so(tmp_path: Path) -> None:
+    target = f"{__file__}::test_the_folders_are_there"
+    for minutes, outcome in (("60", "1 passed"), ("0", "1 skipped")):
+        command = ["-m", "pytest", "-rs", "-n", "1", "-p", "no:cacheprovider", "-o", "addopts="]
+        command += ["--import-mode=importlib", f"--within={minutes}", target]
+        done = subprocess.run(
+            [sys.executable, *command], check=True, capture_output=True, text=True
+        )
+        assert outcome in done.stdout
+        assert ("the 0 minutes of this run were over" in done.stdout) is (minutes == "0")
