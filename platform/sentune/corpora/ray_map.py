@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ disk anyway. One CPU of the cluster stays free for up to four readers."""
 
 AHEAD = 16
 """Parts of a stream that are worked on, or done and waited for, at the same time."""
+
+REPORT_SECONDS = 3.0
+"""How long a CPU that has become free may be reported as taken."""
 
 READERS = 2
 """Shards that are read at the same time."""
@@ -108,9 +112,8 @@ def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Fo
     """
     stream = iter(parts)
     first = list(islice(stream, 2))
-    free = ray.available_resources().get("CPU", 0) if ray.is_initialized() else 0
-    most = min(AHEAD, 2 * int(free))
-    if len(first) < 2 or not most:
+    most = min(AHEAD, 2 * _free_cpus()) if len(first) == 2 and ray.is_initialized() else 0
+    if not most:
         yield from map(work, chain(first, stream))
         return
     task, held = ray.remote(num_cpus=1)(_apply), ray.put(work)
@@ -121,6 +124,16 @@ def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Fo
             yield _result(pending.popleft())
     while pending:
         yield _result(pending.popleft())
+
+
+def _free_cpus() -> int:
+    """Return the free CPUs of the cluster; Ray reports those of tasks that just ended late."""
+    deadline = time.monotonic() + REPORT_SECONDS
+    while not (free := int(ray.available_resources().get("CPU", 0))):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return free
 
 
 def _apply(work: Callable[[Part], Found], part: Part) -> Found:
