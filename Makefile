@@ -75,6 +75,7 @@ bench: $(READY)  ## the benchmarks: ratios against a peer, in one run
 	[ -z "$$missed" ] || { echo; echo "a limit was missed:$$missed"; exit 1; }
 
 docs: $(READY)  ## the documentation as a site, in build/site
+	@mkdir -p build
 	@$(BIN)/typer sentune.cli utils docs --name sentune --title Commands --output docs/reference/cli.md > build/cli.log
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html"
