@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # the clusters of the tests have a token of their own, not the one of the user's home folder
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
+# several processes of tests share the cores: with a thread per core each, they wait for each other
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # an example may take as long as a busy machine makes it take
 settings.register_profile("sentune", deadline=None)
 settings.load_profile("sentune")
