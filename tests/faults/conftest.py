@@ -15,6 +15,7 @@ from ray.cluster_utils import Cluster
 from sentune.tracking.environment import artifact_root_in, tracking_uri_in
 from tests.backends import BUCKET, Servers
 from tests.faults.scenes import cluster_of
+from tests.ray_nodes import end
 
 SOAK = "SENTUNE_SOAK" in os.environ
 """Set by ``make soak``: full counts, each test over both kinds of storage."""
@@ -136,3 +137,17 @@ def on_servers(servers: Servers, folder: Path) -> Place:
 def environment_of(place: Place, **more: str) -> dict[str, str]:
     """Of a process that drives a study there: what it keeps at home is the test's."""
     return {**os.environ, "XDG_STATE_HOME": str(place.scratch / "state"), **more}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Of a study's processes, which are found by their mark and ended with the test."""
+    mark = uuid.uuid4().hex
+    yield {
+        **os.environ,
+        "SENTUNE_TEST_MARK": mark,
+        "PYTHONPATH": str(Path(__file__).parents[2] / "platform"),
+        "OMP_NUM_THREADS": "1",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    end(mark)

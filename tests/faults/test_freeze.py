@@ -10,10 +10,7 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
-import uuid
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,23 +18,21 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import SOAK
+from tests.faults.damaged_job import (
+    JOB,
+    MILESTONE,
+    PATIENCE,
+    ROOT,
+    without_clock,
+    write_table,
+)
 from tests.ray_nodes import end, marked
 from tests.servers import Server, free_port, mlflow_server
 
-ROOT = Path(__file__).parents[2]
-BUILD = ROOT / "build"
-
-JOB = [
-    sys.executable, "jobs/tune_simcse.py", "--study", "s", "--concurrent", "1", "--seeds", "1",
-    "--scheduler", "none", "--corpus", "builtin:nli?size=3000",
-    "--dev", "builtin:nli?split=dev&size=60", "--set", "batch_size=16", "--failed-share", "1",
-]  # fmt: skip
-
-MILESTONE = re.compile(r"(?:trial|finalist: trial) \d+.* at [\d,]+ examples")
 SENTENCE = re.compile(r"waiting for |no beat for |cannot be reached|is suspended|has died|gone")
 
-STALL_SECONDS, STOPPED_SECONDS, PATIENCE = 20, 75 if SOAK else 45, 400
-"""Without a beat; that a process is stopped, and again until it counts; that anything may take."""
+STALL_SECONDS, STOPPED_SECONDS = 20, 75 if SOAK else 45
+"""Without a beat; that a process is stopped, and again until it counts."""
 
 
 @dataclass
@@ -187,40 +182,6 @@ class Frozen:
         assert "Traceback" not in refused.stderr
         (line,) = [line for line in refused.stderr.splitlines() if f"pid {pid}" in line]
         return line
-
-
-def without_clock(line: str) -> str:
-    """A line without what differs from run to run."""
-    line = re.sub(r"\x1b\[[0-9;]*m", "", line)
-    line = re.sub(r"^\[\s*[\d:.]+( s)?\] ", "", line.strip())
-    line = re.sub(r"\b(process|pid|-CONT) \d+", r"\1 N", line)
-    return re.sub(r"\b\d{1,3}(\.\d{1,3}){3}(:\d+)?", "HOST", line)
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Of a study's processes, which are found by their mark and ended with the test."""
-    mark = uuid.uuid4().hex
-    yield {
-        **os.environ,
-        "SENTUNE_TEST_MARK": mark,
-        "PYTHONPATH": str(ROOT / "platform"),
-        "OMP_NUM_THREADS": "1",
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-    }
-    for pid in marked(mark):
-        wake(pid)
-    end(mark)
-
-
-def write_table(name: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Write a table of the documentation, and print it."""
-    lines = ["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)]
-    text = "\n".join(lines) + "\n"
-    if SOAK:
-        BUILD.mkdir(exist_ok=True)
-        (BUILD / name).write_text(text)
-    sys.stdout.write(text)
 
 
 @pytest.mark.timeout(7200 if SOAK else 1800)
