@@ -18,7 +18,7 @@ from sentune.training.checkpoints import SavedProgress
 from sentune.training.group import Group
 from sentune.training.memory import OutOfMemory, first_line, short_of_memory
 from sentune.training.precision import check_precision
-from sentune.training.recipes import Validates, build_method, recipe_of
+from sentune.training.recipes import Validates, build, recipe_of
 from sentune.training.schedules import steps_for
 from sentune.training.settings import split
 from sentune.training.state import Pace, Position, load_optimizer, resume, save_state
@@ -70,7 +70,8 @@ class _Trial:
             fix = f"milestones increase and end with max_examples ({spec.max_examples})"
             raise InvalidValue("milestones", spec.milestones, fix)
         check_precision(settings.precision, group.device)
-        self.method = build_method(kind, method_settings, settings, spec.encoder, spec.seed)
+        recipe = recipe_of(kind)
+        self.method = build(recipe, kind, method_settings, settings, spec.encoder, spec.seed)
         self.method.to(group.device).train()
         self.steps = Steps(spec, self.method, settings, group)
         self.position = Position()
