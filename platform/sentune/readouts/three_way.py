@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentune.errors import InvalidValue
+from sentune.readouts.threshold import best_cut, between
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -84,20 +86,10 @@ def best_split(scores: ArrayLike, gold: ArrayLike) -> BestBeta:
     order = np.argsort(values, kind="stable")
     values, truth = values[order], truth[order]
     below = np.arange(len(values) + 1)  # pairs at or below beta
-    hits = [np.concatenate(([0], np.cumsum(truth == c))) for c in (ENTAILMENT, NON_ENTAILMENT)]
-    total = np.bincount(truth, minlength=3)
-    each = (
-        _f1(total[ENTAILMENT] - hits[0], len(values) - below, total[ENTAILMENT]),
-        _f1(hits[1], below, total[NON_ENTAILMENT]),
-    )
-    macro = (each[0] + each[1]) / 3
-    cuts = np.flatnonzero(np.concatenate(([True], values[1:] > values[:-1], [True])))
-    cut = int(cuts[np.argmax(macro[cuts])])
-    beta = np.nextafter(values[0], -np.inf) if cut == 0 else values[cut - 1]
-    if 0 < cut < len(values):
-        middle = beta + (values[cut] - beta) / 2
-        beta = middle if middle < values[cut] else beta
-    return BestBeta(np.asarray(beta), np.asarray(macro[cut]))
+    own = [np.concatenate(([0], np.cumsum(truth == c))) for c in (ENTAILMENT, NON_ENTAILMENT)]
+    macro = _macro(*(_Tally(below, found, below) for found in own), truth)  # none is both
+    cut = best_cut(values, macro)
+    return BestBeta(np.asarray(between(values, cut)), np.asarray(macro[cut]))
 
 
 def macro_f1(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike, betas: ArrayLike) -> Floats:
@@ -115,16 +107,15 @@ def macro_f1(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike, betas: ArrayLik
 
 
 def _at_thresholds(low: Floats, high: Floats, truth: Counts, betas: Floats) -> Floats:
-    masks = [np.ones_like(truth, dtype=bool), *(truth == c for c in range(3))]
-    under = [np.searchsorted(np.sort(low[m]), betas, side="right") for m in masks]
-    over = [np.searchsorted(np.sort(high[m]), betas, side="left") for m in masks]
-    return _macro(
-        _Tally(*(under[i] for i in (0, 1, 3))), _Tally(*(over[i] for i in (0, 2, 3))), truth
-    )
+    """[B]: macro F1 of one row of ranges."""
+    under, over = low[:, None] <= betas, high[:, None] < betas
+    both = truth == BOTH
+    lows = _Tally(under.sum(0), under[truth == ENTAILMENT].sum(0), under[both].sum(0))
+    highs = _Tally(over.sum(0), over[truth == NON_ENTAILMENT].sum(0), over[both].sum(0))
+    return _macro(lows, highs, truth)
 
 
-@dataclass(frozen=True)
-class _Tally:
+class _Tally(NamedTuple):
     """Of all pairs, of the gold class that the side decides, and of the gold class ``both``.
 
     For lows, how many are at or under beta; for highs, how many are under it.
@@ -210,13 +201,9 @@ def _candidates(
     edge = np.pad(last, ((0, 0), (1, 0)), constant_values=True)
     places = np.where(edge, np.arange(edge.shape[1]), 0)
     start = np.maximum.accumulate(places, axis=1)[:, :-1]  # of the run that value k belongs to
-    at_high = _Tally(*(np.take_along_axis(c, start, axis=1) for c in _parts(highs)))
-    at_low = _Tally(*(c[:, 1:] for c in _parts(lows)))
+    at_high = _Tally(*(np.take_along_axis(c, start, axis=1) for c in highs))
+    at_low = _Tally(*(c[:, 1:] for c in lows))
     yield np.where(last, values, np.nan), at_low, at_high
-
-
-def _parts(tally: _Tally) -> tuple[Counts, Counts, Counts]:
-    return tally.everything, tally.own, tally.both
 
 
 def _checked(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike) -> tuple[Floats, Floats, Counts]:

@@ -65,7 +65,7 @@ def covered(
     step = rows_at_once(chunk, len(references), 1)
     for start in range(0, len(sentences), step):
         beat()
-        yield from _of_block(boxes, _part(some, start, step), others, above, dtype)
+        yield from _of_block(boxes, some.take(slice(start, start + step)), others, above, dtype)
 
 
 @torch.no_grad()
@@ -87,15 +87,11 @@ def _of_block(
     volumes, step = boxes.log_volume(some)[:, None], rows_at_once(TABLE, len(some.lower), 1)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, max(1, len(others.lower)), step):
-        overlaps = boxes.log_overlap_table(some, _part(others, start, step))
+        overlaps = boxes.log_overlap_table(some, others.take(slice(start, start + step)))
         table = (overlaps - volumes).exp_().to(dtype).clamp_(max=largest)
         sentence, row = (table > above).nonzero(as_tuple=True)
         parts.append((sentence, row + start, table[sentence, row]))
     return _by_sentence(parts, len(volumes))
-
-
-def _part(box: Corners, start: int, step: int) -> Corners:
-    return Corners(*(corner[start : start + step] for corner in box))
 
 
 def _by_sentence(parts: list[tuple[Tensor, Tensor, Tensor]], count: int) -> list[Kept]:
