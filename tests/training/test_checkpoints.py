@@ -61,6 +61,12 @@ def names(directory: str) -> list[str]:
     return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in files.ls(root, detail=False))
 
 
+def left(directory: str) -> list[str]:
+    """Files below a folder that may be gone."""
+    files, root = fsspec.url_to_fs(directory)
+    return [path for path, _, found in files.walk(root) if found]
+
+
 def test_nothing_yet(directory: str) -> None:
     store = CheckpointStore(directory)
     assert store.last() is store.best() is store.last_progress() is store.best_progress() is None
@@ -149,7 +155,7 @@ def test_a_checkpoint_of_another_run_is_set_aside(
     assert content(again.last()) == content(again.best()) == "100"
     assert again.notes == []
     again.drop_all()
-    assert CheckpointStore(directory).bytes() == 0
+    assert not left(directory)
 
 
 def test_of_two_runs_in_a_folder_its_own_is_taken_though_it_is_older_and_worse(directory: str):
@@ -423,14 +429,13 @@ def test_what_is_kept_can_be_dropped(directory: str) -> None:
     for examples, score in ((100, 0.1), (200, 0.7), (300, 0.3)):
         store.save(progress(examples), score)
     store.save(progress(310, milestone=False), None)
-    assert store.bytes() == 9
     store.keep_best_only()
     store.keep_best_only()
-    assert (names(directory), store.bytes()) == (["examples_000000200"], 3)
+    assert names(directory) == ["examples_000000200"]
     store.drop_all()
     store.drop_all()
     assert store.last() is None
-    assert store.bytes() == 0
+    assert not left(directory)
 
 
 def test_one_of_an_older_version_has_no_checksums_and_is_taken(tmp_path: Path) -> None:
