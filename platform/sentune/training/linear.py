@@ -25,12 +25,13 @@ from torch.nn.functional import cross_entropy
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Corpus, Kind
 from sentune.encoders import load, prepare
-from sentune.errors import CorpusError, InvalidValue, TrialFailed
+from sentune.errors import CorpusError, TrialFailed
 from sentune.methods.linear import EncodedPairs, PairClassifier, PairTokenizer
 from sentune.readouts.three_way import BOTH, CLASSES, ENTAILMENT, NON_ENTAILMENT
 from sentune.tasks.base import Result
 from sentune.training.precision import sentences_at_a_time
 from sentune.training.schedules import learning_rate_factor, steps_for
+from sentune.training.settings import check_length
 
 Say = Callable[[str], None]
 Classes = NDArray[np.int64]
@@ -141,9 +142,7 @@ def build(encoder: str, settings: LinearSettings, device: torch.device) -> PairC
     """
     torch.manual_seed(settings.seed)
     text_encoder = load(encoder)
-    if settings.max_length > text_encoder.max_length:
-        fix = f"the encoder takes at most {text_encoder.max_length} tokens"
-        raise InvalidValue("max_length", settings.max_length, fix)
+    check_length(settings.max_length, text_encoder.max_length)
     return PairClassifier(text_encoder, 2).to(device)
 
 

@@ -16,7 +16,7 @@ from sentune.methods import find
 from sentune.tasks import Result
 from sentune.training.checkpoints import SavedProgress
 from sentune.training.group import Group
-from sentune.training.memory import OutOfMemory, first_line, short_of_memory
+from sentune.training.memory import told_of_memory
 from sentune.training.precision import check_precision
 from sentune.training.recipes import Validates, build, recipe_of
 from sentune.training.schedules import steps_for
@@ -158,17 +158,12 @@ class _Trial:
         if self._validator is None:
             recipe = recipe_of(self.method)
             self._validator = recipe.validator(self.spec, self.steps.settings, self.group.device)
-        try:
+        why = (
+            "in validation, where micro_batch does not count; smaller corpora after --dev or a "
+            "smaller max_length need less"
+        )
+        with told_of_memory(why, f"after {self.position.step * self.batch_size:,} examples: "):
             return self._validator.validate(self.method)
-        except (RuntimeError, MemoryError) as error:
-            if not (where := short_of_memory(error)):
-                raise
-            seen = self.position.step * self.batch_size
-            raise OutOfMemory(
-                f"after {seen:,} examples: out of memory on {where} in validation, where "
-                f"micro_batch does not count; smaller corpora after --dev or a smaller max_length "
-                f"need less ({first_line(error)})"
-            ) from None
 
     def save(self, folder: Path) -> None:
         """Write the resumable state; ranks other than 0 have nothing to add."""

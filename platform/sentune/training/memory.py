@@ -6,6 +6,8 @@ import ctypes
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sentune.errors import TrialFailed
@@ -59,6 +61,22 @@ def short_of_memory(error: BaseException) -> str:
 def first_line(error: BaseException) -> str:
     """Return an error's first words."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+
+
+@contextmanager
+def told_of_memory(why: str, before: str = "") -> Iterator[None]:
+    """Raise a lack of memory in the block as ``OutOfMemory``; other errors pass.
+
+    Args:
+        why: the memory was wanted, and what would help.
+        before: begins the message.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not (where := short_of_memory(error)):
+            raise
+        raise OutOfMemory(f"{before}out of memory on {where} {why} ({first_line(error)})") from None
 
 
 _settled_modules = 0
