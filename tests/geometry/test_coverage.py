@@ -52,7 +52,8 @@ def test_blocks_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> N
     sentences, references = embeddings(9), embeddings(40)
     whole = list(covered(boxes, sentences, references, 0.1))
     monkeypatch.setattr(coverage, "TABLE", max(1, chunk // 2))
-    in_blocks = list(covered(boxes, sentences, references, 0.1, chunk))
+    monkeypatch.setattr(coverage, "PAIRS", chunk)
+    in_blocks = list(covered(boxes, sentences, references, 0.1))
     assert all(same(one, other) for one, other in zip(whole, in_blocks, strict=True))
     assert sum(len(kept.rows) for kept in whole) > 20
 
