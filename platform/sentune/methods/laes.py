@@ -61,15 +61,8 @@ class Laes(ClosedForm):
     name = "laes"
     title = "LAES"
     settings_type = LaesSettings
-    axis = Readout(
-        name="units",
-        grid=_SMALL,
-        low=1,
-        high=100_000,
-        integer=True,
-        help="n_h, units of the linear autoencoder",
-    )
-
+    axis = Readout(name="units", grid=_SMALL, low=1, high=100_000, integer=True)
+    """n_h, units of the linear autoencoder."""
     settings: LaesSettings
 
     def __init__(self, words: WordTable, settings: LaesSettings) -> None:

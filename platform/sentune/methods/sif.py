@@ -192,13 +192,9 @@ class Sif(ClosedForm):
     title: ClassVar[str] = "SIF"
     settings_type: ClassVar[type[ClosedFormSettings]] = SifSettings
     axis: ClassVar[Readout] = Readout(
-        name="components",
-        grid=tuple(range(151)),
-        low=0,
-        high=10_000,
-        integer=True,
-        help="common components removed; LAES sweeps 1 to 150, uSIF takes 5",
+        name="components", grid=tuple(range(151)), low=0, high=10_000, integer=True
     )
+    """Common components removed; LAES sweeps 1 to 150, uSIF takes 5."""
     settings: SifSettings
 
     def __init__(self, words: WordTable, settings: SifSettings) -> None:

@@ -9,7 +9,7 @@ Legend: V = combinations of other readouts, N = pairs, K = 2N + 1 places among t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,27 @@ class BestBeta:
 
     beta: Floats
     macro_f1: Floats
+
+
+def class_of(labels: Iterable[str]) -> int:
+    """Return the class of a pair by its labels: both where entailment is not the only one."""
+    found = set(labels)
+    if "entailment" not in found:
+        return NON_ENTAILMENT
+    return ENTAILMENT if len(found) == 1 else BOTH
+
+
+def class_metrics(gold: Counts, predicted: Counts) -> dict[str, float]:
+    """Return macro F1, the F1 of each class and the accuracy (GumbelCSE section 4.4, Table 3).
+
+    The F1 of a class that is neither predicted nor gold is 0.
+    """
+    from sklearn.metrics import f1_score  # it takes seconds to import
+
+    each = f1_score(gold, predicted, labels=range(3), average=None, zero_division=0)
+    found = {f"f1_{name}": float(f1) for name, f1 in zip(CLASSES, each, strict=True)}
+    accuracy = float(np.mean(predicted == gold))
+    return {"macro_f1": float(each.mean()), **found, "accuracy": accuracy}
 
 
 def decide(lows: ArrayLike, highs: ArrayLike, beta: ArrayLike) -> Counts:

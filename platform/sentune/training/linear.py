@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
-from sklearn.metrics import f1_score
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -27,7 +26,13 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.encoders import load, prepare
 from sentune.errors import CorpusError, TrialFailed
 from sentune.methods.linear import EncodedPairs, PairClassifier, PairTokenizer
-from sentune.readouts.three_way import BOTH, CLASSES, ENTAILMENT, NON_ENTAILMENT
+from sentune.readouts.three_way import (
+    CLASSES,
+    ENTAILMENT,
+    NON_ENTAILMENT,
+    class_metrics,
+    class_of,
+)
 from sentune.tasks.base import Result
 from sentune.training.precision import sentences_at_a_time
 from sentune.training.schedules import learning_rate_factor, steps_for
@@ -262,12 +267,10 @@ def three_way_examples(corpus: Corpus) -> ClassifiedPairs:
     if corpus.kind is not Kind.SEVERAL_LABELS:
         raise CorpusError(corpus.spec, f"pairs of several labels are needed, not {corpus.kind}")
     columns = corpus.table.to_pydict()
-    classes = []
-    for labels in map(set, columns["labels"]):
-        entailed = ENTAILMENT if len(labels) == 1 else BOTH
-        classes.append(entailed if "entailment" in labels else NON_ENTAILMENT)
-    pairs = list(zip(columns["premise"], columns["hypothesis"], strict=True))
-    return ClassifiedPairs(pairs, np.array(classes, dtype=np.int64))
+    classes = np.array([class_of(labels) for labels in columns["labels"]], dtype=np.int64)
+    return ClassifiedPairs(
+        list(zip(columns["premise"], columns["hypothesis"], strict=True)), classes
+    )
 
 
 def judge_two_way(name: str, predicted: Classes, gold: Classes) -> Result:
@@ -278,15 +281,8 @@ def judge_two_way(name: str, predicted: Classes, gold: Classes) -> Result:
 
 
 def judge_three_way(name: str, predicted: Classes, gold: Classes) -> Result:
-    """F1 of each class, their mean and the accuracy (GumbelCSE section 4.4, Table 3).
-
-    The F1 of a class that is neither predicted nor there is 0.
-    """
-    labels = [ENTAILMENT, NON_ENTAILMENT, BOTH]
-    each = f1_score(gold, predicted, labels=labels, average=None, zero_division=0.0)
-    metrics = {f"f1_{name}": float(f1) for name, f1 in zip(CLASSES, each, strict=True)}
-    metrics |= {"macro_f1": float(each.mean()), "accuracy": float((predicted == gold).mean())}
-    return _result(name, metrics, len(gold))
+    """See ``readouts.three_way.class_metrics``."""
+    return _result(name, class_metrics(gold, predicted), len(gold))
 
 
 def _result(name: str, metrics: dict[str, float], pairs: int) -> Result:
