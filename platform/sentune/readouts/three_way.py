@@ -171,21 +171,14 @@ def _best_of_rows(
     order = np.argsort(values, axis=1, kind="stable")
     values = np.take_along_axis(values, order, axis=1)
     lows, highs = _cumulated(order, truth)
-    best: tuple[Floats, Floats] | None = None
-    for betas, at_low, at_high in _candidates(values, lows, highs):
-        allowed = (betas >= limits[0]) & (betas <= limits[1])
-        scores = np.where(allowed, _macro(at_low, at_high, truth), -np.inf)
-        place = scores.argmax(axis=1)[:, None]
-        found = tuple(np.take_along_axis(x, place, axis=1)[:, 0] for x in (betas, scores))
-        best = (found[0], found[1]) if best is None else _better(best, (found[0], found[1]))
-    assert best is not None
-    return best
-
-
-def _better(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Return the larger macro F1; of equal ones the lower beta."""
-    take = (other[1] > one[1]) | ((other[1] == one[1]) & (other[0] < one[0]))
-    return np.where(take, other[0], one[0]), np.where(take, other[1], one[1])
+    candidates = [
+        (betas, _macro(at_low, at_high, truth))
+        for betas, at_low, at_high in _candidates(values, lows, highs)
+    ]
+    betas, scores = (np.concatenate(side, axis=1) for side in zip(*candidates, strict=True))
+    scores = np.where((betas >= limits[0]) & (betas <= limits[1]), scores, -np.inf)
+    best = scores.max(axis=1)
+    return np.where(scores == best[:, None], betas, np.inf).min(axis=1), best
 
 
 def _cumulated(order: Counts, truth: Counts) -> tuple[_Tally, _Tally]:

@@ -209,7 +209,7 @@ class ObjectStorage:
     def sweep(self, goes: Callable[[str], bool]) -> None:
         going = [within for within in self._within("") if goes(within.partition("/")[0])]
         names = sorted({within.partition("/")[0] for within in going})
-        first = [f"{name}/{PROGRESS_FILE}" for name in names if f"{name}/{PROGRESS_FILE}" in going]
+        first = [within for within in going if within.partition("/")[2] == PROGRESS_FILE]
         self._drop(names, first, [within for within in going if within not in first])
 
     def set_aside(self, name: str, prefix: str) -> bool:

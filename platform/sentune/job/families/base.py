@@ -327,7 +327,7 @@ class TrainedFamily(JobFamily):
         return split(fixed, find(self.space.method))[1]
 
     @property
-    def maker(self) -> InputMaker:
+    def input_maker(self) -> InputMaker:
         """What makes the inputs of the run, on a cluster's workers where there is one."""
         return InputMaker(
             max_length=self.training.max_length,

@@ -67,7 +67,7 @@ class OperationFamily(GenerativeFamily):
 
     def inputs(self) -> Inputs:
         encoder, decoder = self.options.encoder, self.options.decoder
-        return self.maker.operations(self.options.corpora, encoder=encoder, decoder=decoder)
+        return self.input_maker.operations(self.options.corpora, encoder=encoder, decoder=decoder)
 
     def handle(
         self, settings: dict[str, Any], handles: Sequence[Opens]
@@ -92,7 +92,7 @@ class WordFamily(GenerativeFamily):
 
     def inputs(self) -> Inputs:
         options = self.options
-        return self.maker.words(
+        return self.input_maker.words(
             options.corpus, vectors=options.vectors, frequencies=options.frequencies
         )
 

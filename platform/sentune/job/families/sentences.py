@@ -52,10 +52,10 @@ class SentenceFamily(TrainedFamily):
             raise InvalidValue("--references", options.references, fix)
         self.dev = dev_corpora(options, self.builtin)
         if options.references is not None:
-            self._referred = self.maker.prepared(
+            self._referred = self.input_maker.prepared(
                 options.references, kinds_of(options.references)[0]
             )
-        inputs = self.maker.sentences(options.corpus, method, encoder=options.encoder)
+        inputs = self.input_maker.sentences(options.corpus, method, encoder=options.encoder)
         (self.train,), self.tokens, self.folder = inputs.corpora, inputs.tokens, inputs.folder
         self.references = self._sampled() if REFERENCES in method.readouts else None
 
