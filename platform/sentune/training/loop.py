@@ -16,7 +16,7 @@ from sentune.methods import find
 from sentune.tasks import Result
 from sentune.training.checkpoints import SavedProgress
 from sentune.training.group import Group
-from sentune.training.memory import told_of_memory
+from sentune.training.memory import raising_out_of_memory
 from sentune.training.precision import check_precision
 from sentune.training.recipes import Validates, build, recipe_of
 from sentune.training.schedules import steps_for
@@ -158,11 +158,12 @@ class _Trial:
         if self._validator is None:
             recipe = recipe_of(self.method)
             self._validator = recipe.validator(self.spec, self.steps.settings, self.group.device)
+        after = f"after {self.position.step * self.batch_size:,} examples: "
         why = (
             "in validation, where micro_batch does not count; smaller corpora after --dev or a "
             "smaller max_length need less"
         )
-        with told_of_memory(why, f"after {self.position.step * self.batch_size:,} examples: "):
+        with raising_out_of_memory(why, after):
             return self._validator.validate(self.method)
 
     def save(self, folder: Path) -> None:

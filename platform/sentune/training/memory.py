@@ -64,12 +64,12 @@ def first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def told_of_memory(why: str, before: str = "") -> Iterator[None]:
+def raising_out_of_memory(why: str, before: str = "") -> Iterator[None]:
     """Raise a lack of memory in the block as ``OutOfMemory``; other errors pass.
 
     Args:
-        why: the memory was wanted, and what would help.
-        before: begins the message.
+        why: what the memory was for, and what would need less.
+        before: beginning of the message.
     """
     try:
         yield
@@ -83,9 +83,9 @@ _settled_modules = 0
 
 
 def settle() -> None:
-    """Take what this process has imported out of the collector's sight, whenever it has grown.
+    """Exclude what this process has imported from garbage collection, whenever it has grown.
 
-    ``free`` after each trial would look at all of it again: 250 ms of an empty trial's 290.
+    ``free`` after each trial would traverse all of it again: 250 ms of an empty trial's 290.
     """
     global _settled_modules
     if len(sys.modules) != _settled_modules:

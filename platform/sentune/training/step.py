@@ -14,7 +14,13 @@ from sentune.corpora.batches import Batch
 from sentune.errors import TrialFailed
 from sentune.methods.base import GradientMethod
 from sentune.training.group import Group
-from sentune.training.memory import OutOfMemory, first_line, free, short_of_memory, told_of_memory
+from sentune.training.memory import (
+    OutOfMemory,
+    first_line,
+    free,
+    raising_out_of_memory,
+    short_of_memory,
+)
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.base import Backward, Rows
 from sentune.training.schedules import learning_rate_factor, steps_for
@@ -85,7 +91,7 @@ class Stepper:
         for group in self.optimizer.param_groups:
             group["lr"] = group["highest_lr"] * factor
         why = "for the optimiser's state, which a smaller micro_batch does not shrink"
-        with told_of_memory(why):
+        with raising_out_of_memory(why):
             self.optimizer.step()
             self.method.after_step()
         return Step(mean, norm)
