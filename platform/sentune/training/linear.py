@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ from sentune.readouts.three_way import (
     class_metrics,
     class_of,
 )
-from sentune.tasks.base import Result
+from sentune.tasks.base import Result, free_name
 from sentune.training.precision import sentences_at_a_time
 from sentune.training.schedules import learning_rate_factor, steps_for
 from sentune.training.settings import check_length
@@ -109,11 +109,8 @@ def run_linear(
         stages.append(three_way_examples(read(ambiguous, Kind.SEVERAL_LABELS, limit=limit)))
     judged: dict[str, tuple[str, ClassifiedPairs]] = {}
     for kind, spec in tests:
-        # named as other tasks are: ``rte``, then ``rte-sick``, ``rte-sick-2``
-        base = f"{kind}-{spec.partition(':')[0]}"
-        names = chain((kind, base), (f"{base}-{number}" for number in count(2)))
         examples = two_way_examples if kind == TWO_WAY else three_way_examples
-        name = next(name for name in names if name not in judged)
+        name = free_name([kind, f"{kind}-{spec.partition(':')[0]}"], judged)
         judged[name] = kind, examples(read(spec, KINDS[kind], limit=limit))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     texts = (text for stage in stages for pair in stage.pairs for text in pair)
