@@ -107,8 +107,11 @@ def best_split(scores: ArrayLike, gold: ArrayLike) -> BestBeta:
     order = np.argsort(values, kind="stable")
     values, truth = values[order], truth[order]
     below = np.arange(len(values) + 1)  # pairs at or below beta
-    own = [np.concatenate(([0], np.cumsum(truth == c))) for c in (ENTAILMENT, NON_ENTAILMENT)]
-    macro = _macro(*(_Tally(below, found, below) for found in own), truth)  # none is both
+    lows, highs = (
+        _Tally(below, np.concatenate(([0], np.cumsum(truth == c))), below)  # so that none is both
+        for c in (ENTAILMENT, NON_ENTAILMENT)
+    )
+    macro = _macro(lows, highs, truth)
     cut = best_cut(values, macro)
     return BestBeta(np.asarray(between(values, cut)), np.asarray(macro[cut]))
 
