@@ -112,6 +112,7 @@ def test_tables_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Boxes, "log_overlap_table", noted)
     monkeypatch.setattr(coverage, "TABLE", 64)
-    assert len(list(covered(Boxes(0.1), embeddings(50), embeddings(100), 0.5, 200))) == 50
+    monkeypatch.setattr(coverage, "PAIRS", 200)
+    assert len(list(covered(Boxes(0.1), embeddings(50), embeddings(100), 0.5))) == 50
     assert max(sizes) <= 64
     assert sum(sizes) == 5000
