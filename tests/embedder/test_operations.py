@@ -9,7 +9,7 @@ import torch
 from sentune.embedder.embedder import Embedder
 from sentune.encoders import load_tokenizer
 from sentune.errors import InvalidValue
-from sentune.methods import Simcse, SimcseSettings
+from sentune.methods.simcse import Simcse, SimcseSettings
 from tests.methods.intersent_scenes import build, folder
 
 A, B, C = "the dog slept in the garden", "the cat chased the ball", "the boy ran in the park"

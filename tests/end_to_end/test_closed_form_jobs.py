@@ -15,7 +15,7 @@ from sentune.corpora.formats import read
 from sentune.corpora.reduce import accumulate_here
 from sentune.corpora.schema import Kind
 from sentune.encoders.words import open_words
-from sentune.methods import Laes, LaesSettings
+from sentune.methods.laes import Laes, LaesSettings
 from sentune.summary import read_summary
 from sentune.tasks import evaluate, evaluate_family, tasks_for
 from tests.end_to_end.jobs import finish

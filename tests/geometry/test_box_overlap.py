@@ -63,9 +63,8 @@ def fast(temperature: float, chunk: int = 500):
     return lambda t: log_overlap_table(Corners(*t[:2]), Corners(*t[2:]), temperature, chunk)
 
 
-def direct(temperature: float, volume: float | None = None):
-    tied = temperature if volume is None else volume
-    return lambda t: direct_overlap_table(Corners(*t[:2]), Corners(*t[2:]), temperature, tied, 500)
+def direct(temperature: float):
+    return lambda t: direct_overlap_table(Corners(*t[:2]), Corners(*t[2:]), temperature, 500)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])

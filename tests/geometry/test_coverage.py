@@ -52,7 +52,8 @@ def test_blocks_change_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> N
     sentences, references = embeddings(9), embeddings(40)
     whole = list(covered(boxes, sentences, references, 0.1))
     monkeypatch.setattr(coverage, "TABLE", max(1, chunk // 2))
-    in_blocks = list(covered(boxes, sentences, references, 0.1, chunk))
+    monkeypatch.setattr(coverage, "PAIRS", chunk)
+    in_blocks = list(covered(boxes, sentences, references, 0.1))
     assert all(same(one, other) for one, other in zip(whole, in_blocks, strict=True))
     assert sum(len(kept.rows) for kept in whole) > 20
 
@@ -111,6 +112,7 @@ def test_tables_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Boxes, "log_overlap_table", noted)
     monkeypatch.setattr(coverage, "TABLE", 64)
-    assert len(list(covered(Boxes(0.1), embeddings(50), embeddings(100), 0.5, 200))) == 50
+    monkeypatch.setattr(coverage, "PAIRS", 200)
+    assert len(list(covered(Boxes(0.1), embeddings(50), embeddings(100), 0.5))) == 50
     assert max(sizes) <= 64
     assert sum(sizes) == 5000

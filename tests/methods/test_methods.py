@@ -12,18 +12,14 @@ from torch import Tensor, nn
 from sentune.corpora.schema import SCHEMAS
 from sentune.encoders import load, prepare
 from sentune.errors import InvalidValue
-from sentune.methods import (
-    REGISTRY,
-    Gausscse,
-    GausscseSettings,
-    Gumbelcse,
-    GumbelcseSettings,
-    SentenceMethod,
+from sentune.methods import REGISTRY, SentenceMethod, find
+from sentune.methods.gausscse import Gausscse, GausscseSettings
+from sentune.methods.gumbelcse import Gumbelcse, GumbelcseSettings
+from sentune.methods.simcse import (
     Simcse,
     SimcseSettings,
     UnsupervisedSimcse,
     UnsupervisedSimcseSettings,
-    find,
 )
 
 GAMMA = 0.5772156649015329

@@ -71,6 +71,10 @@ def slow_average(sentence: str, variant: Variant, a: float = 1e-3, n: int = 11) 
     return total / len(words)
 
 
+def averages(variant: Variant, **settings: object) -> Averages:
+    return Averages(table(), SifSettings(variant=variant, **settings))
+
+
 def fitted(variant: Variant, largest: int = N, **settings: object) -> Sif:
     method = Sif(table(), SifSettings(variant=variant, **settings))
     statistics = method.statistics()
@@ -113,26 +117,26 @@ def blown_up(X: Floats, left: Floats) -> Floats:
 def test_averages_are_those_of_a_loop(variant: Variant) -> None:
     expected = np.array([slow_average(text, variant) for text in texts()])
     error = rounding(LONGEST) * abs(expected).max()
-    np.testing.assert_allclose(Averages(table(), variant)(texts()), expected, rtol=0, atol=error)
+    np.testing.assert_allclose(averages(variant)(texts()), expected, rtol=0, atol=error)
 
 
 def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Averages(table(), "usif")(texts())
+    whole = averages("usif")(texts())
     monkeypatch.setattr("sentune.methods.sif._CHUNK", 7)
     error = rounding(LONGEST) * abs(whole).max()
-    np.testing.assert_allclose(Averages(table(), "usif")(texts()), whole, rtol=0, atol=error)
-    assert Averages(table(), "sif")([]).shape == (0, N)
+    np.testing.assert_allclose(averages("usif")(texts()), whole, rtol=0, atol=error)
+    assert averages("sif")([]).shape == (0, N)
 
 
 def test_the_cut_counts_known_words() -> None:
-    short = Averages(table(), "sif", max_length=2)(["no w1 no w2 w3"])
+    short = averages("sif", max_length=2)(["no w1 no w2 w3"])
     expected = slow_average("w1 w2", "sif")
     np.testing.assert_allclose(short[0], expected, rtol=0, atol=rounding(2) * abs(expected).max())
 
 
 def test_a_larger_a_weighs_words_more_alike() -> None:
     np.testing.assert_allclose(
-        Averages(table(), "sif", a=1e9)(texts()), Averages(table(), "average")(texts()), atol=1e-8
+        averages("sif", a=1e9)(texts()), averages("average")(texts()), atol=1e-8
     )
 
 
@@ -199,7 +203,7 @@ def test_where_everything_is_removed_all_is_zero(variant: Variant) -> None:
 def test_a_sentence_without_a_known_word_is_like_none() -> None:
     method = fitted("sif")
     similarities = method.similarities(texts(), np.array([3, 4, 5]), np.array([0, 4, 5]), [0, 2])
-    X = Averages(table(), "sif")(texts()[5:6])
+    X = averages("sif")(texts()[5:6])
     error = 2 * rounding(N, 2) * blown_up(X, method.embed(texts()[5:6], 2)).max()
     np.testing.assert_allclose(similarities, [[0, 0, 1], [0, 0, 1]], rtol=0, atol=error)
     assert (int(method.state()["empty"]), int(method.state()["sentences"])) == (2, 90)
@@ -222,7 +226,7 @@ def test_statistics_of_two_workers_are_those_of_one_pass(variant: Variant) -> No
 
 def test_a_device_decomposes_as_lapack_does() -> None:
     """``cpu:0`` is torch's way, as on a GPU; ``cpu`` is LAPACK's."""
-    X = Averages(table(), "sif")(texts())
+    X = averages("sif")(texts())
     here, there = (Components.solve(X.T @ X, 5, "whole", at) for at in ("cpu", "cpu:0"))
     np.testing.assert_allclose(there.squares, here.squares, rtol=1e-12)
     np.testing.assert_allclose(there.vectors, here.vectors, rtol=0, atol=1e-9)
@@ -231,7 +235,7 @@ def test_a_device_decomposes_as_lapack_does() -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_fit_without_components_is_the_average(variant: Variant) -> None:
     method, side = fitted(variant, 0), np.arange(90)
-    X = Averages(table(), variant)(texts())
+    X = averages(variant)(texts())
     expected = [cosine(X[i], X[89 - i]) for i in side]
     found = method.similarities(texts(), side, side[::-1], [0])
     np.testing.assert_allclose(found[0], expected, rtol=0, atol=2 * rounding(N))

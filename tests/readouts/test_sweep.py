@@ -17,7 +17,6 @@ def test_the_first_of_equal_values_is_chosen_with_what_was_found_exactly_there()
     sweep = Sweep(metric="t/f1", axes=AXES, values=VALUES, exact={"beta": BETA})
     assert sweep.best == 0.7
     assert sweep.chosen == {"alpha_1": 0.2, "alpha_2": 0.6, "beta": 0.2}
-    assert sweep.evaluations == 3
 
 
 def test_the_table_is_json_with_null_where_nothing_is_allowed() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 import torch
 
@@ -75,3 +76,18 @@ def make_trial(triplets: Corpus, dev: Corpus, encoder: str, tmp_path: Path) -> M
         return TrialSpec(**values)
 
     return make
+
+
+@pytest.fixture(params=["path", "uri", "memory"])
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "memory":
+        yield "memory://checkpoints/trial"
+        fsspec.filesystem("memory").store.clear()
+    else:
+        yield f"file://{tmp_path}/trial" if request.param == "uri" else str(tmp_path / "a[1] trial")
+
+
+@pytest.fixture
+def objects() -> Iterator[str]:
+    yield "memory://checkpoints/trial"
+    fsspec.filesystem("memory").store.clear()

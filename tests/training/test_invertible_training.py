@@ -22,15 +22,13 @@ from sentune.encoders.words.whole import training_folder
 from sentune.errors import InvalidValue
 from sentune.readouts.representation import REPRESENTATION
 from sentune.training.checkpoints import CheckpointStore
-from sentune.training.group import Group
-from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import RECIPES
 from sentune.training.recipes.invertible import sample
-from sentune.training.trial import Progress, TrialSpec
+from sentune.training.trial import TrialSpec
+from tests.training.runs import run, untimed
 
 SETTINGS = {"hidden_size": 8, "batch_size": 32, "max_length": 16, "component_sentences": 100}
-TIMES = ("train/seconds", "train/examples_per_second")
 
 
 @pytest.fixture(scope="module")
@@ -66,31 +64,16 @@ def spec(stories: Corpus, folder: str, tmp_path: Path) -> TrialSpec:
     )
 
 
-def run(spec: TrialSpec, stop_after: int | None = None, **settings: Any) -> list[Progress]:
-    """Train as a launcher does, leaving after some milestones as a killed process would."""
-    spec = replace(spec, settings={**spec.settings, **settings})
-    store, said = CheckpointStore(spec.directory), []
-    for progress in train(spec, Group.single("cpu")):
-        store.save(progress, progress.metrics[spec.objective])
-        said.append(progress)
-        if len(said) == stop_after:
-            break
-    return said
-
-
-def untimed(progress: Progress) -> dict[str, float]:
-    return {name: value for name, value in progress.metrics.items() if name not in TIMES}
-
-
 @pytest.mark.parametrize("settings", [{}, {"decoder": "coupling", "precision": "bfloat16"}])
 def test_killed_and_started_again_equals_uninterrupted(
     spec: TrialSpec, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
+    spec = replace(spec, settings={**spec.settings, **settings})
     killed = replace(spec, directory=str(tmp_path / "killed"))
-    expected = run(spec, **settings)
-    run(killed, stop_after=2, **settings)
+    expected = run(spec)
+    run(killed, stop_after=2)
     torch.manual_seed(999)  # the second process starts from another global state
-    found = run(killed, **settings)
+    found = run(killed)
     assert [untimed(p) for p in found] == [untimed(p) for p in expected[1:]]
     assert found[-1].readouts == expected[-1].readouts
     states = [CheckpointStore(each.directory).last() for each in (spec, killed)]

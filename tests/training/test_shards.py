@@ -16,7 +16,7 @@ from sentune.corpora.tokens import tokenise
 from sentune.encoders import prepare
 from sentune.methods import find
 from sentune.training.group import Group
-from sentune.training.recipes import build_method, recipe_of
+from sentune.training.recipes import build, recipe_of
 from sentune.training.settings import split
 from sentune.training.step import Stepper, make_optimizer
 
@@ -39,7 +39,7 @@ def gradient(folder: str, rows: int, micro: int | None, group: Group) -> torch.T
         "micro_batch": micro or "none",
     }
     own, settings = split(given, kind)
-    method = build_method(kind, own, settings, encoder, 1).train()
+    method = build(recipe_of(kind), kind, own, settings, encoder, 1).train()
     backward = recipe_of(kind).backward(method, settings, group, encoder)
     stepper = Stepper(method, make_optimizer(method, settings), settings, group, backward)
     source = SharedSource(tokenise(corpus, Encoder(encoder, 32), None))

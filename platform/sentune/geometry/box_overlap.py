@@ -42,14 +42,14 @@ def log_overlap_table(first: Corners, second: Corners, temperature: float, chunk
         chunk: numbers in one temporary of [rows, M, dimensions].
     """
     if not len(first.lower) or not len(second.lower):
-        return direct_overlap_table(first, second, temperature, temperature, chunk)
+        return direct_overlap_table(first, second, temperature, chunk)
     spread = _spread(first, second) / temperature
     table: Tensor | None = None
     for dtype, dimensions in _by_type(spread, first.lower.dtype).items():
         reach = float(spread[dimensions].max())
         x, y = _take(first, dimensions), _take(second, dimensions)
         if dtype is None:
-            part = direct_overlap_table(x, y, temperature, temperature, chunk)
+            part = direct_overlap_table(x, y, temperature, chunk)
         else:
             apply: Callable[..., Tensor] = _Overlap.apply  # torch declares no types for it
             part = apply(*x, *y, temperature, dtype, reach, chunk)
@@ -58,18 +58,12 @@ def log_overlap_table(first: Corners, second: Corners, temperature: float, chunk
     return table
 
 
-def direct_overlap_table(
-    first: Corners,
-    second: Corners,
-    intersection_temperature: float,
-    volume_temperature: float,
-    chunk: int,
-) -> Tensor:
-    """Return the same table for any temperatures and any spread of boxes; some ten times slower."""
+def direct_overlap_table(first: Corners, second: Corners, temperature: float, chunk: int) -> Tensor:
+    """Return the same table for any spread of boxes; some ten times slower."""
 
     def entries(rows: tuple[Tensor, ...], columns: tuple[Tensor, ...]) -> Tensor:
-        both = gumbel_intersection(Corners(*rows), Corners(*columns), intersection_temperature)
-        return log_volume(both, intersection_temperature, volume_temperature)
+        both = gumbel_intersection(Corners(*rows), Corners(*columns), temperature)
+        return log_volume(both, temperature, temperature)
 
     return table_by_rows(entries, first, second, chunk)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sentune.errors import InvalidValue
-from sentune.geometry.box_overlap import direct_overlap_table, log_overlap_table
+from sentune.geometry.box_overlap import log_overlap_table
 from sentune.geometry.chunks import chunk_size, table_by_rows
 from sentune.geometry.corners import Corners, gumbel_intersection, hard_intersection, log_volume
 from sentune.geometry.precision import full_precision
@@ -85,10 +85,8 @@ class Boxes:
         """[N, d], [M, d] -> [N, M]: log-volume of the intersection of first_i and second_j."""
         chunk = chunk_size(self.chunk, first.lower.device)
         intersection, volume = self.temperatures
-        if self.intersection == "hard":
+        if self.intersection == "hard" or intersection != volume:
             return table_by_rows(self._overlap_entries, first, second, chunk)
-        if intersection != volume:
-            return direct_overlap_table(first, second, intersection, volume, chunk)
         return log_overlap_table(first, second, intersection, chunk)
 
     def _overlap_entries(self, rows: tuple[Tensor, ...], columns: tuple[Tensor, ...]) -> Tensor:

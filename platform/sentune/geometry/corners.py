@@ -29,6 +29,10 @@ class Corners(NamedTuple):
     lower: Tensor
     upper: Tensor
 
+    def take(self, rows: slice | list[int] | Tensor) -> Corners:
+        """Return some of the boxes [N, d]."""
+        return Corners(self.lower[rows], self.upper[rows])
+
 
 def gumbel_intersection(first: Corners, second: Corners, temperature: float) -> Corners:
     """Smooth maximum of the lower and smooth minimum of the upper corners, inside the hard ones.

@@ -10,21 +10,15 @@ from pkgutil import iter_modules
 from typing import Any
 
 from sentune.errors import InvalidValue
-from sentune.methods.base import GradientMethod, MethodSettings, SentenceMethod
-from sentune.methods.closed_form import ClosedForm, ClosedFormSettings
-from sentune.methods.gausscse import Gausscse, GausscseSettings
-from sentune.methods.gumbelcse import Gumbelcse, GumbelcseSettings
-from sentune.methods.intersent import Intersent, IntersentSettings
-from sentune.methods.invertible import Invertible, InvertibleSettings
-from sentune.methods.laes import Laes, LaesSettings
-from sentune.methods.sif import Sif, SifSettings
-from sentune.methods.simcse import (
-    PairSimcse,
-    Simcse,
-    SimcseSettings,
-    UnsupervisedSimcse,
-    UnsupervisedSimcseSettings,
-)
+from sentune.methods.base import GradientMethod, SentenceMethod
+from sentune.methods.closed_form import ClosedForm
+from sentune.methods.gausscse import Gausscse
+from sentune.methods.gumbelcse import Gumbelcse
+from sentune.methods.intersent import Intersent
+from sentune.methods.invertible import Invertible
+from sentune.methods.laes import Laes
+from sentune.methods.sif import Sif
+from sentune.methods.simcse import PairSimcse, Simcse, UnsupervisedSimcse
 
 
 def _named(base: type[Any]) -> dict[str, type[Any]]:
@@ -79,27 +73,17 @@ __all__ = [
     "GENERATIVE",
     "REGISTRY",
     "ClosedForm",
-    "ClosedFormSettings",
     "Gausscse",
-    "GausscseSettings",
     "GradientMethod",
     "Gumbelcse",
-    "GumbelcseSettings",
     "Intersent",
-    "IntersentSettings",
     "Invertible",
-    "InvertibleSettings",
     "Laes",
-    "LaesSettings",
-    "MethodSettings",
     "PairSimcse",
     "SentenceMethod",
     "Sif",
-    "SifSettings",
     "Simcse",
-    "SimcseSettings",
     "UnsupervisedSimcse",
-    "UnsupervisedSimcseSettings",
     "find",
     "find_closed_form",
 ]

@@ -26,14 +26,11 @@ from sentune.readouts.grid import Grid, Readout
 
 Form = Literal["hid", "reco", "res", "bres-sum", "bres-cat"]
 
-_GRIDS: dict[str, Grid] = {
-    "hid": (150, 300, 600, 1200, 2400),
-    "reco": (150, 300, 600, 1200, 2400),
-    "res": tuple(range(1, 151)),
-    "bres-sum": tuple(range(1, 151)),
-    "bres-cat": tuple(range(1, 151)),
-}
-"""Section VI. BRES has the grid of RES, of which it is made."""
+_SMALL, _LARGE = tuple(range(1, 151)), (150, 300, 600, 1200, 2400)
+"""Section VI: of RES and of BRES, which is made of it; of HID and RECO."""
+
+_WAYS = ("forward", "backward")
+"""Names of the models in a fit's state."""
 
 
 class LaesSettings(ClosedFormSettings):
@@ -64,15 +61,8 @@ class Laes(ClosedForm):
     name = "laes"
     title = "LAES"
     settings_type = LaesSettings
-    axis = Readout(
-        name="units",
-        grid=_GRIDS["res"],
-        low=1,
-        high=100_000,
-        integer=True,
-        help="n_h, units of the linear autoencoder",
-    )
-
+    axis = Readout(name="units", grid=_SMALL, low=1, high=100_000, integer=True)
+    """n_h, units of the linear autoencoder."""
     settings: LaesSettings
 
     def __init__(self, words: WordTable, settings: LaesSettings) -> None:
@@ -115,7 +105,7 @@ class Laes(ClosedForm):
 
     def grid(self) -> Grid:
         """1 to 150 units, and up to 2,400 for HID and RECO (section VI)."""
-        return _GRIDS[self.settings.form]
+        return _LARGE if self.settings.form in ("hid", "reco") else _SMALL
 
     def similarities(
         self, sentences: Sequence[str], first: Rows, second: Rows, values: Sequence[int]
@@ -157,9 +147,10 @@ class Laes(ClosedForm):
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return A and B of the largest model, and of the backward one where there is one."""
-        names = zip(("forward", "backward"), self._units, strict=False)
-        found = {f"{way}.{key}": getattr(u, key) for way, u in names for key in ("A", "B")}
-        return {**found, "residual": np.array(self.residual)}
+        found: dict[str, NDArray[Any]] = {"residual": np.array(self.residual)}
+        for way, units in zip(_WAYS, self._units, strict=False):
+            found |= {f"{way}.A": units.A, f"{way}.B": units.B}
+        return found
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Load what ``state`` gave.
@@ -167,16 +158,15 @@ class Laes(ClosedForm):
         Raises:
             InvalidValue: it is of another form, or of word vectors of another width.
         """
-        names = ("forward", "backward")[: len(self._ways)]
+        names = _WAYS[: len(self._ways)]
         missing = [f"{way}.A" for way in names if f"{way}.A" not in state]
         if missing:
             raise InvalidValue("state", sorted(state), f"{missing[0]} is missing; use its own form")
         units = tuple(Units(A=state[f"{way}.A"], B=state[f"{way}.B"]) for way in names)
         width = self.words.vectors.shape[1]
         if units[0].A.shape[1] != width:
-            raise InvalidValue(
-                "state", units[0].A.shape, f"these word vectors have {width} numbers"
-            )
+            fix = f"these word vectors have {width} numbers"
+            raise InvalidValue("state", units[0].A.shape, fix)
         self._units, self.residual = units, float(state["residual"])
 
     def _models(self, values: Sequence[int]) -> tuple[Units, ...]:

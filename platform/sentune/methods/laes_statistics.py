@@ -10,7 +10,7 @@ S = sentences, k = vectors multiplied at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
 
@@ -61,8 +61,11 @@ class Gram:
         for start in range(0, len(order), _CHUNK):
             chosen = order[start : start + _CHUNK]
             first, lengths = rows.offsets[:-1][chosen], rows.lengths[chosen]
-            z = _lagged(vectors, rows.ids, first, lengths, backward=self.backward)
             n, longest = self.width, int(lengths[0])
+            z = np.zeros((len(chosen), longest * n))  # [S, D], zero where sentences end
+            words = word_by_word(rows.ids, first, lengths, backward=not self.backward)
+            for i, ids in enumerate(words):
+                z[: len(ids), i * n : (i + 1) * n] = vectors[ids]
             self._grow(longest)
             for j in range(longest):
                 longer = z[: np.count_nonzero(lengths > j), : (j + 1) * n]
@@ -176,22 +179,23 @@ def occurring(words: WordTable, a: float, rows: WordRows) -> tuple[Floats, WordR
     return vectors, WordRows(ids.astype(np.int32), rows.offsets)
 
 
-def _lagged(
-    vectors: Floats,
+def word_by_word(
     ids: NDArray[np.int32],
     first: NDArray[np.int64],
     lengths: NDArray[np.int64],
     *,
-    backward: bool,
-) -> Floats:
-    """[S, D] Z of sentences that are sorted by length, the longest first; zero where they end."""
-    n, longest = vectors.shape[1], int(lengths.max(initial=0))
-    z = np.zeros((len(lengths), longest * n))
-    for i in range(longest):
-        count = np.count_nonzero(lengths > i)
-        place = first[:count] + (i if backward else lengths[:count] - 1 - i)
-        z[:count, i * n : (i + 1) * n] = vectors[ids[place]]
-    return z
+    backward: bool = False,
+) -> Iterator[NDArray[np.int32]]:
+    """Yield the words t of the sentences that have one, from their beginnings or their ends.
+
+    Args:
+        ids: [T] words of all sentences.
+        first: [S] where each sentence begins in ``ids``.
+        lengths: [S] words, descending.
+    """
+    for t in range(int(lengths.max(initial=0))):
+        count = np.count_nonzero(lengths > t)
+        yield ids[first[:count] + (lengths[:count] - 1 - t if backward else t)]
 
 
 def _joined(first: WordRows, second: WordRows) -> WordRows:

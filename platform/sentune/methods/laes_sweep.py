@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 
 from sentune.encoders.words import WordRows
 from sentune.methods.laes_decomposition import Units
+from sentune.methods.laes_statistics import word_by_word
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -58,12 +59,6 @@ class SentenceBatch:
         first, lengths = rows.offsets[:-1][order], rows.lengths[order]
         return cls(vectors, rows.ids, first, lengths, order, means[order])
 
-    def steps(self, *, backward: bool = False) -> Iterator[NDArray[np.int32]]:
-        """At t the words t of the sentences that have one, from the beginning or the end."""
-        for t in range(int(self.lengths.max(initial=0))):
-            count = np.count_nonzero(self.lengths > t)
-            yield self.ids[self.first[:count] + (self.lengths[:count] - 1 - t if backward else t)]
-
     def back(self, values: Floats) -> Floats:
         """Rows in the order that the sentences came in."""
         out = np.empty_like(values)
@@ -82,7 +77,8 @@ class LinearRecurrence:
     def __init__(self, units: Units, batch: SentenceBatch, *, backward: bool = False) -> None:
         self._units, self._batch = units, batch
         projected = batch.vectors @ units.A.T
-        self._inputs = [projected[step] for step in batch.steps(backward=backward)]
+        steps = word_by_word(batch.ids, batch.first, batch.lengths, backward=backward)
+        self._inputs = [projected[step] for step in steps]
 
     def states(self, p: int) -> Floats:
         """[S, p] h_l of each sentence (LAES Eq. 6); zero without words."""

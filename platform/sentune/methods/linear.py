@@ -101,11 +101,6 @@ class PairClassifier(nn.Module):
         self.encoder = encoder
         self.layer = nn.Linear(encoder.width, classes)
 
-    @property
-    def classes(self) -> int:
-        """C."""
-        return self.layer.out_features
-
     def renew(self, classes: int) -> None:
         """A new layer of so many classes on the encoder as it is trained by now."""
         device = self.layer.weight.device

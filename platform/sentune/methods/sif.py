@@ -66,18 +66,10 @@ class Averages:
       Ethayarajh (2018); the division by N is in its published code (kawine/usif).
 
     A sentence without a known word is a zero vector (kawine/usif gives it the constant a).
-
-    Attributes:
-        a: of ``sif``.
-        walk_length: n of ``usif``.
-        max_length: known words of a sentence that are used; None: all.
     """
 
     words: WordTable
-    variant: Variant
-    a: float = 1e-3
-    walk_length: int = 11
-    max_length: int | None = None
+    settings: SifSettings
 
     def __call__(self, sentences: Sequence[str]) -> Floats:
         """[S, n] averages."""
@@ -87,7 +79,8 @@ class Averages:
     def chunks(self, sentences: Sequence[str]) -> Iterator[Floats]:
         """The averages of at most 4096 sentences at a time."""
         for start in range(0, len(sentences), _CHUNK):
-            yield self._averages(self.words.ids(sentences[start : start + _CHUNK], self.max_length))
+            some = sentences[start : start + _CHUNK]
+            yield self._averages(self.words.ids(some, self.settings.max_length))
 
     @cached_property
     def weights(self) -> Floats:
@@ -96,11 +89,11 @@ class Averages:
         Raises:
             InvalidValue: uSIF's ``a`` cannot be computed from the frequency list.
         """
-        if self.variant == "average":
+        if self.settings.variant == "average":
             return np.ones(len(self.words.words))
-        if self.variant == "sif":
-            return self.a / (self.a + self.words.probabilities)
-        a = usif_a(self.words.listed, self.walk_length)
+        if self.settings.variant == "sif":
+            return self.settings.a / (self.settings.a + self.words.probabilities)
+        a = usif_a(self.words.listed, self.settings.walk_length)
         # kawine/usif gives an unlisted word the list's smallest probability; 0 is as good, since
         # that is 5.7e-8 in the Wikipedia counts against a/2 = 6.0e-4
         return a / (a / 2 + self.words.probabilities)
@@ -115,14 +108,13 @@ class Averages:
             return sums
 
         total = summed(self.weights[rows.ids], vectors)
-        if self.variant == "usif":
+        if self.settings.variant == "usif":
             norms = np.sqrt(summed(np.ones(len(place)), vectors**2))
             total = np.divide(total, norms, out=np.zeros_like(total), where=norms > 0)
         return total / np.maximum(rows.lengths, 1)[:, None]
 
     def __reduce__(self) -> tuple[type[Averages], tuple[object, ...]]:
-        fields = (self.words, self.variant, self.a, self.walk_length, self.max_length)
-        return Averages, fields  # without the weights, which are as long as the table
+        return Averages, (self.words, self.settings)  # the weights are as long as the table
 
 
 def usif_a(listed: Floats, walk_length: int) -> float:
@@ -192,20 +184,14 @@ class Sif(ClosedForm):
     title: ClassVar[str] = "SIF"
     settings_type: ClassVar[type[ClosedFormSettings]] = SifSettings
     axis: ClassVar[Readout] = Readout(
-        name="components",
-        grid=tuple(range(151)),
-        low=0,
-        high=10_000,
-        integer=True,
-        help="common components removed; LAES sweeps 1 to 150, uSIF takes 5",
+        name="components", grid=tuple(range(151)), low=0, high=10_000, integer=True
     )
+    """Common components removed; LAES sweeps 1 to 150, uSIF takes 5."""
     settings: SifSettings
 
     def __init__(self, words: WordTable, settings: SifSettings) -> None:
         super().__init__(words, settings)
-        self.averages = Averages(
-            words, settings.variant, settings.a, settings.walk_length, settings.max_length
-        )
+        self.averages = Averages(words, settings)
         self._components: Components | None = None
         self._counts = {"sentences": 0, "empty": 0}
 

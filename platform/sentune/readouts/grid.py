@@ -27,7 +27,6 @@ class Readout:
         low, high: the numbers that are allowed, both included; for words None, and the grid's
             words are all there are.
         integer: whole numbers only.
-        help: one line for people.
     """
 
     name: str
@@ -35,7 +34,6 @@ class Readout:
     low: float | None = None
     high: float | None = None
     integer: bool = False
-    help: str = ""
 
     def parse(self, text: str) -> Grid:
         """The grid that a text stands for: ``0.5``, ``0.3,0.5``, or ``1..150`` for whole numbers.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sentune.readouts.grid import Readout
 
 REPRESENTATION = Readout(
-    name="representation",
-    grid=("ensemble", "ensemble_scaled", "z_en", "z_de"),
-    help="ensemble of encoder and inverse decoder, as they are or scaled, or one of them",
+    name="representation", grid=("ensemble", "ensemble_scaled", "z_en", "z_de")
 )
+"""Ensemble of encoder and inverse decoder, as they are or scaled, or one of them."""

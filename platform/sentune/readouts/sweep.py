@@ -62,11 +62,6 @@ class Sweep:
         on_grid = {name: grid[index] for (name, grid), index in places}
         return {**on_grid, **{name: float(found[self.place]) for name, found in self.exact.items()}}
 
-    @property
-    def evaluations(self) -> int:
-        """How many allowed combinations the table holds; each would be a trial of plain Tune."""
-        return int(np.isfinite(self.values).sum())
-
     def to_table(self) -> dict[str, Any]:
         """As JSON types: ``values`` nested as the axes are, null where not allowed."""
         return {

@@ -9,13 +9,15 @@ Legend: V = combinations of other readouts, N = pairs, K = 2N + 1 places among t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentune.errors import InvalidValue
+from sentune.readouts.threshold import best_cut, between
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -32,6 +34,27 @@ class BestBeta:
 
     beta: Floats
     macro_f1: Floats
+
+
+def class_of(labels: Iterable[str]) -> int:
+    """Return the class of a pair by its labels: both where entailment is not the only one."""
+    found = set(labels)
+    if "entailment" not in found:
+        return NON_ENTAILMENT
+    return ENTAILMENT if len(found) == 1 else BOTH
+
+
+def class_metrics(gold: Counts, predicted: Counts) -> dict[str, float]:
+    """Return macro F1, the F1 of each class and the accuracy (GumbelCSE section 4.4, Table 3).
+
+    The F1 of a class that is neither predicted nor gold is 0.
+    """
+    from sklearn.metrics import f1_score  # it takes seconds to import
+
+    each = f1_score(gold, predicted, labels=range(3), average=None, zero_division=0)
+    found = {f"f1_{name}": float(f1) for name, f1 in zip(CLASSES, each, strict=True)}
+    accuracy = float(np.mean(predicted == gold))
+    return {"macro_f1": float(each.mean()), **found, "accuracy": accuracy}
 
 
 def decide(lows: ArrayLike, highs: ArrayLike, beta: ArrayLike) -> Counts:
@@ -84,20 +107,13 @@ def best_split(scores: ArrayLike, gold: ArrayLike) -> BestBeta:
     order = np.argsort(values, kind="stable")
     values, truth = values[order], truth[order]
     below = np.arange(len(values) + 1)  # pairs at or below beta
-    hits = [np.concatenate(([0], np.cumsum(truth == c))) for c in (ENTAILMENT, NON_ENTAILMENT)]
-    total = np.bincount(truth, minlength=3)
-    each = (
-        _f1(total[ENTAILMENT] - hits[0], len(values) - below, total[ENTAILMENT]),
-        _f1(hits[1], below, total[NON_ENTAILMENT]),
+    lows, highs = (
+        _Tally(below, np.concatenate(([0], np.cumsum(truth == c))), below)  # so that none is both
+        for c in (ENTAILMENT, NON_ENTAILMENT)
     )
-    macro = (each[0] + each[1]) / 3
-    cuts = np.flatnonzero(np.concatenate(([True], values[1:] > values[:-1], [True])))
-    cut = int(cuts[np.argmax(macro[cuts])])
-    beta = np.nextafter(values[0], -np.inf) if cut == 0 else values[cut - 1]
-    if 0 < cut < len(values):
-        middle = beta + (values[cut] - beta) / 2
-        beta = middle if middle < values[cut] else beta
-    return BestBeta(np.asarray(beta), np.asarray(macro[cut]))
+    macro = _macro(lows, highs, truth)
+    cut = best_cut(values, macro)
+    return BestBeta(np.asarray(between(values, cut)), np.asarray(macro[cut]))
 
 
 def macro_f1(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike, betas: ArrayLike) -> Floats:
@@ -115,16 +131,15 @@ def macro_f1(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike, betas: ArrayLik
 
 
 def _at_thresholds(low: Floats, high: Floats, truth: Counts, betas: Floats) -> Floats:
-    masks = [np.ones_like(truth, dtype=bool), *(truth == c for c in range(3))]
-    under = [np.searchsorted(np.sort(low[m]), betas, side="right") for m in masks]
-    over = [np.searchsorted(np.sort(high[m]), betas, side="left") for m in masks]
-    return _macro(
-        _Tally(*(under[i] for i in (0, 1, 3))), _Tally(*(over[i] for i in (0, 2, 3))), truth
-    )
+    """[B]: macro F1 of one row of ranges."""
+    under, over = low[:, None] <= betas, high[:, None] < betas
+    both = truth == BOTH
+    lows = _Tally(under.sum(0), under[truth == ENTAILMENT].sum(0), under[both].sum(0))
+    highs = _Tally(over.sum(0), over[truth == NON_ENTAILMENT].sum(0), over[both].sum(0))
+    return _macro(lows, highs, truth)
 
 
-@dataclass(frozen=True)
-class _Tally:
+class _Tally(NamedTuple):
     """Of all pairs, of the gold class that the side decides, and of the gold class ``both``.
 
     For lows, how many are at or under beta; for highs, how many are under it.
@@ -159,21 +174,14 @@ def _best_of_rows(
     order = np.argsort(values, axis=1, kind="stable")
     values = np.take_along_axis(values, order, axis=1)
     lows, highs = _cumulated(order, truth)
-    best: tuple[Floats, Floats] | None = None
-    for betas, at_low, at_high in _candidates(values, lows, highs):
-        allowed = (betas >= limits[0]) & (betas <= limits[1])
-        scores = np.where(allowed, _macro(at_low, at_high, truth), -np.inf)
-        place = scores.argmax(axis=1)[:, None]
-        found = tuple(np.take_along_axis(x, place, axis=1)[:, 0] for x in (betas, scores))
-        best = (found[0], found[1]) if best is None else _better(best, (found[0], found[1]))
-    assert best is not None
-    return best
-
-
-def _better(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Return the larger macro F1; of equal ones the lower beta."""
-    take = (other[1] > one[1]) | ((other[1] == one[1]) & (other[0] < one[0]))
-    return np.where(take, other[0], one[0]), np.where(take, other[1], one[1])
+    candidates = [
+        (betas, _macro(at_low, at_high, truth))
+        for betas, at_low, at_high in _candidates(values, lows, highs)
+    ]
+    betas, scores = (np.concatenate(side, axis=1) for side in zip(*candidates, strict=True))
+    scores = np.where((betas >= limits[0]) & (betas <= limits[1]), scores, -np.inf)
+    best = scores.max(axis=1)
+    return np.where(scores == best[:, None], betas, np.inf).min(axis=1), best
 
 
 def _cumulated(order: Counts, truth: Counts) -> tuple[_Tally, _Tally]:
@@ -210,13 +218,9 @@ def _candidates(
     edge = np.pad(last, ((0, 0), (1, 0)), constant_values=True)
     places = np.where(edge, np.arange(edge.shape[1]), 0)
     start = np.maximum.accumulate(places, axis=1)[:, :-1]  # of the run that value k belongs to
-    at_high = _Tally(*(np.take_along_axis(c, start, axis=1) for c in _parts(highs)))
-    at_low = _Tally(*(c[:, 1:] for c in _parts(lows)))
+    at_high = _Tally(*(np.take_along_axis(c, start, axis=1) for c in highs))
+    at_low = _Tally(*(c[:, 1:] for c in lows))
     yield np.where(last, values, np.nan), at_low, at_high
-
-
-def _parts(tally: _Tally) -> tuple[Counts, Counts, Counts]:
-    return tally.everything, tally.own, tally.both
 
 
 def _checked(lows: ArrayLike, highs: ArrayLike, gold: ArrayLike) -> tuple[Floats, Floats, Counts]:

@@ -7,6 +7,7 @@ scores can make a difference, so looking at each gap once finds the optimum that
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -74,9 +75,8 @@ def best_threshold(scores: ArrayLike, positive: ArrayLike) -> Threshold:
     # right[k]: cases decided rightly when the k lowest are called negative, the rest positive
     right = np.concatenate(([0], np.cumsum(~truth))) + truth.sum()
     right = right - np.concatenate(([0], np.cumsum(truth)))
-    cuts = np.flatnonzero(np.concatenate(([True], values[1:] > values[:-1], [True])))
-    cut = int(cuts[np.argmax(right[cuts])])
-    return Threshold(_between(values, cut), float(right[cut] / len(values)))
+    cut = best_cut(values, right)
+    return Threshold(between(values, cut), float(right[cut] / len(values)))
 
 
 def accuracy_at(threshold: float, scores: ArrayLike, positive: ArrayLike) -> float:
@@ -107,7 +107,18 @@ def precision_recall(scores: ArrayLike, positive: ArrayLike) -> PrecisionRecall:
     )
 
 
-def _between(values: Floats, cut: int) -> float:
+def best_cut(values: Floats, scores: NDArray[Any]) -> int:
+    """Return the place of the largest score that tells no equal values apart, the first of equals.
+
+    Args:
+        values: [N] sorted.
+        scores: [N + 1] of calling the 0, 1, ..., N lowest values negative.
+    """
+    cuts = np.flatnonzero(np.concatenate(([True], values[1:] > values[:-1], [True])))
+    return int(cuts[np.argmax(scores[cuts])])
+
+
+def between(values: Floats, cut: int) -> float:
     """Return a threshold that calls exactly the ``cut`` lowest of the sorted values negative."""
     if cut == 0:
         return float(np.nextafter(values[0], -np.inf))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import f1_score
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus, Kind
@@ -19,7 +18,14 @@ from sentune.geometry.boxes import Boxes
 from sentune.readouts.grid import Grids
 from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, BETA, INTERSECTION
 from sentune.readouts.sweep import SWEEP_FILE
-from sentune.readouts.three_way import BOTH, CLASSES, ENTAILMENT, NON_ENTAILMENT, best_split
+from sentune.readouts.three_way import (
+    CLASSES,
+    ENTAILMENT,
+    NON_ENTAILMENT,
+    best_split,
+    class_metrics,
+    class_of,
+)
 from sentune.tasks.ambiguous_sweep import sweep
 from sentune.tasks.base import Given, ParallelMap, Result, readout_of, require
 from sentune.tasks.interpretation import InterpretationTask
@@ -71,7 +77,7 @@ class AmbiguousRte(InterpretationTask):
         require(corpus, Kind.SEVERAL_LABELS, name)
         columns = corpus.table.to_pydict()
         self.spread = spread
-        self.gold = np.array([_class_of(labels) for labels in columns["labels"]], dtype=np.int64)
+        self.gold = np.array([class_of(labels) for labels in columns["labels"]], dtype=np.int64)
         if len(set(self.gold.tolist())) < 2:
             classes = ", ".join(CLASSES[i] for i in sorted(set(self.gold.tolist()))) or "no pairs"
             raise CorpusError(corpus.spec, f"{name} needs two classes at least; found: {classes}")
@@ -144,13 +150,5 @@ class AmbiguousRte(InterpretationTask):
         return result
 
     def _score(self, result: Result, prefix: str, predicted: NDArray[np.int64]) -> None:
-        each = f1_score(self.gold, predicted, labels=range(3), average=None, zero_division=0)
-        values = (each.mean(), *each, np.mean(predicted == self.gold))
-        found = zip(METRICS, values, strict=True)
-        result.metrics |= {f"{self.name}/{prefix}{metric}": float(x) for metric, x in found}
-
-
-def _class_of(labels: list[str]) -> int:
-    if "entailment" not in labels:
-        return NON_ENTAILMENT
-    return ENTAILMENT if set(labels) == {"entailment"} else BOTH
+        found = class_metrics(self.gold, predicted)
+        result.metrics |= {f"{self.name}/{prefix}{metric}": x for metric, x in found.items()}

@@ -20,11 +20,11 @@ import fsspec
 from sentune.io.atomic import check_space, sync, sync_tree, writing
 from sentune.io.object_store import (
     asked,
+    download,
     drops_at_once,
     files_at,
     has_folders,
     is_local,
-    leads_out,
     names_in,
 )
 
@@ -142,7 +142,7 @@ class ObjectStorage:
     """An object store. An upload ends with ``progress.json``: without it there is no folder yet."""
 
     def __init__(self, files: fsspec.AbstractFileSystem, root: str, uri: str) -> None:
-        self.files, self.root, self.uri = files, root, uri
+        self.files, self.root, self.uri = files, root, uri.rstrip("/")
         self._folders = has_folders(files)
         self._downloads: dict[str, tempfile.TemporaryDirectory[str]] = {}
         self._here: set[str] = set()
@@ -178,14 +178,8 @@ class ObjectStorage:
         """Return a local copy of a folder, which is removed with this object."""
         if name not in self._downloads:
             self._downloads[name] = tempfile.TemporaryDirectory(prefix="sentune-checkpoint-")
-            for within in self._within(f"/{name}"):
-                if leads_out(within):
-                    continue
-                target = Path(self._downloads[name].name, within)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                file = f"{self.root}/{name}/{within}"
-                with suppress(FileNotFoundError):  # dropped meanwhile: what is missing is noticed
-                    asked(self.uri, partial(self.files.get_file, file, str(target)))
+            with suppress(FileNotFoundError):  # dropped meanwhile: what is missing is noticed
+                download(f"{self.uri}/{name}", Path(self._downloads[name].name))
         return Path(self._downloads[name].name)
 
     @contextmanager
@@ -215,7 +209,7 @@ class ObjectStorage:
     def sweep(self, goes: Callable[[str], bool]) -> None:
         going = [within for within in self._within("") if goes(within.partition("/")[0])]
         names = sorted({within.partition("/")[0] for within in going})
-        first = [f"{name}/{PROGRESS_FILE}" for name in names if f"{name}/{PROGRESS_FILE}" in going]
+        first = [within for within in going if within.partition("/")[2] == PROGRESS_FILE]
         self._drop(names, first, [within for within in going if within not in first])
 
     def set_aside(self, name: str, prefix: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,23 +131,17 @@ class CheckpointStore:
         Raises:
             StorageError: the disk is full, read-only or at fault; the older ones are untouched.
         """
-        name = name_of(progress.examples)
-        entries = self._place.entries(seconds=LOOK_SECONDS)
-        for entry in [entry for entry in entries if entry.startswith(PARTIAL)]:
-            self._place.drop(entry)  # a killed process left it
-            entries.remove(entry)
-        lie_here = {name for name in entries if name.startswith(CHECKPOINT)}  # some in part
+        name, there = name_of(progress.examples), self._names()
         # read once, as a store takes its time; and again where another process has written, such
         # as the one on a machine that was cut off and whose trial went on elsewhere
-        if self._written is None or lie_here != set(self._written):
-            self._written = self._readable() if entries else {}
-            entries = self._place.entries(seconds=LOOK_SECONDS)
-            lie_here = {name for name in entries if name.startswith(CHECKPOINT)}
+        if self._written is None or there != set(self._written):
+            self._written = self._readable() if there else {}
+            there = self._names()
         stored = self._written
         milestone = progress.milestone
         if name not in stored or (milestone and not stored[name].milestone):
             needed = max((saved.bytes for saved in stored.values()), default=0)
-            with self._place.writing(name, needed, anew=name not in entries) as folder:
+            with self._place.writing(name, needed, anew=name not in there) as folder:
                 progress.save(folder)
                 saved = SavedProgress(
                     **{name: getattr(progress, name) for name in _SHARED},
@@ -163,7 +157,7 @@ class CheckpointStore:
             stored[name] = saved
             self._sound.add(name)
         kept = {_newest(stored), _best(stored), _newest_milestone(stored)}
-        for dropped in sorted((lie_here | set(stored)) - kept):
+        for dropped in sorted((there | set(stored)) - kept):
             known = stored.pop(dropped, None)
             self._place.drop(dropped, (known.files or None) if known is not None else None)
 
@@ -202,16 +196,11 @@ class CheckpointStore:
 
     def faults(self) -> dict[str, str]:
         """Return name -> what is wrong, empty if nothing is, of each one; none is set aside."""
-        return {
-            name: found.why
-            if isinstance(found, _Unusable)
-            else damage(self._place.fetch(name), found.files)
-            for name, found in self._examined()
-        }
-
-    def bytes(self) -> int:
-        """Return the bytes of all checkpoints here."""
-        return sum(saved.bytes for saved in self._readable().values())
+        stored, wrong = self._examined()
+        found = {name: unusable.why for name, unusable in wrong.items()}
+        for name, saved in stored.items():
+            found[name] = damage(self._place.fetch(name), saved.files)
+        return {name: found[name] for name in sorted(found, key=examples_of)}
 
     def drop_all(self) -> None:
         """Drop every checkpoint, damaged ones too. Other files stay."""
@@ -226,41 +215,52 @@ class CheckpointStore:
         kept = _best(stored) or _newest(stored)
         self._place.sweep(lambda name: name != kept and _is_checkpoint(name))
 
-    def _examined(self) -> Iterator[tuple[str, SavedProgress | _Unusable]]:
-        """Yield name -> progress, or why its document says that it cannot be taken; oldest first.
+    def _names(self) -> set[str]:
+        """Return the names of checkpoints, some of them written in part; drop what a kill left."""
+        entries = self._place.entries(seconds=LOOK_SECONDS)
+        for entry in entries:
+            if entry.startswith(PARTIAL):
+                self._place.drop(entry)
+        return {entry for entry in entries if entry.startswith(CHECKPOINT)}
+
+    def _examined(self) -> tuple[dict[str, SavedProgress], dict[str, _Unusable]]:
+        """Return the progress of those whose document allows it, and of others why it does not.
+
+        Both are by name, oldest first.
 
         Raises:
             Overtaken: a later start of the study has written one.
         """
+        stored: dict[str, SavedProgress] = {}
+        wrong: dict[str, _Unusable] = {}
         found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
         for name in sorted(found, key=examples_of):
             try:
                 saved = _from_json(self._place.read(name))
             except FileNotFoundError:
                 if self._place.has(name):  # else its writer has dropped it meanwhile
-                    yield name, _damaged(f"{PROGRESS_FILE} is missing")
+                    wrong[name] = _damaged(f"{PROGRESS_FILE} is missing")
                 continue
             except (ValueError, TypeError):
-                yield name, _damaged(f"checksum of {PROGRESS_FILE}")
+                wrong[name] = _damaged(f"checksum of {PROGRESS_FILE}")
                 continue
             if 0 < self.generation < saved.generation:
                 raise Overtaken(
                     f"start {saved.generation} of the study has written {name} into "
                     f"{self.directory}; this is start {self.generation}, which ends"
                 )
-            other = other_run(saved.identity, self.identity) if self.identity else ""
-            yield name, _Unusable(FOREIGN, f"is of another run ({other})") if other else saved
+            if self.identity and (other := other_run(saved.identity, self.identity)):
+                wrong[name] = _Unusable(FOREIGN, f"is of another run ({other})")
+            else:
+                stored[name] = saved
+        return stored, wrong
 
     def _readable(self) -> dict[str, SavedProgress]:
         """Return name -> progress, oldest first; those of other runs are set aside."""
-        examined = dict(self._examined())
-        foreign = {
-            name: found
-            for name, found in examined.items()
-            if isinstance(found, _Unusable) and found.prefix == FOREIGN
-        }
+        stored, wrong = self._examined()
+        foreign = {name: found for name, found in wrong.items() if found.prefix == FOREIGN}
         self._set_aside(foreign, "it was set aside")
-        return {name: saved for name, saved in examined.items() if isinstance(saved, SavedProgress)}
+        return stored
 
     def _pick(self, pick: _Pick) -> SavedProgress | None:
         stored = self._readable()
@@ -269,21 +269,19 @@ class CheckpointStore:
 
     def _take(self, pick: _Pick, instead: str, nothing: str) -> tuple[Path, SavedProgress] | None:
         """Return the one that ``pick`` chooses among those that are as they were written."""
-        examined = dict(self._examined())
-        wrong = {name: found for name, found in examined.items() if isinstance(found, _Unusable)}
-        stored = {n: found for n, found in examined.items() if isinstance(found, SavedProgress)}
-        taken = None
+        stored, wrong = self._examined()
         while (name := pick(stored)) is not None:
             folder = self._place.fetch(name)
             what = "" if name in self._sound else damage(folder, stored[name].files)
             if not what:
-                self._sound.add(name)
-                taken = folder, stored[name]
                 break
             wrong[name] = _damaged(what)
             del stored[name]
-        self._set_aside(wrong, instead.format(name) if taken is not None else nothing)
-        return taken
+        self._set_aside(wrong, nothing if name is None else instead.format(name))
+        if name is None:
+            return None
+        self._sound.add(name)
+        return folder, stored[name]
 
     def _set_aside(self, wrong: Mapping[str, _Unusable], then: str) -> None:
         """Rename what cannot be taken; the newest of them is kept, for a look at it."""

@@ -49,42 +49,25 @@ def cached_backward(
     afterwards the generators stand where a plain backward would have left them.
 
     Args:
-        embed: one micro-batch -> [n, D]; the only thing that may hold parameters.
+        embed: one micro-batch -> [n, D]; the only thing whose parameters this reaches.
         inputs: at least one micro-batch.
-        loss: [B, D] -> scalar, called once.
+        loss: [B, D] -> scalar, called once; one without gradient has run its own backward pass.
         no_sync: makes a context in which a data-parallel module does not average gradients (DDP's
             ``no_sync``); entered for all micro-batches but the last.
 
     Returns:
         The loss, detached.
     """
-
-    def with_gradient(leaf: Tensor) -> tuple[Tensor, Tensor]:
-        value = loss(leaf)
-        (gradient,) = torch.autograd.grad(value, leaf)
-        return value.detach(), gradient
-
-    return embedded_twice(embed, inputs, with_gradient, no_sync=no_sync)
-
-
-def embedded_twice(
-    embed: Callable[[Any], Tensor],
-    inputs: Sequence[Any],
-    objective: Callable[[Tensor], tuple[Tensor, Tensor]],
-    *,
-    no_sync: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> Tensor:
-    """``cached_backward`` of an objective that gives its own gradient.
-
-    Args:
-        objective: [B, D], a leaf -> what is returned, and the gradient [B, D].
-    """
     embeddings, states = [], []
     with torch.no_grad():
         for micro_batch in inputs:
             states.append(RandomState.capture())
             embeddings.append(embed(micro_batch))
-    value, gradient = objective(torch.cat(embeddings).requires_grad_())
+    leaf = torch.cat(embeddings).requires_grad_()
+    value = loss(leaf)
+    if value.requires_grad:
+        torch.autograd.backward(value)
+    gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
     after = RandomState.capture()
     parts = torch.split(gradient, [len(part) for part in embeddings])
     last = len(inputs) - 1
@@ -93,4 +76,4 @@ def embedded_twice(
         with nullcontext() if index == last else no_sync():
             torch.autograd.backward(embed(micro_batch), part)
     after.restore()
-    return value
+    return value.detach()

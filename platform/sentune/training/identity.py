@@ -7,7 +7,7 @@ and code are digests.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from sentune.formatting import differences
@@ -46,11 +46,7 @@ def identity_of(
 
 def other_run(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return in what two identities differ; empty where they are equal."""
-
-    def settings(identity: Mapping[str, Any]) -> dict[str, Any]:
-        return {**identity.get(SETTINGS, {}), **identity.get(LIVE, {})}
-
-    return _differing(was, now, settings(was), settings(now))
+    return _differing(was, now, lambda run: {**run.get(SETTINGS, {}), **run.get(LIVE, {})})
 
 
 def other_donor(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -63,21 +59,17 @@ def other_donor(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         was: identity of the other run.
         now: of this one.
     """
-    theirs, ours = was.get(SETTINGS, {}), now.get(SETTINGS, {})
-    both = theirs.keys() & ours.keys()
-    return _differing(
-        was, now, {name: theirs[name] for name in both}, {name: ours[name] for name in both}
-    )
+    both = was.get(SETTINGS, {}).keys() & now.get(SETTINGS, {}).keys()
+    return _differing(was, now, lambda run: {name: run[SETTINGS][name] for name in both})
 
 
 def _differing(
     was: Mapping[str, Any],
     now: Mapping[str, Any],
-    theirs: Mapping[str, Any],
-    ours: Mapping[str, Any],
+    settings_of: Callable[[Mapping[str, Any]], dict[str, Any]],
 ) -> str:
-    """Return in what two runs differ, where their settings count as they are given apart."""
+    """Return in what two runs differ, by the settings that ``settings_of`` gives of each."""
     if not was:
         return "it does not say of which"
-    other, own = {**was, SETTINGS: theirs, LIVE: {}}, {**now, SETTINGS: ours, LIVE: {}}
+    other, own = ({**run, SETTINGS: settings_of(run), LIVE: {}} for run in (was, now))
     return "; ".join(differences(other, own))

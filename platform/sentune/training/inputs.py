@@ -51,123 +51,97 @@ class Inputs:
     note: str = ""
 
 
-def sentence_inputs(
-    spec: str,
-    kind: type[GradientMethod],
-    *,
-    encoder: str,
-    max_length: int,
-    cache: Path,
-    limit: int | None = None,
-    uri: str = "",
-    spread: Spread = map,
-    run: Run | None = None,
-) -> Inputs:
-    """For methods that embed sentences and compare them: an encoder, and its tokens.
+@dataclass(frozen=True, kw_only=True)
+class InputMaker:
+    """Makes the inputs of each family of methods; each step is found again in the cache.
 
-    Args:
-        spec: a corpus of the method's kind.
-        kind: the method.
-        encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the corpus.
-        limit: rows at most.
+    Attributes:
+        max_length: most tokens of a sentence.
+        cache: folder of prepared corpora, tokens and encoders.
+        limit: rows of each training corpus at most.
         uri: of the cache in an object store; empty where all nodes see the cache.
         spread: as ``tokenise_batches`` takes it.
         run: as ``prepared`` takes it.
     """
-    corpus = _prepared(spec, kind.kind, cache, limit, uri, run)
-    texts = islice(corpus.texts(*corpus.column_names), LEARNED)
-    folder = prepare(encoder, texts, cache)
-    ids = recipe_of(kind).table_encoder(folder, max_length)
-    tokens = _tokens(corpus, ids, cache, uri, spread)
-    return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
+    max_length: int
+    cache: Path
+    limit: int | None = None
+    uri: str = ""
+    spread: Spread = map
+    run: Run | None = None
 
-def operation_inputs(
-    specs: Sequence[str],
-    *,
-    encoder: str,
-    decoder: str,
-    max_length: int,
-    cache: Path,
-    limit: int | None = None,
-    uri: str = "",
-    spread: Spread = map,
-    run: Run | None = None,
-) -> Inputs:
-    """For methods that decode: an encoder and a decoder, each with its own tokens.
+    def sentences(self, spec: str, kind: type[GradientMethod], *, encoder: str) -> Inputs:
+        """For methods that embed sentences and compare them: an encoder, and its tokens.
 
-    Args:
-        specs: corpora of operations.
-        encoder, decoder: as ``encoders.prepare`` and ``encoders.decoders.prepare_decoder`` read
-            them; built-in ones learn their words from the corpora.
-        limit: rows of each corpus at most.
-        uri, spread, run: as of ``sentence_inputs``.
-    """
-    corpora = tuple(_prepared(spec, Kind.OPERATIONS, cache, limit, uri, run) for spec in specs)
-    every = chain.from_iterable(
-        islice(corpus.texts("first", "second", "target"), LEARNED) for corpus in corpora
-    )
-    targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
-    folder = bundle(prepare(encoder, every, cache), prepare_decoder(decoder, targets, cache), cache)
-    ids = RECIPES["intersent"].table_encoder(folder, max_length)
-    tokens = tuple(_tokens(corpus, ids, cache, uri, spread) for corpus in corpora)
-    return Inputs(folder=folder, tokens=tokens, corpora=corpora)
+        Args:
+            spec: a corpus of the method's kind.
+            kind: the method.
+            encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the
+                corpus.
+        """
+        corpus = self.prepared(spec, kind.kind, self.limit)
+        texts = islice(corpus.texts(*corpus.column_names), LEARNED)
+        folder = prepare(encoder, texts, self.cache)
+        ids = recipe_of(kind).table_encoder(folder, self.max_length)
+        return Inputs(folder=folder, tokens=(self._tokens(corpus, ids),), corpora=(corpus,))
 
+    def operations(self, specs: Sequence[str], *, encoder: str, decoder: str) -> Inputs:
+        """For methods that decode: an encoder and a decoder, each with its own tokens.
 
-def word_inputs(
-    spec: str,
-    *,
-    vectors: str,
-    frequencies: str | None,
-    max_length: int,
-    cache: Path,
-    limit: int | None = None,
-    uri: str = "",
-    spread: Spread = map,
-    run: Run | None = None,
-) -> Inputs:
-    """For methods on fixed word vectors: the words of adjacent sentences.
+        Args:
+            specs: corpora of operations.
+            encoder, decoder: as ``encoders.prepare`` and ``encoders.decoders.prepare_decoder`` read
+                them; built-in ones learn their words from the corpora.
+        """
+        corpora = tuple(self.prepared(spec, Kind.OPERATIONS, self.limit) for spec in specs)
+        every = chain.from_iterable(
+            islice(corpus.texts("first", "second", "target"), LEARNED) for corpus in corpora
+        )
+        targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
+        folders = prepare(encoder, every, self.cache), prepare_decoder(decoder, targets, self.cache)
+        folder = bundle(*folders, self.cache)
+        ids = RECIPES["intersent"].table_encoder(folder, self.max_length)
+        tokens = tuple(self._tokens(corpus, ids) for corpus in corpora)
+        return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 
-    Args:
-        vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the corpus.
-        frequencies: counts of words, for files of vectors.
-        uri, spread, run: as of ``sentence_inputs``.
-    """
-    corpus = _prepared(spec, Kind.ADJACENT_SENTENCES, cache, limit, uri, run)
-    if vectors.startswith("builtin:"):
-        words = learn_words(islice(corpus.texts("text"), LEARNED), vectors, cache)
-    else:
-        words = open_words(vectors, frequencies, cache)
-    ids = WordEncoder(words.without_vectors(), max_length)
-    tokens = _tokens(corpus, ids, cache, uri, spread)
-    counts = unigram_counts(tokens, "following", len(words.words))
-    known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))
-    shown = without_credentials(vectors)
-    return Inputs(
-        folder=training_folder(words, counts, cache),
-        tokens=(tokens,),
-        corpora=(corpus,),
-        note=f"vectors {shown}: {len(words.words):,} words, {known:.1%} of the corpus's",
-    )
+    def words(self, spec: str, *, vectors: str, frequencies: str | None) -> Inputs:
+        """For methods on fixed word vectors: the words of adjacent sentences.
 
+        Args:
+            spec: a corpus of adjacent sentences.
+            vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the
+                corpus.
+            frequencies: counts of words, for files of vectors.
+        """
+        corpus = self.prepared(spec, Kind.ADJACENT_SENTENCES, self.limit)
+        if vectors.startswith("builtin:"):
+            words = learn_words(islice(corpus.texts("text"), LEARNED), vectors, self.cache)
+        else:
+            words = open_words(vectors, frequencies, self.cache)
+        tokens = self._tokens(corpus, WordEncoder(words.without_vectors(), self.max_length))
+        counts = unigram_counts(tokens, "following", len(words.words))
+        known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))
+        shown = without_credentials(vectors)
+        return Inputs(
+            folder=training_folder(words, counts, self.cache),
+            tokens=(tokens,),
+            corpora=(corpus,),
+            note=f"vectors {shown}: {len(words.words):,} words, {known:.1%} of the corpus's",
+        )
 
-def _prepared(
-    spec: str, kind: Kind, cache: Path, limit: int | None, uri: str, run: Run | None
-) -> Prepared:
-    name = kind.value
-    place = uri and f"{uri}/{name}"
-    return prepared(spec, kind, cache / name, limit=limit, uri=place, run=run)
+    def prepared(self, spec: str, kind: Kind, limit: int | None = None) -> Prepared:
+        """Return a corpus on disk, of ``limit`` rows at most."""
+        uri = self.uri and f"{self.uri}/{kind.value}"
+        return prepared(spec, kind, self.cache / kind.value, limit=limit, uri=uri, run=self.run)
 
-
-def _tokens(
-    corpus: Prepared, ids: TableEncoder, cache: Path, uri: str, spread: Spread
-) -> TokenFolder:
-    return tokenise_batches(
-        corpus.batches(),
-        corpus.fingerprint,
-        ids,
-        cache / "tokens",
-        spread=spread,
-        files=corpus.cached if uri else (),
-        uri=uri and f"{uri}/tokens",
-    )
+    def _tokens(self, corpus: Prepared, ids: TableEncoder) -> TokenFolder:
+        return tokenise_batches(
+            corpus.batches(),
+            corpus.fingerprint,
+            ids,
+            self.cache / "tokens",
+            spread=self.spread,
+            files=corpus.cached if self.uri else (),
+            uri=self.uri and f"{self.uri}/tokens",
+        )

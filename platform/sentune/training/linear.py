@@ -11,26 +11,32 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
-from sklearn.metrics import f1_score
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Corpus, Kind
 from sentune.encoders import load, prepare
-from sentune.errors import CorpusError, InvalidValue, TrialFailed
+from sentune.errors import CorpusError, TrialFailed
 from sentune.methods.linear import EncodedPairs, PairClassifier, PairTokenizer
-from sentune.readouts.three_way import BOTH, CLASSES, ENTAILMENT, NON_ENTAILMENT
-from sentune.tasks.base import Result
+from sentune.readouts.three_way import (
+    CLASSES,
+    ENTAILMENT,
+    NON_ENTAILMENT,
+    class_metrics,
+    class_of,
+)
+from sentune.tasks.base import Result, free_name
 from sentune.training.precision import sentences_at_a_time
 from sentune.training.schedules import learning_rate_factor, steps_for
+from sentune.training.settings import check_length
 
 Say = Callable[[str], None]
 Classes = NDArray[np.int64]
@@ -103,11 +109,8 @@ def run_linear(
         stages.append(three_way_examples(read(ambiguous, Kind.SEVERAL_LABELS, limit=limit)))
     judged: dict[str, tuple[str, ClassifiedPairs]] = {}
     for kind, spec in tests:
-        # named as other tasks are: ``rte``, then ``rte-sick``, ``rte-sick-2``
-        base = f"{kind}-{spec.partition(':')[0]}"
-        names = chain((kind, base), (f"{base}-{number}" for number in count(2)))
         examples = two_way_examples if kind == TWO_WAY else three_way_examples
-        name = next(name for name in names if name not in judged)
+        name = free_name([kind, f"{kind}-{spec.partition(':')[0]}"], judged)
         judged[name] = kind, examples(read(spec, KINDS[kind], limit=limit))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     texts = (text for stage in stages for pair in stage.pairs for text in pair)
@@ -141,9 +144,7 @@ def build(encoder: str, settings: LinearSettings, device: torch.device) -> PairC
     """
     torch.manual_seed(settings.seed)
     text_encoder = load(encoder)
-    if settings.max_length > text_encoder.max_length:
-        fix = f"the encoder takes at most {text_encoder.max_length} tokens"
-        raise InvalidValue("max_length", settings.max_length, fix)
+    check_length(settings.max_length, text_encoder.max_length)
     return PairClassifier(text_encoder, 2).to(device)
 
 
@@ -263,12 +264,10 @@ def three_way_examples(corpus: Corpus) -> ClassifiedPairs:
     if corpus.kind is not Kind.SEVERAL_LABELS:
         raise CorpusError(corpus.spec, f"pairs of several labels are needed, not {corpus.kind}")
     columns = corpus.table.to_pydict()
-    classes = []
-    for labels in map(set, columns["labels"]):
-        entailed = ENTAILMENT if len(labels) == 1 else BOTH
-        classes.append(entailed if "entailment" in labels else NON_ENTAILMENT)
-    pairs = list(zip(columns["premise"], columns["hypothesis"], strict=True))
-    return ClassifiedPairs(pairs, np.array(classes, dtype=np.int64))
+    classes = np.array([class_of(labels) for labels in columns["labels"]], dtype=np.int64)
+    return ClassifiedPairs(
+        list(zip(columns["premise"], columns["hypothesis"], strict=True)), classes
+    )
 
 
 def judge_two_way(name: str, predicted: Classes, gold: Classes) -> Result:
@@ -279,15 +278,8 @@ def judge_two_way(name: str, predicted: Classes, gold: Classes) -> Result:
 
 
 def judge_three_way(name: str, predicted: Classes, gold: Classes) -> Result:
-    """F1 of each class, their mean and the accuracy (GumbelCSE section 4.4, Table 3).
-
-    The F1 of a class that is neither predicted nor there is 0.
-    """
-    labels = [ENTAILMENT, NON_ENTAILMENT, BOTH]
-    each = f1_score(gold, predicted, labels=labels, average=None, zero_division=0.0)
-    metrics = {f"f1_{name}": float(f1) for name, f1 in zip(CLASSES, each, strict=True)}
-    metrics |= {"macro_f1": float(each.mean()), "accuracy": float((predicted == gold).mean())}
-    return _result(name, metrics, len(gold))
+    """See ``readouts.three_way.class_metrics``."""
+    return _result(name, class_metrics(gold, predicted), len(gold))
 
 
 def _result(name: str, metrics: dict[str, float], pairs: int) -> Result:

@@ -19,7 +19,6 @@ from sentune.corpora import Corpus
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.formats import kinds_of, read_pairs
 from sentune.corpora.mixing import Mixture
-from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import META, TokenTable
 from sentune.corpora.weights import apart, weight_names
@@ -31,7 +30,7 @@ from sentune.readouts.interpretation import REFERENCES
 from sentune.tasks.references import References
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
-from sentune.training.inputs import operation_inputs, sentence_inputs, word_inputs
+from sentune.training.inputs import InputMaker
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.schedules import milestones
@@ -171,22 +170,19 @@ def _inputs(
     """
     if kind.kind is not Kind.OPERATIONS and len(run.corpus) != 1:
         raise InvalidValue("--corpus", " ".join(run.corpus), f"{kind.title} trains on one corpus")
-    shared: dict[str, Any] = {"max_length": training.max_length, "cache": cache, "limit": run.limit}
+    maker = InputMaker(max_length=training.max_length, cache=cache, limit=run.limit)
     if kind.kind is Kind.OPERATIONS:
-        made = operation_inputs(run.corpus, encoder=run.encoder, decoder=run.decoder, **shared)
+        made = maker.operations(run.corpus, encoder=run.encoder, decoder=run.decoder)
     elif kind.kind is Kind.ADJACENT_SENTENCES:
-        made = word_inputs(
-            run.corpus[0], vectors=run.vectors, frequencies=run.frequencies, **shared
-        )
+        made = maker.words(run.corpus[0], vectors=run.vectors, frequencies=run.frequencies)
     else:
-        made = sentence_inputs(run.corpus[0], kind, encoder=run.encoder, **shared)
+        made = maker.sentences(run.corpus[0], kind, encoder=run.encoder)
     tables = [tokens.load() for tokens in made.tokens]
     if REFERENCES not in kind.readouts:
         return made.folder, tables, None
     (source,) = made.corpora
     if run.references is not None:
-        of_kind = kinds_of(run.references)[0]
-        source = prepared(run.references, of_kind, cache / of_kind.value)
+        source = maker.prepared(run.references, kinds_of(run.references)[0])
     counts = [int(count) for count in grid_of(REFERENCES, grids)]
     return made.folder, tables, Held(References.sample(source, counts, run.seed))
 

@@ -16,9 +16,9 @@ from sentune.methods import find
 from sentune.tasks import Result
 from sentune.training.checkpoints import SavedProgress
 from sentune.training.group import Group
-from sentune.training.memory import OutOfMemory, first_line, short_of_memory
+from sentune.training.memory import raising_out_of_memory
 from sentune.training.precision import check_precision
-from sentune.training.recipes import Validates, build_method, recipe_of
+from sentune.training.recipes import Validates, build, recipe_of
 from sentune.training.schedules import steps_for
 from sentune.training.settings import split
 from sentune.training.state import Pace, Position, load_optimizer, resume, save_state
@@ -70,7 +70,8 @@ class _Trial:
             fix = f"milestones increase and end with max_examples ({spec.max_examples})"
             raise InvalidValue("milestones", spec.milestones, fix)
         check_precision(settings.precision, group.device)
-        self.method = build_method(kind, method_settings, settings, spec.encoder, spec.seed)
+        recipe = recipe_of(kind)
+        self.method = build(recipe, kind, method_settings, settings, spec.encoder, spec.seed)
         self.method.to(group.device).train()
         self.steps = Steps(spec, self.method, settings, group)
         self.position = Position()
@@ -157,17 +158,13 @@ class _Trial:
         if self._validator is None:
             recipe = recipe_of(self.method)
             self._validator = recipe.validator(self.spec, self.steps.settings, self.group.device)
-        try:
+        after = f"after {self.position.step * self.batch_size:,} examples: "
+        why = (
+            "in validation, where micro_batch does not count; smaller corpora after --dev or a "
+            "smaller max_length need less"
+        )
+        with raising_out_of_memory(why, after):
             return self._validator.validate(self.method)
-        except (RuntimeError, MemoryError) as error:
-            if not (where := short_of_memory(error)):
-                raise
-            seen = self.position.step * self.batch_size
-            raise OutOfMemory(
-                f"after {seen:,} examples: out of memory on {where} in validation, where "
-                f"micro_batch does not count; smaller corpora after --dev or a smaller max_length "
-                f"need less ({first_line(error)})"
-            ) from None
 
     def save(self, folder: Path) -> None:
         """Write the resumable state; ranks other than 0 have nothing to add."""

@@ -6,6 +6,8 @@ import ctypes
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sentune.errors import TrialFailed
@@ -61,13 +63,29 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
 
 
+@contextmanager
+def raising_out_of_memory(why: str, before: str = "") -> Iterator[None]:
+    """Raise a lack of memory in the block as ``OutOfMemory``; other errors pass.
+
+    Args:
+        why: what the memory was for, and what would need less.
+        before: beginning of the message.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not (where := short_of_memory(error)):
+            raise
+        raise OutOfMemory(f"{before}out of memory on {where} {why} ({first_line(error)})") from None
+
+
 _settled_modules = 0
 
 
 def settle() -> None:
-    """Take what this process has imported out of the collector's sight, whenever it has grown.
+    """Exclude what this process has imported from garbage collection, whenever it has grown.
 
-    ``free`` after each trial would look at all of it again: 250 ms of an empty trial's 290.
+    ``free`` after each trial would traverse all of it again: 250 ms of an empty trial's 290.
     """
     global _settled_modules
     if len(sys.modules) != _settled_modules:

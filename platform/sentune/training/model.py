@@ -24,7 +24,7 @@ from sentune.io.folders import read_manifest, whole_folder, write_json, write_ma
 from sentune.methods import GradientMethod, find
 from sentune.methods.closed_form import ClosedForm
 from sentune.training.checkpoint_storage import PROGRESS_FILE
-from sentune.training.recipes import build_method, recipe_of
+from sentune.training.recipes import build, recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights
 
@@ -158,7 +158,7 @@ def export_checkpoint(
     """
     kind = find(method)
     method_settings, training = split(settings, kind)
-    trained = build_method(kind, method_settings, training, encoder, seed=0)
+    trained = build(recipe_of(kind), kind, method_settings, training, encoder, seed=0)
     load_weights(checkpoint, trained)
     save_model(trained, encoder, folder, training=training, readouts=readouts, card=card)
 

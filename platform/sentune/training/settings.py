@@ -61,6 +61,12 @@ def split(
     )
 
 
+def check_length(max_length: int, largest: int, part: str = "encoder") -> None:
+    """Raise ``InvalidValue`` for texts longer than the ``largest`` that an encoder takes."""
+    if max_length > largest:
+        raise InvalidValue("max_length", max_length, f"the {part} takes at most {largest} tokens")
+
+
 def refuse_unknown(settings: Mapping[str, Any], known: Collection[str], title: str) -> None:
     """Raise ``InvalidValue`` for the first setting that the method of this title has not."""
     for name, value in settings.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,13 @@ from sentune.corpora.batches import Batch
 from sentune.errors import TrialFailed
 from sentune.methods.base import GradientMethod
 from sentune.training.group import Group
-from sentune.training.memory import OutOfMemory, first_line, free, short_of_memory
+from sentune.training.memory import (
+    OutOfMemory,
+    first_line,
+    free,
+    raising_out_of_memory,
+    short_of_memory,
+)
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.base import Backward, Rows
 from sentune.training.schedules import learning_rate_factor, steps_for
@@ -42,23 +49,19 @@ class Step(NamedTuple):
     gradient_norm: float
 
 
+@dataclass
 class Stepper:
     """Takes single steps on a method.
 
-    Args:
+    Attributes:
         backward: computes loss and gradient; see ``sentune.training.recipes``.
     """
 
-    def __init__(
-        self,
-        method: GradientMethod,
-        optimizer: torch.optim.Optimizer,
-        settings: TrainingSettings,
-        group: Group,
-        backward: Backward,
-    ) -> None:
-        self.method, self.optimizer = method, optimizer
-        self._settings, self._group, self._backward = settings, group, backward
+    method: GradientMethod
+    optimizer: torch.optim.Optimizer
+    settings: TrainingSettings
+    group: Group
+    backward: Backward
 
     def step(self, columns: Mapping[str, Rows], *, factor: float, seed: Iterable[int]) -> Step:
         """One update on a global batch; every worker gets the same answer.
@@ -74,29 +77,23 @@ class Stepper:
                 it is raised as torch says it; the weights are as they were, and the same step can
                 be taken again.
         """
-        streams = self._group.streams
+        streams = self.group.streams
         streams.start(*seed)
         # the first shard of this worker; recipes that know shards go on with the others
-        streams.use(self._group.own_shards(len(next(iter(columns.values()))))[0][0])
+        streams.use(self.group.own_shards(len(next(iter(columns.values()))))[0][0])
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self._backward(columns)
-        limit = self._settings.clip_norm or math.inf
+        loss = self.backward(columns)
+        limit = self.settings.clip_norm or math.inf
         norm = nn.utils.clip_grad_norm_(self.method.parameters(), limit).item()
-        mean = self._group.all_reduce_mean(loss).item()
+        mean = self.group.all_reduce_mean(loss).item()
         if not (math.isfinite(mean) and math.isfinite(norm)):
             raise TrialFailed(f"loss {mean:.4g} with a gradient of norm {norm:.4g}")
         for group in self.optimizer.param_groups:
             group["lr"] = group["highest_lr"] * factor
-        try:
+        why = "for the optimiser's state, which a smaller micro_batch does not shrink"
+        with raising_out_of_memory(why):
             self.optimizer.step()
             self.method.after_step()
-        except (RuntimeError, MemoryError) as error:
-            if not (where := short_of_memory(error)):
-                raise
-            raise OutOfMemory(
-                f"out of memory on {where} for the optimiser's state, which a smaller micro_batch "
-                f"does not shrink ({first_line(error)})"
-            ) from None
         return Step(mean, norm)
 
 

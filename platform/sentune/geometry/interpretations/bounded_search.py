@@ -48,7 +48,7 @@ class Side:
         return len(self.groups)
 
     def take(self, rows: slice | Tensor) -> Side:
-        return Side(Corners(*(corner[rows] for corner in self.corners)), self.groups[rows])
+        return Side(self.corners.take(rows), self.groups[rows])
 
     def runs(self) -> list[tuple[int, slice]]:
         """Each group with its place."""

@@ -24,8 +24,8 @@ from sentune.geometry.boxes import Boxes
 from sentune.geometry.chunks import rows_at_once
 from sentune.geometry.corners import Corners
 
-# Pairs looked at together. What a block of sentences keeps is at most as many rows and coverages,
-# 12 bytes a pair: 200 MB.
+# Pairs looked at together, but at least one sentence with all references. What a block of sentences
+# keeps is at most as many rows and coverages, 12 bytes a pair: 200 MB.
 PAIRS = 2**24
 # Pairs of one table of overlaps: 4 MB of float32.
 TABLE = 2**20
@@ -45,27 +45,23 @@ class Kept:
     coverage: Tensor
 
 
-def covered(
-    boxes: Boxes, sentences: Tensor, references: Tensor, above: float, chunk: int = PAIRS
-) -> Iterator[Kept]:
+def covered(boxes: Boxes, sentences: Tensor, references: Tensor, above: float) -> Iterator[Kept]:
     """One ``Kept`` for each sentence, in order: the references with a coverage above ``above``.
 
     Args:
         sentences: [S, D] packed embeddings.
         references: [R, D] packed embeddings.
         above: strictly; rounded to the dtype of the boxes, as ``Cells`` rounds its edges.
-        chunk: pairs looked at together, which bounds the memory however large S and R are. At
-            least one sentence is looked at with all references.
 
     Raises:
         InvalidValue: an odd packed width.
     """
     some, others = (_corners(boxes, rows) for rows in (sentences, references))
     dtype = torch.promote_types(sentences.dtype, torch.float32)
-    step = rows_at_once(chunk, len(references), 1)
+    step = rows_at_once(PAIRS, len(references), 1)
     for start in range(0, len(sentences), step):
         beat()
-        yield from _of_block(boxes, _part(some, start, step), others, above, dtype)
+        yield from _of_block(boxes, some.take(slice(start, start + step)), others, above, dtype)
 
 
 @torch.no_grad()
@@ -87,15 +83,11 @@ def _of_block(
     volumes, step = boxes.log_volume(some)[:, None], rows_at_once(TABLE, len(some.lower), 1)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, max(1, len(others.lower)), step):
-        overlaps = boxes.log_overlap_table(some, _part(others, start, step))
+        overlaps = boxes.log_overlap_table(some, others.take(slice(start, start + step)))
         table = (overlaps - volumes).exp_().to(dtype).clamp_(max=largest)
         sentence, row = (table > above).nonzero(as_tuple=True)
         parts.append((sentence, row + start, table[sentence, row]))
     return _by_sentence(parts, len(volumes))
-
-
-def _part(box: Corners, start: int, step: int) -> Corners:
-    return Corners(*(corner[start : start + step] for corner in box))
 
 
 def _by_sentence(parts: list[tuple[Tensor, Tensor, Tensor]], count: int) -> list[Kept]:

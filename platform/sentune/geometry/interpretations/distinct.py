@@ -129,8 +129,7 @@ def _farthest_first(boxes: Boxes, candidates: Corners, k: int) -> list[tuple[int
     while len(places) < min(k, len(nearest)):
         nearest[places] = math.inf
         places.append(int(nearest.argmin()))
-        one = Corners(*(corner[places[-1:]] for corner in candidates))
-        rows.append(log_similarity_table(boxes, one, candidates)[0])
+        rows.append(log_similarity_table(boxes, candidates.take(places[-1:]), candidates)[0])
         nearest = torch.maximum(nearest, rows[-1])
     if len(places) < 2:
         return [(place, math.nan) for place in places]

@@ -87,9 +87,8 @@ class Interpretations:
         place, member = ragged(self.starts[sentences], self.starts.diff()[sentences])
         owner, row = sentences[place], self.rows[member]
         inside = (row != OWN).nonzero()[:, 0]
-        whole = Corners(*(corner[owner] for corner in self.sentences))
-        sides = (whole, inside), (self.references, row[inside])
-        both = boxes.intersect(*(Corners(*(c[i] for c in box)) for box, i in sides))
+        whole = self.sentences.take(owner)
+        both = boxes.intersect(whole.take(inside), self.references.take(row[inside]))
         parts = zip(whole, both, strict=True)
         corners = Corners(*(all_of.index_copy(0, inside, part) for all_of, part in parts))
         return Side(corners, self.groups[member]), place

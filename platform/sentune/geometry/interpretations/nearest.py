@@ -69,8 +69,8 @@ def nearest(
         conditions: [K, d].
         groups: of the references that are looked at.
     """
-    some = Corners(references.lower[groups.rows], references.upper[groups.rows])
-    table = log_similarity_table(boxes, conditions, boxes.intersect(sentence, some))
+    overlaps = boxes.intersect(sentence, references.take(groups.rows))
+    table = log_similarity_table(boxes, conditions, overlaps)
     table, of = table.round(decimals=DECIMALS), groups.of.expand(len(table), -1)
     best = table.new_full((len(table), groups.count), -math.inf)
     best.scatter_reduce_(1, of, table, "amax")

@@ -15,6 +15,7 @@ from sentune.code import result_code
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.mixing import MixedHandle
 from sentune.corpora.prepare import Prepared
+from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import META, TokenFolder
@@ -40,6 +41,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import read_json
 from sentune.study.study import MakeSpec
 from sentune.tasks.references import References
+from sentune.training.inputs import InputMaker
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
@@ -323,6 +325,18 @@ class TrainedFamily(JobFamily):
         """The training's settings as far as they are fixed; the length of sentences always is."""
         fixed = {k: v for k, v in self.space.fixed.items() if not is_weight(k)}
         return split(fixed, find(self.space.method))[1]
+
+    @property
+    def input_maker(self) -> InputMaker:
+        """What makes the inputs of the run, on a cluster's workers where there is one."""
+        return InputMaker(
+            max_length=self.training.max_length,
+            cache=self.cache,
+            limit=self.options.limit,
+            uri=self.cache_uri,
+            spread=in_turn,
+            run=on_worker,
+        )
 
     @abstractmethod
     def read(self, console: Console) -> None:

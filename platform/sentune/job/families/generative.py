@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from rich.console import Console
 
 from sentune.corpora.mixing import MixedHandle
-from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, weight_names
 from sentune.job.corpora import dev_corpora, numbered
@@ -20,7 +19,7 @@ from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Dimension, Uniform
 from sentune.study.space.space import SearchSpace
 from sentune.terminal import print_line
-from sentune.training.inputs import Inputs, operation_inputs, word_inputs
+from sentune.training.inputs import Inputs
 from sentune.training.trial import Opens
 
 
@@ -67,17 +66,8 @@ class OperationFamily(GenerativeFamily):
         return super().requested(with_weights(space, self._weights) if self._weights else space)
 
     def inputs(self) -> Inputs:
-        return operation_inputs(
-            self.options.corpora,
-            encoder=self.options.encoder,
-            decoder=self.options.decoder,
-            max_length=self.training.max_length,
-            cache=self.cache,
-            limit=self.options.limit,
-            uri=self.cache_uri,
-            spread=in_turn,
-            run=on_worker,
-        )
+        encoder, decoder = self.options.encoder, self.options.decoder
+        return self.input_maker.operations(self.options.corpora, encoder=encoder, decoder=decoder)
 
     def handle(
         self, settings: dict[str, Any], handles: Sequence[Opens]
@@ -101,16 +91,9 @@ class WordFamily(GenerativeFamily):
         return self.options.vectors
 
     def inputs(self) -> Inputs:
-        return word_inputs(
-            self.options.corpus,
-            vectors=self.options.vectors,
-            frequencies=self.options.frequencies,
-            max_length=self.training.max_length,
-            cache=self.cache,
-            limit=self.options.limit,
-            uri=self.cache_uri,
-            spread=in_turn,
-            run=on_worker,
+        options = self.options
+        return self.input_maker.words(
+            options.corpus, vectors=options.vectors, frequencies=options.frequencies
         )
 
 

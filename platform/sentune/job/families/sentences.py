@@ -9,8 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from sentune.corpora.formats import kinds_of
-from sentune.corpora.prepare import Prepared, prepared
-from sentune.corpora.ray_map import in_turn, on_worker
+from sentune.corpora.prepare import Prepared
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED, dev_corpora
@@ -21,7 +20,6 @@ from sentune.readouts.grid import grid_of
 from sentune.readouts.interpretation import REFERENCES
 from sentune.study.space.domains import Choice
 from sentune.tasks.references import References
-from sentune.training.inputs import sentence_inputs
 
 
 class SentenceFamily(TrainedFamily):
@@ -48,28 +46,16 @@ class SentenceFamily(TrainedFamily):
             CorpusError, InvalidValue: what cannot be read, with file and line or option.
         """
         del console
-        options, method, cache = self.options, find(self.space.method), self.cache
+        options, method = self.options, find(self.space.method)
         if options.references is not None and REFERENCES not in method.readouts:
             fix = f"{self.space.method} has no interpretations; leave it out"
             raise InvalidValue("--references", options.references, fix)
         self.dev = dev_corpora(options, self.builtin)
         if options.references is not None:
-            kind = kinds_of(options.references)[0]
-            uri = self.cache_uri and f"{self.cache_uri}/{kind.value}"
-            self._referred = prepared(
-                options.references, kind, cache / kind.value, uri=uri, run=on_worker
+            self._referred = self.input_maker.prepared(
+                options.references, kinds_of(options.references)[0]
             )
-        inputs = sentence_inputs(
-            options.corpus,
-            method,
-            encoder=options.encoder,
-            max_length=self.training.max_length,
-            cache=cache,
-            limit=options.limit,
-            uri=self.cache_uri,
-            spread=in_turn,
-            run=on_worker,
-        )
+        inputs = self.input_maker.sentences(options.corpus, method, encoder=options.encoder)
         (self.train,), self.tokens, self.folder = inputs.corpora, inputs.tokens, inputs.folder
         self.references = self._sampled() if REFERENCES in method.readouts else None
 

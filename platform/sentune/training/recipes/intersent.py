@@ -30,7 +30,7 @@ from sentune.training.recipes.sentences import (
     require,
     write_modules,
 )
-from sentune.training.settings import TrainingSettings
+from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
 from sentune.training.validation import Validator
 
@@ -54,9 +54,7 @@ class IntersentRecipe:
         encoder = load(_part(folder, ENCODER))
         decoder = load_decoder(_part(folder, DECODER))
         for name, part in ((ENCODER, encoder), (DECODER, decoder)):
-            if training.max_length > part.max_length:
-                fix = f"the {name} takes at most {part.max_length} tokens"
-                raise InvalidValue("max_length", training.max_length, fix)
+            check_length(training.max_length, part.max_length, name)
         return make(encoder, decoder)
 
     def backward(

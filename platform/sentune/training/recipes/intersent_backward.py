@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sentune.encoders import Chunk, length_sorted_chunks
 from sentune.methods.intersent import PAIR_CODES, Intersent
-from sentune.training.gradcache import embedded_twice
+from sentune.training.gradcache import cached_backward
 from sentune.training.gradients import average_gradients, send_parameters
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
@@ -119,13 +119,8 @@ class IntersentBackward:
         objective = partial(
             self._objective, needed=needed, restore=restore, decoded=decoded, total=total
         )
-
-        def with_gradient(leaf: Tensor) -> tuple[Tensor, Tensor]:
-            value = objective(leaf)
-            return value, torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-
         if micro is not None and micro < len(needed.codes) and settings.train_encoder:
-            value = embedded_twice(self._embed, chunks, with_gradient)
+            value = cached_backward(self._embed, chunks, objective)
         elif chunks:
             value = objective(torch.cat([self._embed(chunk) for chunk in chunks]))
         else:

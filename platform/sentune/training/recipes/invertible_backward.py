@@ -66,11 +66,8 @@ class InvertibleBackward:
         """This worker's pairs with their samples, as many at a time as memory holds."""
         ends = np.cumsum([0, *(len(following) for _, following in pairs)])
         each = self.method.settings.negatives
-        seed = torch.tensor(
-            torch.initial_seed() if self._group.is_first else 0, device=self._group.device
-        )
-        shared = int(self._group.all_reduce_sum(seed))  # the first worker's, on all of them
-        drawn = self._negatives.draw(int(ends[-1]) * each, shared).view(-1, each)
+        seed = self._group.agree(torch.initial_seed())
+        drawn = self._negatives.draw(int(ends[-1]) * each, seed).view(-1, each)
         local = self._group.slice(len(pairs))
         size = self._settings.micro_batch or max(1, len(pairs))
         for start in range(local.start, local.stop, size):

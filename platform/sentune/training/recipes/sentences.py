@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from sentune.training.gradcache import cached_backward
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Backward, Rows
-from sentune.training.settings import TrainingSettings
+from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
 from sentune.training.validation import Validator
 
@@ -42,9 +43,7 @@ class Sentences:
         self, make: Callable[..., SentenceMethod], training: TrainingSettings, folder: str
     ) -> SentenceMethod:
         encoder = load(folder)
-        if training.max_length > encoder.max_length:
-            fix = f"the encoder takes at most {encoder.max_length} tokens"
-            raise InvalidValue("max_length", training.max_length, fix)
+        check_length(training.max_length, encoder.max_length)
         return make(encoder)
 
     def backward(
@@ -142,7 +141,7 @@ class _Part(NamedTuple):
 
 
 class SentenceBackward:
-    """See ``sentune.training.step.Backward``.
+    """See ``sentune.training.recipes.base.Backward``.
 
     With ``micro_batch`` below the local share of the batch the gradients are cached, so memory is
     bounded by the micro-batch; without it one autograd graph holds all sentences. Either way
@@ -167,10 +166,8 @@ class SentenceBackward:
         loss = partial(self._loss, restore=restore.to(self._group.device), total=total)
         micro = self._settings.micro_batch
         if micro is not None and micro < self._group.sizes(total)[self._group.rank]:
-            parallel = self._parallel
-            if isinstance(parallel, DistributedDataParallel):
-                return cached_backward(self._embed, parts, loss, no_sync=parallel.no_sync)
-            return cached_backward(self._embed, parts, loss)
+            no_sync = getattr(self._parallel, "no_sync", nullcontext)
+            return cached_backward(self._embed, parts, loss, no_sync=no_sync)
         value = loss(torch.cat([self._embed(part) for part in parts]))
         torch.autograd.backward(value)
         return value.detach()
