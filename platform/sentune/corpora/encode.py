@@ -19,11 +19,8 @@ from sentune.errors import InvalidValue
 
 _LABELS = ("label", "reverse_label", "subset")
 
-_OPERATIONS_VERSION = 1
-"""Of the columns of operations; with another one they are tokenised anew."""
-
-_WORDS_VERSION = 1
-"""Of the columns and of how words are found; with another one they are made anew."""
+_OPERATIONS_VERSION = _WORDS_VERSION = 1
+"""Of the columns, and of how words are found; with another one they are made anew."""
 
 
 class Encoder:
@@ -31,10 +28,7 @@ class Encoder:
 
     Args:
         path: folder or name of a Hugging Face tokenizer.
-        max_length: longest sequence, special tokens included.
-
-    Raises:
-        InvalidValue: when ``max_length`` leaves no room beside the special tokens.
+        max_length: longest sequence, special tokens included; there must be room for a word.
     """
 
     def __init__(self, path: str, max_length: int) -> None:
@@ -178,11 +172,9 @@ class WordEncoder:
         columns = {}
         for field in batch.schema:
             if pa.types.is_string(field.type):
-                texts = batch.column(field.name).to_pylist()
-                found = self._words.ids(texts, self.max_length)
-                columns[field.name] = pa.ListArray.from_arrays(
-                    found.offsets.astype(np.int32), found.ids
-                )
+                found = self._words.ids(batch.column(field.name).to_pylist(), self.max_length)
+                offsets = found.offsets.astype(np.int32)
+                columns[field.name] = pa.ListArray.from_arrays(offsets, found.ids)
         return pa.table(columns)
 
 

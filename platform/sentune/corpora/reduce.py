@@ -48,7 +48,6 @@ def accumulate(
     sizes: Sequence[int],
     make: Callable[[], S],
     rows: slice | None = None,
-    column: str = "text",
 ) -> S:
     """One pass over rows of Parquet shards, read in order by a Ray Data task.
 
@@ -59,7 +58,6 @@ def accumulate(
         sizes: rows of each shard.
         make: empty statistics.
         rows: of all rows, those to add; None: all of them.
-        column: that holds the texts.
 
     Raises:
         CacheError: a shard cannot be opened on a node.
@@ -69,7 +67,7 @@ def accumulate(
     for shard, size in zip(shards, sizes, strict=True):
         first, end = max(rows.start - start, 0), min(rows.stop - start, size)
         if first < end:
-            tasks.append({"file": asdict(shard), "column": column, "first": first, "end": end})
+            tasks.append({"file": asdict(shard), "first": first, "end": end})
         start += size
     if not tasks:
         return make()
@@ -83,14 +81,14 @@ def accumulate(
         )
     tables = texts.iter_batches(batch_size=_ROWS, batch_format="pyarrow", prefetch_batches=1)
     with own_errors():
-        return accumulate_here((table.column(column).to_pylist() for table in tables), make)
+        return accumulate_here((table.column("text").to_pylist() for table in tables), make)
 
 
 def _read(task: pa.Table) -> Iterator[pa.Table]:
     """Some rows of one shard, a batch at a time."""
     (shard,) = task.to_pylist()
     file, at = pq.ParquetFile(CachedFile(**shard["file"]).here()), 0
-    for batch in file.iter_batches(batch_size=_ROWS, columns=[shard["column"]]):
+    for batch in file.iter_batches(batch_size=_ROWS, columns=["text"]):
         first = max(shard["first"] - at, 0)
         part = batch.slice(first, max(shard["end"] - at - first, 0))
         at += batch.num_rows

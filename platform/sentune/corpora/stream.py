@@ -12,14 +12,12 @@ from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
 from ray.data import DataContext, TaskPoolStrategy
 
-from sentune.corpora.batches import CorpusSource, SharedSource, row_order, shard_order
+from sentune.corpora.batches import Columns, CorpusSource, SharedSource, row_order, shard_order
 from sentune.corpora.ray_map import READERS, TASK_CPUS, own_errors, quiet_context
 from sentune.corpora.tokens import Ragged, TokenFolder, ragged
 from sentune.io.cached_file import CachedFile
@@ -45,13 +43,6 @@ class Shared:
         return ray.get(self.reference[0])
 
 
-class SharedTokens(Shared):
-    """A handle of a token table in the object store; it opens to batches, without a copy."""
-
-    def open(self) -> SharedSource:
-        return SharedSource(super().open())
-
-
 @dataclass(frozen=True)
 class Streamed:
     """A handle of token shards that every node can open."""
@@ -68,15 +59,10 @@ def share(value: Any) -> Shared:
     return Shared([ray.put(value)])
 
 
-def hand_out(folder: TokenFolder, *, share_up_to: int = SHARE_UP_TO) -> SharedTokens | Streamed:
-    """Return a handle that opens to a batch source: shared when the ids fit, else streamed.
-
-    Args:
-        folder: what ``tokenise_batches`` gave.
-        share_up_to: bytes of token ids up to which the table is shared.
-    """
+def hand_out(folder: TokenFolder, *, share_up_to: int = SHARE_UP_TO) -> Shared | Streamed:
+    """Return a handle that opens to a batch source: shared up to so many bytes, else streamed."""
     if folder.nbytes <= share_up_to:
-        return SharedTokens([ray.put(folder.load())])
+        return share(SharedSource(folder.load()))
     return Streamed(folder)
 
 
@@ -97,8 +83,8 @@ class StreamedSource(CorpusSource):
 
     def _chunks(
         self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
-    ) -> Iterator[dict[str, list[npt.NDArray[np.int32]]]]:
-        held: dict[str, list[npt.NDArray[np.int32]]] = {name: [] for name in self.column_names}
+    ) -> Iterator[Columns]:
+        held: Columns = {name: [] for name in self.column_names}
         rows = 0
         for block in self._blocks(self._tasks(seed, epoch, skip)):
             for name, column in block.items():

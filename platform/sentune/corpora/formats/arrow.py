@@ -14,7 +14,15 @@ import pyarrow.parquet as pq
 
 from sentune.corpora.formats.nli import in_order
 from sentune.corpora.formats.operations import operation_row
-from sentune.corpora.formats.reading import BadFieldError, Log, Row, check_label, number, sentence
+from sentune.corpora.formats.reading import (
+    BadFieldError,
+    Log,
+    Readers,
+    Row,
+    check_label,
+    number,
+    sentence,
+)
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import SCHEMAS, SPLITS, Kind
 from sentune.errors import CorpusError
@@ -31,7 +39,7 @@ _PAGES = 1 << 20
 _AGAIN = "delete the folder and prepare the corpus again"
 
 
-def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
+def readers(spec: Spec) -> Readers:
     """Return the kind of a prepared folder; of any other, the kinds whose columns it has."""
     if (manifest := _manifest(spec.path)) is not None:
         kind = Kind(manifest["kind"])

@@ -7,9 +7,6 @@ and ``text``; both may be ``.gz``. ``qrels/SPLIT.tsv`` has the header query-id, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePosixPath
-
-import fsspec
 
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import (
@@ -17,6 +14,7 @@ from sentune.corpora.formats.reading import (
     Log,
     Row,
     lines,
+    names_in,
     number,
     objects,
     sentence,
@@ -75,7 +73,18 @@ def passages(text: str, log: Log) -> Iterator[tuple[str, str]]:
         InvalidValue: another format.
         CorpusError: the file is missing or damaged, or has too many bad rows.
     """
-    return _passages(corpus_file(text), log)
+    path = corpus_file(text)
+    for line, fields in objects(path, log, "_id", "text"):
+        with log.checks(path, line):
+            name, title, body = sentence(fields["_id"], "_id"), fields.get("title"), fields["text"]
+            for part, value in (("title", title or ""), ("text", body)):
+                if not isinstance(value, str):
+                    raise BadFieldError(f"{part} is no text")
+            passage = f"{title or ''} {body}".strip()
+            if not passage:
+                raise BadFieldError("title and text are empty")
+            yield name, passage
+    log.check_share()
 
 
 def passage_log(text: str) -> Log:
@@ -91,20 +100,6 @@ def corpus_file(text: str) -> str:
         CorpusError: there is no such folder.
     """
     return _file(parse(text, ("beir",)).path, "corpus.jsonl")
-
-
-def _passages(path: str, log: Log) -> Iterator[tuple[str, str]]:
-    for line, fields in objects(path, log, "_id", "text"):
-        with log.checks(path, line):
-            name, title, body = sentence(fields["_id"], "_id"), fields.get("title"), fields["text"]
-            for part, value in (("title", title or ""), ("text", body)):
-                if not isinstance(value, str):
-                    raise BadFieldError(f"{part} is no text")
-            passage = f"{title or ''} {body}".strip()
-            if not passage:
-                raise BadFieldError("title and text are empty")
-            yield name, passage
-    log.check_share()
 
 
 def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
@@ -139,22 +134,15 @@ def _judgements(spec: Spec) -> str:
     Raises:
         CorpusError: it is missing; names those that are there.
     """
-    split = spec.choice("split", "test", SPLITS)
     folder = f"{spec.path.rstrip('/')}/qrels"
-    system, root = fsspec.core.url_to_fs(folder)
-    if not system.isdir(root):
-        raise CorpusError(folder, "there is no such folder")
-    there = {PurePosixPath(name).name for name in system.ls(root, detail=False)}
-    if f"{split}.tsv" not in there:
+    file = f"{spec.choice('split', 'test', SPLITS)}.tsv"
+    if file not in (there := names_in(folder)):
         names = ", ".join(sorted(name for name in there if name.endswith(".tsv"))) or "none"
-        raise CorpusError(f"{folder}/{split}.tsv", f"there is no such file; there are: {names}")
-    return f"{folder}/{split}.tsv"
+        raise CorpusError(f"{folder}/{file}", f"there is no such file; there are: {names}")
+    return f"{folder}/{file}"
 
 
 def _file(folder: str, name: str) -> str:
     """``FOLDER/NAME``, or ``FOLDER/NAME.gz`` where that is what there is."""
-    system, root = fsspec.core.url_to_fs(folder)
-    if not system.isdir(root):
-        raise CorpusError(folder, "there is no such folder")
-    zipped = f"{root.rstrip('/')}/{name}.gz"
-    return f"{folder.rstrip('/')}/{name}{'.gz' if system.exists(zipped) else ''}"
+    zipped = f"{name}.gz"
+    return f"{folder.rstrip('/')}/{zipped if zipped in names_in(folder) else name}"

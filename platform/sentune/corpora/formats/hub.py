@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from sentune.corpora.formats.arrow import kinds_with, row
-from sentune.corpora.formats.reading import BadFieldError, Log, Row
+from sentune.corpora.formats.reading import BadFieldError, Log, Readers, Row
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import LABELS, SCHEMAS, Kind
 from sentune.errors import CorpusError, InvalidValue
@@ -21,7 +21,7 @@ OPTIONS = {
 _LABEL_COLUMNS = ("label", "reverse_label", "labels")
 
 
-def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
+def readers(spec: Spec) -> Readers:
     """Return the kinds whose columns the dataset has, under our names or the given ones.
 
     Raises:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 import fsspec
@@ -20,6 +19,7 @@ from sentune.corpora.formats.reading import (
     headed,
     lines,
     objects,
+    parallel,
     parsed,
     sentence,
 )
@@ -242,7 +242,7 @@ def gigaword(spec: Spec, log: Log) -> Iterator[Row]:
                 yield "compression", first, None, target
 
 
-def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, Sequence[str]]]]:
     """Return the file of articles, and each with its title by their line."""
     system, root = fsspec.core.url_to_fs(spec.path)
     if not system.isdir(root):
@@ -255,24 +255,6 @@ def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, list[str]]
         for end in ("", ".gz"):
             if all(system.exists(f"{root.rstrip('/')}/{name}{end}") for name in pair):
                 first, second = (f"{spec.path.rstrip('/')}/{name}{end}" for name in pair)
-                return first, _parallel(first, second, log)
+                return first, parallel(first, second, log, "line")
     wanted = " or ".join(" with ".join(pair) for pair in choices)
     raise CorpusError(spec.path, f"the folder has no {wanted}")
-
-
-def _parallel(first: str, second: str, log: Log) -> Iterator[tuple[int, list[str]]]:
-    """The lines that both files have, by their number; a bad line takes its partner with it."""
-    before, other = log.counts["read"], ApartLog(log)
-    partners = lines(second, other)
-    place, partner = 0.0, ""
-    for line, text in lines(first, log):
-        while place < line:
-            place, partner = next(partners, (math.inf, ""))
-        if place == line:
-            yield line, [text, partner]
-    for _ in partners:
-        pass
-    sizes = log.counts["read"] - before, other.counts["read"]
-    if sizes[0] != sizes[1]:
-        reason = f"{sizes[1]} lines, but {first} has {sizes[0]}: one line a pair is needed"
-        raise CorpusError(second, reason)

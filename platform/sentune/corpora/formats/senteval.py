@@ -12,6 +12,7 @@ import fsspec
 from sentune.corpora.formats.reading import (
     BadFieldError,
     Log,
+    Readers,
     Row,
     check_label,
     headed,
@@ -202,7 +203,7 @@ TASKS: dict[str, _Task] = {
 OPTIONS = {"task": f"one of {', '.join(TASKS)}"}
 
 
-def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
+def readers(spec: Spec) -> Readers:
     """Return the one kind that the task is read as.
 
     Raises:
