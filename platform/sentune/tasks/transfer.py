@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.metrics import f1_score
 
+from sentune.corpora.formats import senteval
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.tasks.base import Given, Model, Result, require
@@ -26,18 +27,7 @@ from sentune.tasks.transfer_protocols import (
 from sentune.tasks.transfer_rows import WHOLE, rows_of
 from sentune.tasks.transfer_solver import Labels, Scores, Values
 
-TRANSFER: dict[str, Kind] = {
-    "mr": Kind.CLASSIFIED,
-    "cr": Kind.CLASSIFIED,
-    "subj": Kind.CLASSIFIED,
-    "mpqa": Kind.CLASSIFIED,
-    "sst2": Kind.CLASSIFIED,
-    "trec": Kind.CLASSIFIED,
-    "mrpc": Kind.CLASSIFIED,
-    "sick-e": Kind.CLASSIFIED,
-    "sick-r": Kind.RELATED,
-    "stsb-supervised": Kind.RELATED,
-}
+TRANSFER: dict[str, Kind] = {name: task.kind for name, task in senteval.TASKS.items()}
 """SentEval's transfer tasks: name -> what its corpus holds."""
 
 NO_TEST = (
@@ -63,8 +53,7 @@ class Transfer:
     ``counts.json``, and ``regularisation.json`` with the dev accuracy by C.
 
     The regression is scikit-learn's ``LogisticRegression``: softmax over the classes, the
-    intercept free. SentEval ran it with the solver that was the default then (liblinear: a class
-    against the rest, the intercept penalised).
+    intercept free. SentEval's (liblinear) took a class against the rest, the intercept penalised.
 
     Args:
         corpus: classified sentences or pairs.
@@ -200,12 +189,7 @@ class TransferRelatedness:
         self._check_scores(corpus)
 
     def run(self, model: Model, readouts: Given = None) -> Result:
-        """Encode each distinct sentence once, then choose C and judge.
-
-        Raises:
-            TrialFailed: an embedding is not finite.
-            InvalidValue: the C among the readouts is no positive number.
-        """
+        """Choose C and judge; see ``Transfer.run``."""
         parts = self.rows.parts(model)
         grid = grid_of(readouts, self.name, RELATEDNESS_GRID)
         chosen = choose(Scores(), parts, self.folds, grid)
