@@ -39,7 +39,7 @@ class Mixture:
         weights: above 0, one for each source.
 
     Raises:
-        InvalidValue: there is no source, weights that cannot be used, or columns that differ.
+        InvalidValue: no source, weights that cannot be used, or columns that differ.
     """
 
     def __init__(self, sources: Sequence[CorpusSource], weights: Sequence[float]) -> None:
@@ -97,8 +97,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class MixedHandle:
-    """A handle of a mixture; ``handles`` open to its sources, and may stand for shared and
-    streamed ones side by side."""
+    """A handle of a mixture; ``handles`` open to its sources, shared or streamed."""
 
     handles: tuple[Any, ...]
     weights: tuple[float, ...]

@@ -112,7 +112,6 @@ class Prepared:
 
     @property
     def num_rows(self) -> int:
-        """Of all shards."""
         return sum(self.manifest["shards"])
 
     @property
@@ -124,7 +123,6 @@ class Prepared:
 
     @property
     def column_names(self) -> list[str]:
-        """Of the kind's schema."""
         return list(SCHEMAS[self.kind].names)
 
     @property

@@ -30,12 +30,7 @@ S = TypeVar("S", bound=Statistics)
 
 
 def accumulate_here(batches: Iterable[Sequence[str]], make: Callable[[], S]) -> S:
-    """One pass in this process.
-
-    Args:
-        batches: of texts, taken one at a time.
-        make: empty statistics.
-    """
+    """Return the statistics of batches of texts, begun by ``make``, in one pass in this process."""
     statistics = make()
     for done, batch in enumerate(batches):
         beat("training", done=done)
@@ -49,12 +44,9 @@ def accumulate(
     make: Callable[[], S],
     rows: slice | None = None,
 ) -> S:
-    """One pass over rows of Parquet shards, read in order by a Ray Data task.
-
-    Memory: a few batches and the statistics, however long the corpus is.
+    """Return the statistics of the texts of Parquet shards, read in order by a Ray Data task.
 
     Args:
-        shards: of the corpus.
         sizes: rows of each shard.
         make: empty statistics.
         rows: of all rows, those to add; None: all of them.

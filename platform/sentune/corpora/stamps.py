@@ -30,8 +30,7 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
     code of ``sentune.corpora`` counts too: another version of a reader may find other rows.
 
     Args:
-        spec: ``FORMAT:PATH?key=value&...``.
-        reading: further JSON values that decide about the rows, such as their kind.
+        reading: JSON values that decide about the rows, such as their kind.
 
     Returns:
         None where a source cannot be told from a later one: a data set of the hub, a generator, a

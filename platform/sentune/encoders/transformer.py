@@ -128,7 +128,7 @@ def read_weights(kind: Any, path: str, **options: Any) -> tuple[Any, list[str]]:
 
 def require_all(missing: Iterable[str], path: str, option: str) -> None:
     """Raise an ``InvalidValue`` of ``option`` where weights are missing that are used."""
-    if names := [*missing][:3]:
+    if names := sorted(missing)[:3]:
         raise InvalidValue(option, path, f"its weights lack {', '.join(names)}")
 
 

@@ -184,9 +184,8 @@ class Ranges:
 class RangeFinder:
     """Finds the ranges of a block of pairs for all n and all pairs of alphas at once.
 
-    Everything is computed in the dtype of the embeddings, float32 as encoders give them. It moves a
-    coverage by about 1e-6 of itself, and so it moves about one reference in a million across an
-    alpha; float64 would double the time.
+    Computed in the dtype of the embeddings: float32 moves a coverage by about 1e-6 of itself, so
+    about one reference in a million across an alpha; float64 would double the time.
 
     Attributes:
         sentences: [S, D] and references: [R, D] packed embeddings.

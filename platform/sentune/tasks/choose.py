@@ -23,23 +23,19 @@ from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
 from sentune.tasks.transfer import TRANSFER, Transfer, TransferRelatedness
 
+POSES = {
+    Kind.SEVERAL_LABELS: "ambiguous-rte",
+    Kind.CONDITIONED_PAIRS: "csts",
+    Kind.SCORED_PAIRS: "sts",
+    Kind.OPERATIONS: "generation",
+    Kind.QUERIES: "retrieval",
+}
+
 TASKS: dict[str, Kind] = {
     "rte": Kind.LABELLED_PAIRS,
     "direction": Kind.LABELLED_PAIRS,
-    "ambiguous-rte": Kind.SEVERAL_LABELS,
-    "csts": Kind.CONDITIONED_PAIRS,
-    "sts": Kind.SCORED_PAIRS,
-    "generation": Kind.OPERATIONS,
-    "retrieval": Kind.QUERIES,
+    **{task: kind for kind, task in POSES.items()},
     **TRANSFER,
-}
-
-POSES = {
-    Kind.SCORED_PAIRS: "sts",
-    Kind.SEVERAL_LABELS: "ambiguous-rte",
-    Kind.CONDITIONED_PAIRS: "csts",
-    Kind.OPERATIONS: "generation",
-    Kind.QUERIES: "retrieval",
 }
 
 
@@ -59,11 +55,10 @@ def tasks_for(
     """Every task that the corpora can pose, named apart.
 
     Labelled pairs pose ``rte`` where both classes occur and ``direction`` where a pair entails
-    one way; pairs of several labels pose ``ambiguous-rte``, conditioned pairs ``csts``, scored
-    pairs ``sts``, operations ``generation`` (all of them one task), queries ``retrieval``, and a
-    corpus of SentEval the transfer task that it names. Of several corpora of a kind the first keeps
-    the bare name and the next ones add their format: ``rte``, ``rte-sick``, ``rte-sick-2``. A year
-    of STS is called by its year: ``sts12``.
+    one way; ``POSES`` has the task of each other kind, operations are all one task, and a corpus of
+    SentEval names its own. Of several corpora of a kind the first keeps the bare name and the next
+    ones add their format: ``rte``, ``rte-sick``, ``rte-sick-2``. A year of STS is called by its
+    year: ``sts12``.
 
     Args:
         exclude: pairs that ``direction`` leaves out.

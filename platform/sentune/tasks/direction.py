@@ -167,7 +167,6 @@ def bag_of_words_direction(
 
     Args:
         train_pairs, test_pairs: (entailing, entailed) sentences.
-        seed: of the turning.
 
     Raises:
         InvalidValue: fewer than two training pairs, or no test pair.

@@ -98,12 +98,8 @@ class Retrieval:
     def _metrics(self, hits: NDArray[np.int64], places: Mapping[str, int]) -> dict[str, float]:
         """[Q, K] places of the hits -> the metrics."""
         sizes = np.array([len(names) for names in self.relevant])
-        right = np.array(
-            [
-                np.isin(row, [places[name] for name in names if name in places])
-                for row, names in zip(hits, self.relevant, strict=True)
-            ]
-        )
+        wanted = ([places[n] for n in names if n in places] for names in self.relevant)
+        right = np.array([np.isin(*sides) for sides in zip(hits, wanted, strict=True)])
         first = right[:, :10].argmax(axis=1)
         values = (
             np.where(right[:, :10].any(axis=1), 1 / (first + 1), 0),

@@ -87,11 +87,7 @@ def rows_of(corpus: Corpus, columns: tuple[str, str], targets: Values) -> Transf
 def _features(model: Model, first: Sequence[str], second: Sequence[str] | None) -> Singles:
     """[N, D] features of sentences, or [N, 2D] of pairs: |u - v| beside u * v (SentEval).
 
-    The model is asked once, for the S distinct sentences: for its features where it has some of
-    their own, else for its embeddings.
-
-    Raises:
-        TrialFailed: an embedding is not finite.
+    The model is asked once, for its own features of the distinct sentences, else its embeddings.
     """
     row = {s: i for i, s in enumerate(dict.fromkeys([*first, *(second or ())]))}
     encode = model.features or model.embed

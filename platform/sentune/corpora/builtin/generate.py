@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from random import Random
 from typing import NamedTuple
-from zlib import crc32
 
 from sentune.corpora.builtin import derive
 from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, PLACES, SCALES, TIMES, VERBS, Term
-from sentune.corpora.builtin.moves import pick
+from sentune.corpora.builtin.moves import pick, split_of_text
 from sentune.corpora.builtin.sentences import Determiner, Sentence
 
 DETERMINERS = {
@@ -189,8 +188,4 @@ def _seen(s: Sentence) -> bool:
     return all(_SPLITS[n.key][v.key] == "train" for n, v in product(nouns, s.verbs))
 
 
-def _draw_split(noun: Term, verb: Term) -> str:
-    return {0: "dev", 1: "test"}.get(crc32(f"{noun.text}|{verb.text}".encode()) % 10, "train")
-
-
-_SPLITS = [[_draw_split(noun, verb) for verb in VERBS] for noun in NOUNS]
+_SPLITS = [[split_of_text(f"{noun.text}|{verb.text}") for verb in VERBS] for noun in NOUNS]

@@ -40,9 +40,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, cycle
 from random import Random
 from typing import NamedTuple
-from zlib import crc32
 
-from sentune.corpora.builtin.moves import pick
+from sentune.corpora.builtin.moves import pick, split_of_text
 from sentune.corpora.schema import OPERATIONS
 
 Row = tuple[str, str, str | None, str]
@@ -104,7 +103,7 @@ def operations(split: str, seed: int, chosen: Sequence[str] = OPERATIONS) -> Ite
 
 def split_of(*words: str) -> str:
     """Return the split of a combination: subject, deed and thing, or subject, act and place."""
-    return {0: "dev", 1: "test"}.get(crc32("|".join(words).encode()) % 10, "train")
+    return split_of_text("|".join(words))
 
 
 class Scene(NamedTuple):

@@ -28,11 +28,10 @@ from sentune.corpora.builtin.stories_words import (
     Concept,
     Topic,
 )
+from sentune.corpora.schema import SPLITS
 
 SHORTEST, LONGEST = 4, 8
 """Sentences of a story."""
-
-SPLITS = ("train", "dev", "test")
 
 _ELSEWHERE = 0.2
 """Share of pairs about two topics."""

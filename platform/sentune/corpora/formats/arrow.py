@@ -67,11 +67,7 @@ def shard_name(number: int) -> str:
 
 
 def files(path: str) -> list[str]:
-    """Return the Parquet files of a folder in the order of their names, or the one file itself.
-
-    Raises:
-        CorpusError: when there is none.
-    """
+    """Return the Parquet files of a folder in the order of their names, or the one file itself."""
     system, root = fsspec.core.url_to_fs(path)
     if system.isdir(root):
         found = sorted(name for name in system.ls(root, detail=False) if name.endswith(".parquet"))
@@ -131,11 +127,7 @@ def _required(kind: Kind) -> set[str]:
 
 
 def _manifest(path: str) -> dict[str, Any] | None:
-    """Return the manifest of a prepared folder; None for any other path.
-
-    Raises:
-        CorpusError: it is damaged.
-    """
+    """Return the manifest of a prepared folder; None for any other path."""
     system, root = fsspec.core.url_to_fs(path)
     name = f"{root.rstrip('/')}/{MANIFEST}"
     if not system.exists(name):

@@ -67,7 +67,7 @@ def passages(text: str, log: Log) -> Iterator[tuple[str, str]]:
 
     Args:
         text: ``beir:FOLDER``, with or without options.
-        log: counts the passages and puts aside bad ones; ``passage_log`` gives one.
+        log: as ``passage_log`` gives it.
 
     Raises:
         InvalidValue: another format.
@@ -93,12 +93,7 @@ def passage_log(text: str) -> Log:
 
 
 def corpus_file(text: str) -> str:
-    """Return the file of passages that belongs to ``beir:FOLDER``.
-
-    Raises:
-        InvalidValue: another format.
-        CorpusError: there is no such folder.
-    """
+    """Return the file of passages that belongs to ``beir:FOLDER``."""
     return _file(parse(text, ("beir",)).path, "corpus.jsonl")
 
 
@@ -129,11 +124,7 @@ def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
 
 
 def _judgements(spec: Spec) -> str:
-    """Return the file of the split's judgements.
-
-    Raises:
-        CorpusError: it is missing; names those that are there.
-    """
+    """Return the file of the split's judgements."""
     folder = f"{spec.path.rstrip('/')}/qrels"
     file = f"{spec.choice('split', 'test', SPLITS)}.tsv"
     if file not in (there := names_in(folder)):

@@ -111,11 +111,8 @@ def sick_pairs(spec: Spec, log: Log) -> Iterator[Row]:
     for line, fields in _sick(spec, log, "entailment_label", "entailment_BA"):
         with log.checks(spec.path, line):
             pair = _pair(fields, "sentence_A", "sentence_B")
-            label, relation = (
-                check_label(fields["entailment_label"].lower()),
-                fields["entailment_BA"],
-            )
-            parts = relation.split("_")  # B_entails_A
+            label = check_label(fields["entailment_label"].lower())
+            parts = (relation := fields["entailment_BA"]).split("_")  # B_entails_A
             if len(parts) != 3 or parts[1] not in _RELATIONS:
                 raise BadFieldError(f"unknown relation {relation!r}")
             yield *pair, label, _RELATIONS[parts[1]]

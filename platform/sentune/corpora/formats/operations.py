@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
@@ -21,6 +20,7 @@ from sentune.corpora.formats.reading import (
     objects,
     parallel,
     parsed,
+    records,
     sentence,
 )
 from sentune.corpora.formats.spec import FIELD, Spec
@@ -51,11 +51,7 @@ _GIGAWORD = {
 
 
 def chosen_operations(spec: Spec) -> tuple[str, ...]:
-    """Return the operations that the option ``operations`` names, in the order of ``OPERATIONS``.
-
-    Raises:
-        InvalidValue: it names something else, or nothing.
-    """
+    """Return the operations that the option ``operations`` names, in our own order."""
     asked = spec.options.get("operations", "+".join(OPERATIONS)).split("+")
     if unknown := [name for name in asked if name not in OPERATIONS]:
         fix = f"use some of {', '.join(OPERATIONS)} with + between them"
@@ -142,9 +138,8 @@ def quora(spec: Spec, log: Log) -> Iterator[Row]:
     The others are counted as ``no_duplicates``. Fields may be quoted and then hold line breaks;
     the line of a bad row is the last one that it covers.
     """
-    source = _quoted(spec.path, log)
+    source = records(spec.path, log, delimiter="\t", strict=True)
     line, header = next(source, (1, []))
-    log.counts["read"] -= bool(header)
     check_header(spec.path, header, _QUORA, line)
     for line, values in source:
         with log.checks(spec.path, line):
@@ -157,24 +152,6 @@ def quora(spec: Spec, log: Log) -> Iterator[Row]:
             else:
                 reason = f"is_duplicate is {fields['is_duplicate']!r}, neither 0 nor 1"
                 raise BadFieldError(reason)
-
-
-def _quoted(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
-    """Records with the last line that each covers."""
-    position = 0
-
-    def texts() -> Iterator[str]:
-        nonlocal position
-        for line, text in lines(path, ApartLog(log)):
-            position = line
-            yield text + "\n"
-
-    try:
-        for fields in csv.reader(texts(), delimiter="\t"):
-            log.counts["read"] += 1
-            yield position, fields
-    except csv.Error as error:  # a quote that is never closed swallows the rows behind it
-        raise CorpusError(path, f"the quotes are damaged: {error}", line=position) from error
 
 
 def compression(spec: Spec, log: Log) -> Iterator[Row]:

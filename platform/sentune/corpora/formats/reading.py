@@ -279,11 +279,14 @@ def by_name(header: list[str], values: list[str]) -> dict[str, str]:
     return dict(zip(header, values, strict=True))
 
 
-def records(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
+def records(
+    path: str, log: Log, *, delimiter: str = ",", strict: bool = False
+) -> Iterator[tuple[int, list[str]]]:
     """The records of a CSV file, the header first, each with the last line that it covers.
 
     ``log`` counts records, not lines, and not the header. Blank lines between records are counted
-    and left out; a record that is no CSV goes to quarantine.
+    and left out. A record that is no CSV goes to quarantine, or is an error where that is
+    ``strict``: a quote that is never closed swallows the records behind it.
 
     Raises:
         CorpusError: as ``raw_lines``.
@@ -297,7 +300,7 @@ def records(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
             position, taken = line, taken + 1
             yield content + "\n"
 
-    reader = csv.reader(rows())
+    reader = csv.reader(rows(), delimiter=delimiter)
     log.counts["read"] -= 1
     while True:
         taken = 0
@@ -307,6 +310,9 @@ def records(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
             return
         except csv.Error as error:
             log.counts["read"] -= taken - 1
+            if strict:
+                reason = f"the quotes are damaged: {error}"
+                raise CorpusError(path, reason, line=position) from error
             log.quarantine(path, position, str(error))
         else:
             log.counts["read"] -= taken - 1

@@ -77,15 +77,11 @@ def _questions(files: Files, log: Log) -> Iterator[Row]:
 
 
 def _latin(path: str, log: Log) -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of a Latin-1 file, as ``reading.lines`` gives those of UTF-8.
+    """Numbered lines (from 1) of a Latin-1 file, as SentEval reads it.
 
-    SentEval reads these files so. ``latin_1`` counts the lines with a byte beyond ASCII, and
-    ``latin_1_like_utf_8`` those of them that would be UTF-8 too: a file that was converted is
-    misread, and shows here. Lines end at a newline only: in Latin-1, the byte 85 (an ellipsis in
-    MR and SUBJ) is a line end to Python.
-
-    Raises:
-        CorpusError: as ``reading.raw_lines``.
+    ``latin_1`` counts the lines with a byte beyond ASCII, and ``latin_1_like_utf_8`` those of them
+    that would be UTF-8 too: a file that was converted is misread, and shows here. Lines end at a
+    newline only: the byte 85 (an ellipsis in MR and SUBJ) is a line end to Python.
     """
     for line, raw in raw_lines(path):
         log.counts["read"] += 1
@@ -204,11 +200,7 @@ OPTIONS = {"task": f"one of {', '.join(TASKS)}"}
 
 
 def readers(spec: Spec) -> Readers:
-    """Return the one kind that the task is read as.
-
-    Raises:
-        InvalidValue: no task is named, or none of SentEval's.
-    """
+    """Return the one kind that the task is read as."""
     return {TASKS[spec.choice("task", "", TASKS)].kind: _rows}
 
 

@@ -50,11 +50,7 @@ def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
 
 
 def wordfreq_package(spec: str) -> Any:
-    """Return the package of ``wordfreq:LANGUAGE``.
-
-    Raises:
-        InvalidValue: it is not installed.
-    """
+    """Return the package of ``wordfreq:LANGUAGE``, which is not one of sentune's own."""
     try:
         return import_module("wordfreq")
     except ModuleNotFoundError as error:

@@ -90,7 +90,6 @@ def learn_words(texts: Iterable[str], spec: str, cache: Path) -> WordTable:
     Args:
         texts: sentences, gone through once.
         spec: ``builtin:ppmi?width=64&window=5&min_count=2&seed=0``.
-        cache: folder of the cache; several processes may use it at once.
 
     Raises:
         InvalidValue: an option cannot be used, or the corpus has too few words for the width.
