@@ -174,7 +174,7 @@ def test_rows_are_taken_and_drawn_as_from_one_table(
     monkeypatch.setattr(prepare, "SHARD_ROWS", 7)
     corpus = prepared("builtin:nli?size=30", Kind.TRIPLETS, tmp_path)
     table = read("builtin:nli?size=30", Kind.TRIPLETS).table
-    assert len(corpus.paths) == 5
+    assert len(corpus.cached) == 5
     rows = np.array([29, 0, 7, 6, 7, 13])
     assert corpus.take(rows).equals(table.take(rows))
     assert corpus.take(rows[:0]).num_rows == 0

@@ -200,7 +200,7 @@ def row_order(rows: int, seed: int, epoch: int, shard: int) -> npt.NDArray[np.in
 def drawn_rows(total: int, count: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the first ``count`` row numbers of a random order of ``total`` rows.
 
-    The order does not depend on the count. Of a long corpus the whole order is never in memory.
+    It does not depend on the count. Of a long corpus the whole order is never in memory.
     """
     rng = np.random.default_rng(seed)
     if total <= PERMUTED:

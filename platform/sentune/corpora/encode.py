@@ -51,10 +51,7 @@ class Encoder:
         return pa.table(columns)
 
     def column(self, texts: pa.Array) -> pa.ListArray:
-        """Return the ids of some texts; no ids at all, not even special ones, where a text is null.
-
-        Each distinct text is tokenised once: a premise of NLI comes back three times.
-        """
+        """Return the ids of texts, each distinct one tokenised once; none where one is null."""
         coded = pc.dictionary_encode(texts)
         sequences = [*self._sequences(coded.dictionary.to_pylist()), []]
         lengths = np.fromiter(map(len, sequences), dtype=np.int32, count=len(sequences))
@@ -109,9 +106,8 @@ class OperationEncoder:
     def table(self, batch: pa.RecordBatch) -> pa.Table:
         """Columns of ids for the rows of the batch.
 
-        ``operation`` has one id, the place in ``OPERATIONS``; ``second`` has none where the
-        operation takes one sentence; ``first``, ``second`` and ``target`` are of the encoder's
-        tokenizer, ``decoded`` is the target by the decoder's, with its special tokens.
+        ``operation`` has one id, the place in ``OPERATIONS``; ``first``, ``second`` (none if it is
+        null) and ``target`` are by the encoder's tokenizer, ``decoded`` by the decoder's.
 
         Raises:
             InvalidValue: an unknown operation, or one with too few or too many sentences.

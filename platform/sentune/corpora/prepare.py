@@ -100,14 +100,14 @@ class Prepared:
     Attributes:
         spec: ``FORMAT:PATH`` as the user wrote it.
         manifest: as ``sentune.corpora.prepare`` wrote it.
-        paths: of the shards, in order, on the machine that made them.
-        uri: of a copy of their folder in an object store; empty where there is none.
+        folder: of the shards, on the machine that made them.
+        uri: of a copy of the folder in an object store; empty where there is none.
     """
 
     spec: str
     kind: Kind
     manifest: Mapping[str, Any]
-    paths: tuple[str, ...]
+    folder: Path
     uri: str = ""
 
     @property
@@ -118,8 +118,8 @@ class Prepared:
     def cached(self) -> tuple[CachedFile, ...]:
         """The shards as every node can open them."""
         files = self.manifest["files"]
-        places = map(Path, self.paths)
-        return tuple(CachedFile.of(p.parent, p.name, files, self.uri) for p in places)
+        names = map(shard_name, range(len(self.manifest["shards"])))
+        return tuple(CachedFile.of(self.folder, name, files, self.uri) for name in names)
 
     @property
     def column_names(self) -> list[str]:
@@ -183,7 +183,7 @@ class Prepared:
     @property
     def manifest_file(self) -> str:
         """Path of the manifest; its URI where the shards lie in an object store."""
-        return f"{self.uri or self.paths[0].rpartition('/')[0]}/{MANIFEST}"
+        return f"{self.uri or self.folder}/{MANIFEST}"
 
 
 def prepared(
@@ -221,7 +221,7 @@ def prepared(
         spec=without_credentials(spec),
         kind=kind,
         manifest=manifest,
-        paths=tuple(str(folder / shard_name(i)) for i in range(len(manifest["shards"]))),
+        folder=folder,
         uri=uri and f"{uri}/{folder.name}",
     )
 

@@ -19,9 +19,8 @@ Found = TypeVar("Found")
 
 
 TASK_CPUS = 0.25
-"""What a reading task asks for. Where trials hold every whole CPU, a task that asked for one
-would wait for ever, and its trial with it (measured: no batch in 45 s); it mostly waits for the
-disk anyway. One CPU of the cluster stays free for up to four readers."""
+"""What a reading task asks for, as it mostly waits for the disk. Where trials hold every whole CPU,
+a task that asked for one would wait for ever, and its trial with it (measured: none in 45 s)."""
 
 AHEAD = 16
 """Parts of a stream that are at most in the object store, as texts or as results."""

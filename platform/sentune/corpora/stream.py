@@ -1,8 +1,7 @@
 """Handing corpora to workers through Ray: small ones shared, large ones streamed.
 
-A table that fits is put into the object store once and read by every trial without a copy. A
-larger one stays on disk as token shards and streams through Ray Data, two shards at a time.
-Both give the same batches for the same seed.
+A table that fits is put into the object store once and read by every trial without a copy. A larger
+one streams through Ray Data from token shards on disk. Both give the same batches for a seed.
 """
 
 from __future__ import annotations

@@ -78,14 +78,6 @@ class TokenTable:
     shards: tuple[int, ...]
     fingerprint: str
 
-    @property
-    def num_rows(self) -> int:
-        return sum(self.shards)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(c.ids.nbytes + c.offsets.nbytes for c in self.columns.values())
-
 
 @dataclass(frozen=True)
 class TokenFolder:

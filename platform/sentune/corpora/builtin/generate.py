@@ -56,11 +56,9 @@ def triplets(split: str, seed: int) -> Iterator[tuple[str, str, str]]:
 def derivations(split: str, seed: int) -> Iterator[Derivation]:
     """Endless derivations of a split (``train``, ``dev`` or ``test``).
 
-    One in ten combinations of a noun and a verb belongs to dev, one in ten to test: no sentence
-    of train has them, and every premise of dev or test has one.
-
-    Hypotheses are chosen so that they are longer, equally long and shorter equally often, for
-    each determiner and label apart.
+    No sentence of train has a combination of noun and verb of dev or test, and every premise of
+    these has one. Hypotheses are longer, equally long and shorter equally often, for each
+    determiner and label apart.
 
     A group is left out where so little is stronger than its premise ("a miserable tiny freshman
     is not in motion") that no neutral sentence was found: one in 30,000.

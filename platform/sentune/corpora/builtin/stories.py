@@ -5,8 +5,7 @@ the words themselves: each sentence draws anew which word of a concept it uses.
 
 ``builtin:similarity`` are pairs of such sentences, scored by what they share. Where two say the
 same, they mostly use the other word for it; where they have nothing in common, they often share
-order, details and function words. Overlap of words alone therefore says less than knowing which
-words belong together, which the stories teach.
+order, details and function words: overlap of words says less than knowing which belong together.
 """
 
 from __future__ import annotations

@@ -52,8 +52,7 @@ def readers(spec: Spec) -> Readers:
 def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
     """Return the kinds whose required columns are among ``names``.
 
-    Pairs with a condition are neither scored nor related pairs: without it their scores mean
-    nothing.
+    Conditioned pairs are neither scored nor related: without it their scores mean nothing.
     """
     kinds = tuple(kind for kind in Kind if _required(kind) <= names)
     if Kind.CONDITIONED_PAIRS in kinds:

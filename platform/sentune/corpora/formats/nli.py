@@ -85,8 +85,7 @@ def several(spec: Spec, log: Log) -> Iterator[Row]:
 def chaosnli(spec: Spec, log: Log) -> Iterator[Row]:
     """Pairs of ChaosNLI's official ``.jsonl`` with the labels of at least ``votes`` of 100 people.
 
-    20 by default (GumbelCSE section 4.4). A row in which no label has as many is dropped and
-    counted.
+    20 by default (GumbelCSE section 4.4). A row without such a label is dropped and counted.
     """
     votes = spec.integer("votes", 20, minimum=1)
     for line, fields in objects(spec.path, log, "label_counter", "example"):
@@ -152,10 +151,7 @@ def in_order(labels: object) -> list[str]:
 
 
 def _annotated_premises(spec: Spec, limit: str) -> set[str]:
-    """Return the premises of rows with several annotators.
-
-    Rows that cannot be used are not counted: the next reader of the rows puts them aside.
-    """
+    """Return the premises of rows with several annotators; the next reader counts bad rows."""
     premises: set[str] = set()
     log = Log(limit)
     for line, fields in objects(spec.path, log, "annotator_labels", "sentence1"):

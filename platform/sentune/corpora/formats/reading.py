@@ -102,17 +102,14 @@ class Checks:
 
 
 class ApartLog(Log):
-    """Counts what it reads apart, and puts bad rows aside in another log.
-
-    For a second file of the same rows, and for rows of several lines.
-    """
+    """For a second file of the same rows, and rows of several lines: only its bad rows count."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log.limit)
         self._log = log
 
     def quarantine(self, path: str, line: int, reason: str) -> None:
-        """As the other log does it."""
+        """Put a row aside in the other log."""
         self._log.quarantine(path, line, reason)
 
 
@@ -152,13 +149,9 @@ def _is_utf_16(start: bytes) -> bool:
 
 
 def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of a UTF-8 file, local or fsspec, plain or compressed (``.gz``).
+    """Numbered lines (from 1) of a UTF-8 file (see ``raw_lines``); others go to quarantine.
 
-    Lines end at a newline only (SNLI has U+2028 and its like inside sentences). A line that is
-    no UTF-8 goes to quarantine.
-
-    Raises:
-        CorpusError: as ``raw_lines``.
+    Lines end at a newline only: SNLI has U+2028 and its like inside sentences.
     """
     for line, raw in raw_lines(path):
         log.counts["read"] += 1
@@ -199,9 +192,6 @@ def objects(path: str, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, 
     """Numbered objects (from 1) of a ``.jsonl`` file, compressed or not.
 
     What is no object, or lacks a key of ``needed``, goes to quarantine.
-
-    Raises:
-        CorpusError: as ``raw_lines``.
     """
     for line, text in lines(path, log):
         with log.checks(path, line):
@@ -229,9 +219,6 @@ def columns(path: str, log: Log, *, fewest: int, most: int) -> Iterator[tuple[in
     """Numbered rows of ``fewest`` to ``most`` columns with tabs between; quotes are literal.
 
     A row of another width goes to quarantine.
-
-    Raises:
-        CorpusError: as ``raw_lines``.
     """
     wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
     for line, text in lines(path, log):

@@ -27,9 +27,9 @@ BAD_LINES = 100
 def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
     """Return the words of a file with their vectors and probabilities.
 
-    The first call reads the files as a stream, in blocks of 16 MiB, and writes the table to a
-    folder below ``cache/words``; the next one finds it by path, size and time of the files and maps
-    it into memory. Where a word occurs twice, the first stays. Several processes may do it at once.
+    The first call reads the files as a stream and writes the table to a folder below
+    ``cache/words``; the next one finds it by path, size and time of the files and maps it into
+    memory. Where a word occurs twice, the first stays. Several processes may do it at once.
 
     Args:
         vectors: ``glove:FILE`` or ``fasttext:FILE``, local or fsspec, plain or ``.gz``.
