@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 
 import ray
-from ray.data import DataContext, ExecutionResources
+from ray.data import DataContext, ExecutionResources, TaskPoolStrategy
 
 from sentune.errors import SentuneError
 
@@ -32,10 +32,14 @@ READERS = 2
 """Shards that are read at the same time."""
 
 
-def quiet_context(kept: int) -> DataContext:
-    """Return Ray Data's settings for one stream in the order of its tasks, without progress bars.
+def read_in_order(
+    read: Callable[..., Any], tasks: Sequence[dict[str, Any]], at_once: int, kept: int
+) -> ray.data.Dataset:
+    """Return the tables that Ray Data reads by tasks, in the order of the tasks.
 
     Args:
+        read: a table of one task -> a table, or several.
+        at_once: tasks that run at the same time.
         kept: bytes that may lie ready in the object store.
     """
     context = DataContext.get_current().copy()
@@ -45,7 +49,14 @@ def quiet_context(kept: int) -> DataContext:
     context.raise_original_map_exception = True  # for ``own_errors``
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    return context
+    with DataContext.current(context):
+        return ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
+            read,
+            batch_size=1,
+            batch_format="pyarrow",
+            num_cpus=TASK_CPUS,
+            compute=TaskPoolStrategy(size=at_once),
+        )
 
 
 @contextmanager

@@ -12,11 +12,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import ray
-from ray.data import DataContext, TaskPoolStrategy
 
 from sentune.beats import beat
-from sentune.corpora.ray_map import TASK_CPUS, own_errors, quiet_context
+from sentune.corpora.ray_map import own_errors, read_in_order
 from sentune.corpora.schema import Statistics
 from sentune.io.cached_file import CachedFile
 
@@ -63,14 +61,7 @@ def accumulate(
         start += size
     if not tasks:
         return make()
-    with DataContext.current(quiet_context(_KEPT)):
-        texts = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
-            _read,
-            batch_size=1,
-            batch_format="pyarrow",
-            num_cpus=TASK_CPUS,
-            compute=TaskPoolStrategy(size=1),  # in order, so that the same rows give the same bits
-        )
+    texts = read_in_order(_read, tasks, 1, _KEPT)  # the same rows give the same bits
     tables = texts.iter_batches(batch_size=_ROWS, batch_format="pyarrow", prefetch_batches=1)
     with own_errors():
         return accumulate_here((table.column("text").to_pylist() for table in tables), make)

@@ -14,10 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
-from ray.data import DataContext, TaskPoolStrategy
 
 from sentune.corpora.batches import Columns, CorpusSource, SharedSource, row_order, shard_order
-from sentune.corpora.ray_map import READERS, TASK_CPUS, own_errors, quiet_context
+from sentune.corpora.ray_map import READERS, own_errors, read_in_order
 from sentune.corpora.tokens import Ragged, TokenFolder, ragged
 from sentune.io.cached_file import CachedFile
 
@@ -115,14 +114,7 @@ class StreamedSource(CorpusSource):
             return
         shard = max(self._folder.nbytes // len(self._folder.shards), 1 << 20)
         at_once = min(max(1, READERS // self.readers.world_size), len(tasks))
-        with DataContext.current(quiet_context(2 * (at_once + 1) * shard)):
-            shards = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
-                _read_shard,
-                batch_size=1,
-                batch_format="pyarrow",
-                num_cpus=TASK_CPUS,
-                compute=TaskPoolStrategy(size=at_once),
-            )
+        shards = read_in_order(_read_shard, tasks, at_once, 2 * (at_once + 1) * shard)
         with own_errors():
             for table in shards.iter_batches(batch_size=None, batch_format="pyarrow"):
                 for start in range(0, len(table), _BLOCK):
