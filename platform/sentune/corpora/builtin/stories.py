@@ -60,7 +60,7 @@ class Wording(NamedTuple):
         adjective, manner, time: details that occur in every topic, or None.
     """
 
-    words: tuple[int, int, int, int]
+    words: tuple[int, ...]
     frame: str
     adjective: str | None
     manner: str | None
@@ -87,9 +87,8 @@ def draw_actor(topic: Topic, rng: Random) -> Concept:
 
 def draw_wording(rng: Random) -> Wording:
     """Any way of saying something."""
-    one, two, three, four = (int(rng.random() * 2) for _ in range(4))
     return Wording(
-        words=(one, two, three, four),
+        words=tuple(int(rng.random() * 2) for _ in range(4)),
         frame=pick(rng, _FRAMES),
         adjective=pick(rng, ADJECTIVES) if rng.random() < 0.25 else None,
         manner=pick(rng, MANNERS) if rng.random() < 0.2 else None,
@@ -201,8 +200,8 @@ def _second(first: Meaning, split: str, rng: Random) -> Meaning:
 def _reworded(first: Meaning, second: Meaning, wording: Wording, rng: Random) -> Wording:
     """Other words for what is shared, and half of the time the same order and details."""
     base = wording if rng.random() < 0.5 else draw_wording(rng)
-    one, two, three, four = (
+    words = tuple(
         1 - said if here == there and rng.random() < _OTHER_WORD else int(rng.random() * 2)
         for said, here, there in zip(wording.words, first[1:], second[1:], strict=True)
     )
-    return base._replace(words=(one, two, three, four))
+    return base._replace(words=words)
