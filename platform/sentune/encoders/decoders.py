@@ -103,7 +103,6 @@ class Decoder(nn.Module):
 
         Args:
             memory: [N, D].
-            beams: sentences that are followed at a time.
             max_length: most tokens; the decoder's own limit bounds it.
 
         Returns:

@@ -134,7 +134,7 @@ def require_all(missing: Iterable[str], path: str, option: str) -> None:
 
 @contextmanager
 def no_progress_bars() -> Iterator[None]:
-    """Loading reports bars and a table of missing weights, which is checked here instead."""
+    """Silence the bars and the table of missing weights, which ``require_all`` checks."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -58,8 +58,7 @@ class Task(Protocol):
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """[S, D] packed embeddings of ``sentences()`` -> metrics.
 
-        Without ``readouts`` they are swept here, on the development set; with them, the values
-        found there are applied as they are, on the test set.
+        Without ``readouts`` they are swept here, on the development set; given ones are applied.
         """
 
 

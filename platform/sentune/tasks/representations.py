@@ -53,10 +53,6 @@ def evaluate_representations(
     Returns:
         As ``sentune.tasks.evaluate``. Where representations were chosen, the bare readout
         ``representation`` is the one of the best mean over the STS tasks, for what has none.
-
-    Raises:
-        InvalidValue: there is no representation of a name in grid or readouts.
-        TrialFailed: a representation is not finite; the message shows a sentence.
     """
     sts = [task for task in tasks if isinstance(task, Sts)]
     result = Result()

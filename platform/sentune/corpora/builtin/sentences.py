@@ -31,9 +31,8 @@ class Sentence(NamedTuple):
     """A sentence about a scene.
 
     A scene has at most one group of animals and one of people, each of one sort, and one thing
-    that they all do. That is the convention of SNLI (a premise and its hypothesis tell of the
-    same event), made strict: it is what makes "a poodle is running" and "a dog is sleeping" a
-    contradiction.
+    that they all do. As in SNLI, premise and hypothesis tell of the same event, which makes "a
+    poodle is running" and "a dog is sleeping" a contradiction.
 
     Attributes:
         determiner: how many of the subject.

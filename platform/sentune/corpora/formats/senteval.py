@@ -133,10 +133,7 @@ class _Task(NamedTuple):
 
     Attributes:
         folder: where SentEval's own layout has it, below ``downstream``.
-        read: reads the files of a layout.
-        layouts: its files, as SentEval names them and as others do; the first that is there is
-            read.
-        kind: what it is read as.
+        layouts: its files, as SentEval names them and as others do; the first there is read.
     """
 
     folder: str
@@ -208,12 +205,7 @@ def _rows(spec: Spec, log: Log) -> Iterator[Row]:
     """Rows of the task's files, which are found in the folder itself, in SentEval's folder of the
     task below it, or below its ``downstream``; SICK's path may be ``SICK.txt`` itself.
 
-    ``counts`` has the rows of each split beside what the readers count; a split whose file is not
-    there has 0.
-
-    Raises:
-        CorpusError: the task's files are not there; a task of three splits may lack one of dev
-            and test.
+    A task of three splits may lack one of dev and test. ``counts`` has the rows of each split.
     """
     task = TASKS[spec.options["task"]]
     files = _files(spec.path, task)

@@ -23,9 +23,8 @@ class Spec:
 
     Attributes:
         text: what the user wrote.
-        format: name of the format.
         path: local path, fsspec URI or name, as the format understands it.
-        options: ``key=value`` options in the order given, percent-decoded.
+        options: in the order given, percent-decoded.
     """
 
     text: str

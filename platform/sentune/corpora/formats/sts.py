@@ -47,8 +47,8 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
 
     ``STS.input.NAME.txt`` holds two sentences a line, tab-separated with literal quotes, and what
     follows them is their source (2016); ``STS.gs.NAME.txt`` holds the scores. Dropped and counted:
-    pairs without a score (an empty line), ``unscored``, and the pairs of subsets that are not
-    asked for, ``left_out_NAME``; without ``subsets`` that is SMT of 2013.
+    pairs with an empty line as score, ``unscored``, and those of subsets that are not asked for,
+    ``left_out_NAME``; without ``subsets`` that is SMT of 2013.
 
     Raises:
         InvalidValue: there is no such subset.
