@@ -22,6 +22,7 @@ from sentune.corpora.formats import open_rows, select
 from sentune.corpora.prepare import SOURCES, Prepared, prepared
 from sentune.corpora.stamps import source_stamp
 from sentune.corpora.tokens import tokenise_batches
+from sentune.errors import CorpusError
 from tests.corpora.test_integrity import Lengths, flip
 
 
@@ -116,6 +117,20 @@ def test_an_object_is_known_by_its_version(tmp_path: Path, readings: list[str]) 
 @pytest.mark.parametrize("spec", ["builtin:nli?size=9", "hf:someone/corpus", "text:/nowhere.txt"])
 def test_what_has_no_stamp_is_read_every_time(spec: str) -> None:
     assert source_stamp(spec) is None
+
+
+def test_a_source_that_cannot_be_looked_at_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CorpusError, match=r"nowhere://x: cannot be looked at: .*check the path"):
+        source_stamp("text:nowhere://x")
+
+    def refused(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", refused)
+    with pytest.raises(CorpusError, match=r"cannot be looked at: .*this user may read it"):
+        source_stamp(f"text:{tmp_path}/x.txt")
 
 
 def test_another_reader_reads_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,6 @@ class Make(Protocol):
 
 def tasks_for(
     *corpora: Corpus,
-    exclude: Exclude = "both-ways",
     references: References | None = None,
     grids: Grids | None = None,
     spread: ParallelMap = map,
@@ -61,7 +60,6 @@ def tasks_for(
     year: ``sts12``.
 
     Args:
-        exclude: pairs that ``direction`` leaves out.
         references: sentences that interpretations are taken against; without them the tasks judge
             whole sentences alone.
         grids: of readouts, where they differ from the tasks' own.
@@ -70,8 +68,8 @@ def tasks_for(
     Raises:
         CorpusError: a corpus poses no task.
     """
-    wanted = [(kind, corpus) for corpus in corpora for kind in _posed(corpus, exclude)]
-    return make_tasks(wanted, exclude=exclude, references=references, grids=grids, spread=spread)
+    wanted = [(kind, corpus) for corpus in corpora for kind in _posed(corpus)]
+    return make_tasks(wanted, references=references, grids=grids, spread=spread)
 
 
 def make_tasks(
@@ -83,6 +81,9 @@ def make_tasks(
     spread: ParallelMap = map,
 ) -> list[Task | ModelTask]:
     """Return the tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
+
+    Args:
+        exclude: pairs that ``direction`` leaves out.
 
     Raises:
         InvalidValue: there is no such kind of task.
@@ -120,7 +121,7 @@ def of_task(spec: str, kind: str) -> str:
     return f"{spec}{'&' if '?' in spec else '?'}task={kind}"
 
 
-def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:
+def _posed(corpus: Corpus) -> list[str]:
     if corpus.kind in POSES:
         return [POSES[corpus.kind]]
     if corpus.kind in TRANSFER.values():
@@ -130,7 +131,7 @@ def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:
         raise CorpusError(corpus.spec, f"{corpus.kind.value} pose no task; {fix}")
     entails = np.array([label == "entailment" for label in corpus.table["label"].to_pylist()])
     kinds = ["rte"] if entails.any() and not entails.all() else []
-    kinds += ["direction"] if entailment_pairs(corpus, exclude) else []
+    kinds += ["direction"] if entailment_pairs(corpus) else []
     if not kinds:
         raise CorpusError(corpus.spec, "no pair is labelled entailment, so there is no task in it")
     return kinds

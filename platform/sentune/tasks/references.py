@@ -67,12 +67,12 @@ class References:
         order = drawn_rows(table.num_rows, usable[-1], seed)
         drawn = table.take(order).select(columns).to_pydict()
         rows = zip(*drawn.values(), strict=True)
-        found, sizes = dict[str, None](), dict[int, int]()
+        sentences, sizes = dict[str, None](), dict[int, int]()
         for number, row in enumerate(rows, start=1):
-            found.update(dict.fromkeys(row))
+            sentences.update(dict.fromkeys(row))
             if number in usable:
-                sizes[number] = len(found)
-        return cls(tuple(found), sizes)
+                sizes[number] = len(sentences)
+        return cls(tuple(sentences), sizes)
 
     @property
     def counts(self) -> tuple[int, ...]:
