@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Self
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -79,7 +79,7 @@ class TinyOptions(BaseModel, ABC):
             raise InvalidValue(field, spec, f"the built-in {cls.part} is builtin:tiny")
         try:
             options = cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
-        except (ValidationError, ValueError) as error:
+        except ValueError as error:
             allowed = ", ".join(cls.model_fields)
             raise InvalidValue(field, spec, f"options are {allowed}: {error}") from error
         if options.width % options.heads:

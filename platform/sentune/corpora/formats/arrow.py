@@ -176,11 +176,9 @@ def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.Parq
 
 def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
     """Rows of all files; the line of a bad row is its number in its file, from 1."""
-    manifest = _manifest(spec.path)
-    sizes: list[int] = manifest["shards"] if manifest else []
-    sums: Mapping[str, Any] = manifest.get("files", {}) if manifest else {}
-    folder = spec.path.rstrip("/")
-    shards = [f"{folder}/{shard_name(i)}" for i in range(len(sizes))]
+    manifest = _manifest(spec.path) or {}
+    sizes, sums = manifest.get("shards", []), manifest.get("files", {})
+    shards = [f"{spec.path.rstrip('/')}/{shard_name(i)}" for i in range(len(sizes))]
     for place, path in enumerate(shards if manifest else files(spec.path)):
         with _opened(path, sums.get(shard_name(place))) as file:
             names = file.schema_arrow.names

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
@@ -54,7 +54,7 @@ class PpmiSpec(BaseModel):
             raise InvalidValue("--vectors", spec, "the built-in vectors are builtin:ppmi")
         try:
             return cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
-        except (ValidationError, ValueError) as error:
+        except ValueError as error:
             allowed = ", ".join(cls.model_fields)
             raise InvalidValue("--vectors", spec, f"options are {allowed}: {error}") from error
 
