@@ -78,6 +78,10 @@ class TokenTable:
     shards: tuple[int, ...]
     fingerprint: str
 
+    @property
+    def num_rows(self) -> int:
+        return sum(self.shards)
+
 
 @dataclass(frozen=True)
 class TokenFolder:
