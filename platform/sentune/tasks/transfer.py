@@ -25,7 +25,7 @@ from sentune.tasks.transfer_protocols import (
     judged_split,
     nested,
 )
-from sentune.tasks.transfer_solver import Labels, Scores, Singles, Values
+from sentune.tasks.transfer_solver import Labels, Places, Scores, Singles, Values
 
 TRANSFER: dict[str, Kind] = {name: task.kind for name, task in senteval.TASKS.items()}
 """SentEval's transfer tasks: name -> what its corpus holds."""
@@ -284,7 +284,7 @@ class TransferRows:
         order = np.lexsort([targets, *reversed(words)])
         splits = np.array([split or WHOLE for split in corpus.table["split"].to_pylist()])
         names = dict.fromkeys(splits.tolist())
-        self.places = {split: order[splits[order] == split] for split in names}
+        self.places: dict[str, Places] = {s: order[splits[order] == s] for s in names}
         there = ", ".join(f"{len(rows)} of {split}" for split, rows in self.places.items())
         if WHOLE in names and len(names) > 1:
             reason = f"some rows name no split: {there}; give all of them one"
