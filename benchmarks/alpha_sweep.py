@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sentune.geometry import Boxes
 from sentune.readouts.grid import Grid
-from sentune.tasks.ambiguous_sweep import AmbiguousSweepResult, sweep
+from sentune.tasks.ambiguous_sweep import AmbiguousSweepResult, RangeFinder, sweep
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 BETAS = 1000
@@ -52,18 +52,16 @@ def work(whole: bool, pairs: int, references: int, width: int, temperature: floa
         grids |= {"alpha_1": ALPHAS[:1], "alpha_2": ALPHAS[-1:], "beta": (0.5,)}
         sizes = (references,)
     rows = torch.arange(2 * pairs).numpy()
-    return partial(
-        sweep,
-        "ambiguous-rte/macro_f1",
-        grids | {"references": sizes},
+    finder = RangeFinder(
         boxes=Boxes(temperature),
         sentences=sentences,
         references=others,
-        pairs=(rows[:pairs], rows[pairs:]),
+        premises=rows[:pairs],
+        hypotheses=rows[pairs:],
         sizes=sizes,
-        gold=rows[:pairs] % 3,
-        spread=map,
+        grids=grids | {"references": sizes},
     )
+    return partial(sweep, "ambiguous-rte/macro_f1", finder, rows[:pairs] % 3, map)
 
 
 def loop(pairs: int, references: int, width: int, temperature: float) -> tuple[float, int]:
@@ -83,17 +81,16 @@ def loop(pairs: int, references: int, width: int, temperature: float) -> tuple[f
             "alpha_2": (alpha_2,),
             "beta": (0.5,),
         }
-        sweep(
-            "ambiguous-rte/macro_f1",
-            grids,
+        finder = RangeFinder(
             boxes=Boxes(temperature),
             sentences=sentences,
             references=others[:size],
-            pairs=(rows[:pairs], rows[pairs:]),
+            premises=rows[:pairs],
+            hypotheses=rows[pairs:],
             sizes=(size,),
-            gold=rows[:pairs] % 3,
-            spread=map,
+            grids=grids,
         )
+        sweep("ambiguous-rte/macro_f1", finder, rows[:pairs] % 3, map)
     seconds = time.perf_counter() - start
     return seconds / len(timed) * len(combinations) * BETAS, len(combinations) * BETAS
 

@@ -121,9 +121,9 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="there is no such folder"):
         read(f"beir:{tmp_path / 'none'}", Kind.QUERIES)
     with pytest.raises(CorpusError, match="there is no such folder"):
-        passages(f"beir:{tmp_path / 'none'}", Log("0"))
+        list(passages(f"beir:{tmp_path / 'none'}", Log("0")))
     with pytest.raises(InvalidValue, match="one of the formats beir"):
-        passages(f"text:{tmp_path}", Log("0"))
+        list(passages(f"text:{tmp_path}", Log("0")))
     path = folder(tmp_path / "x")
     (path / "corpus.jsonl").unlink()
     with pytest.raises(CorpusError, match=r"corpus\.jsonl: there is no such file"):

@@ -184,7 +184,7 @@ def test_a_shard_that_the_manifest_does_not_name_is_not_read(
     first = prepared(CORPUS, Kind.TRIPLETS, tmp_path / "cache")
     (folder,) = (tmp_path / "cache").iterdir()
     shutil.copy(folder / "part-00000.parquet", folder / "part-00001.parquet")
-    assert prepared(CORPUS, Kind.TRIPLETS, tmp_path / "cache").paths == first.paths
+    assert prepared(CORPUS, Kind.TRIPLETS, tmp_path / "cache").cached == first.cached
 
 
 def test_shards_of_other_sizes_in_the_cache_are_made_again(
@@ -194,7 +194,7 @@ def test_shards_of_other_sizes_in_the_cache_are_made_again(
     monkeypatch.setattr("sentune.corpora.prepare.SHARD_ROWS", SHARD_ROWS)
     again = prepared(CORPUS, Kind.TRIPLETS, tmp_path)
     assert again.load().equals(first)
-    assert len(again.paths) == 3
+    assert len(again.cached) == 3
     assert "its shards are others" in caplog.text
 
 

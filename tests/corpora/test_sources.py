@@ -22,6 +22,7 @@ from sentune.corpora.formats import open_rows, select
 from sentune.corpora.prepare import SOURCES, Prepared, prepared
 from sentune.corpora.stamps import source_stamp
 from sentune.corpora.tokens import tokenise_batches
+from sentune.errors import CorpusError
 from tests.corpora.test_integrity import Lengths, flip
 
 
@@ -118,6 +119,20 @@ def test_what_has_no_stamp_is_read_every_time(spec: str) -> None:
     assert source_stamp(spec) is None
 
 
+def test_a_source_that_cannot_be_looked_at_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CorpusError, match=r"nowhere://x: cannot be looked at: .*check the path"):
+        source_stamp("text:nowhere://x")
+
+    def refused(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", refused)
+    with pytest.raises(CorpusError, match=r"cannot be looked at: .*this user may read it"):
+        source_stamp(f"text:{tmp_path}/x.txt")
+
+
 def test_another_reader_reads_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.txt").write_text("one\n")
     before = source_stamp(f"text:{tmp_path}/x.txt")
@@ -174,7 +189,7 @@ def test_rows_are_taken_and_drawn_as_from_one_table(
     monkeypatch.setattr(prepare, "SHARD_ROWS", 7)
     corpus = prepared("builtin:nli?size=30", Kind.TRIPLETS, tmp_path)
     table = read("builtin:nli?size=30", Kind.TRIPLETS).table
-    assert len(corpus.paths) == 5
+    assert len(corpus.cached) == 5
     rows = np.array([29, 0, 7, 6, 7, 13])
     assert corpus.take(rows).equals(table.take(rows))
     assert corpus.take(rows[:0]).num_rows == 0

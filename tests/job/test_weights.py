@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from search_spaces.intersent import SPACE
-from sentune.corpora.weights import apart, is_weight, weight_names
+from sentune.corpora.mixing import apart, is_weight, weight_names
 from sentune.job.families.generative import with_weights
 
 

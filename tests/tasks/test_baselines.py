@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sentune.errors import InvalidValue
 from sentune.tasks import bag_of_words_direction
-from sentune.tasks.direction_baselines import characters, length_baseline, surplus, words
+from sentune.tasks.direction import characters, length_baseline, surplus, words
 from sentune.tasks.pairs import Pairs
 
 

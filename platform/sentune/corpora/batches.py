@@ -22,23 +22,26 @@ PERMUTED = 1 << 22
 """Rows up to which a random order is one permutation in memory, of 32 MB."""
 
 
+Example = dict[str, npt.NDArray[np.int32]]
+"""Name of a column -> the token ids of one row."""
+
+Columns = dict[str, list[npt.NDArray[np.int32]]]
+"""Name of a column -> the token ids of each row."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """A global batch; a worker takes its slice of it.
 
     Attributes:
-        columns: name -> one int32 array of token ids for each row.
+        columns: of its rows.
         epoch: how often the corpus was gone through before, from 0.
         first: examples seen before this batch, over all epochs.
     """
 
-    columns: dict[str, list[npt.NDArray[np.int32]]]
+    columns: Columns
     epoch: int
     first: int
-
-
-Example = dict[str, npt.NDArray[np.int32]]
-"""Name of a column -> the token ids of one row."""
 
 
 class Readers(Protocol):
@@ -88,10 +91,8 @@ class BatchSource(Protocol):
                 that an uninterrupted run would get from there on.
 
         Raises:
-            InvalidValue: when the corpus has fewer rows than a batch, or ``start`` lies within
-                a batch.
+            InvalidValue: the corpus has fewer rows than a batch, or ``start`` lies within one.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class CorpusSource(ABC):
     @abstractmethod
     def _chunks(
         self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
-    ) -> Iterator[dict[str, list[npt.NDArray[np.int32]]]]:
+    ) -> Iterator[Columns]:
         """An epoch's rows after the first ``skip``, ``size`` at a time."""
 
 
@@ -165,7 +166,7 @@ class SharedSource(CorpusSource):
 
     def _chunks(
         self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
-    ) -> Iterator[dict[str, list[npt.NDArray[np.int32]]]]:
+    ) -> Iterator[Columns]:
         shards = self._table.shards
         starts = np.concatenate([[0], np.cumsum(shards)])
         numbers = shard_order(len(shards), seed, epoch)
@@ -177,11 +178,7 @@ class SharedSource(CorpusSource):
 
 
 def check_batches(num_rows: int, batch_size: int, start: int) -> None:
-    """Refuse batches that cannot be had.
-
-    Raises:
-        InvalidValue: see ``BatchSource.batches``.
-    """
+    """Refuse batches that cannot be had; see ``BatchSource.batches``."""
     if not 1 <= batch_size <= num_rows:
         fix = f"use 1 to {num_rows}, the rows of the training corpus"
         raise InvalidValue("batch_size", batch_size, fix)
@@ -203,7 +200,7 @@ def row_order(rows: int, seed: int, epoch: int, shard: int) -> npt.NDArray[np.in
 def drawn_rows(total: int, count: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the first ``count`` row numbers of a random order of ``total`` rows.
 
-    The order does not depend on the count. Of a long corpus the whole order is never in memory.
+    It does not depend on the count. Of a long corpus the whole order is never in memory.
     """
     rng = np.random.default_rng(seed)
     if total <= PERMUTED:

@@ -19,11 +19,8 @@ from sentune.errors import InvalidValue
 
 _LABELS = ("label", "reverse_label", "subset")
 
-_OPERATIONS_VERSION = 1
-"""Of the columns of operations; with another one they are tokenised anew."""
-
-_WORDS_VERSION = 1
-"""Of the columns and of how words are found; with another one they are made anew."""
+_OPERATIONS_VERSION = _WORDS_VERSION = 1
+"""Of the columns, and of how words are found; with another one they are made anew."""
 
 
 class Encoder:
@@ -31,10 +28,7 @@ class Encoder:
 
     Args:
         path: folder or name of a Hugging Face tokenizer.
-        max_length: longest sequence, special tokens included.
-
-    Raises:
-        InvalidValue: when ``max_length`` leaves no room beside the special tokens.
+        max_length: longest sequence, special tokens included; there must be room for a word.
     """
 
     def __init__(self, path: str, max_length: int) -> None:
@@ -57,10 +51,7 @@ class Encoder:
         return pa.table(columns)
 
     def column(self, texts: pa.Array) -> pa.ListArray:
-        """Return the ids of some texts; no ids at all, not even special ones, where a text is null.
-
-        Each distinct text is tokenised once: a premise of NLI comes back three times.
-        """
+        """Return the ids of texts, each distinct one tokenised once; none where one is null."""
         coded = pc.dictionary_encode(texts)
         sequences = [*self._sequences(coded.dictionary.to_pylist()), []]
         lengths = np.fromiter(map(len, sequences), dtype=np.int32, count=len(sequences))
@@ -115,9 +106,8 @@ class OperationEncoder:
     def table(self, batch: pa.RecordBatch) -> pa.Table:
         """Columns of ids for the rows of the batch.
 
-        ``operation`` has one id, the place in ``OPERATIONS``; ``second`` has none where the
-        operation takes one sentence; ``first``, ``second`` and ``target`` are of the encoder's
-        tokenizer, ``decoded`` is the target by the decoder's, with its special tokens.
+        ``operation`` has one id, the place in ``OPERATIONS``; ``first``, ``second`` (none if it is
+        null) and ``target`` are by the encoder's tokenizer, ``decoded`` by the decoder's.
 
         Raises:
             InvalidValue: an unknown operation, or one with too few or too many sentences.
@@ -178,11 +168,9 @@ class WordEncoder:
         columns = {}
         for field in batch.schema:
             if pa.types.is_string(field.type):
-                texts = batch.column(field.name).to_pylist()
-                found = self._words.ids(texts, self.max_length)
-                columns[field.name] = pa.ListArray.from_arrays(
-                    found.offsets.astype(np.int32), found.ids
-                )
+                found = self._words.ids(batch.column(field.name).to_pylist(), self.max_length)
+                offsets = found.offsets.astype(np.int32)
+                columns[field.name] = pa.ListArray.from_arrays(offsets, found.ids)
         return pa.table(columns)
 
 

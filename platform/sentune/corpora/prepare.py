@@ -9,9 +9,9 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -32,16 +32,15 @@ from sentune.credentials import without_credentials
 from sentune.errors import CorpusError, InvalidValue
 from sentune.io.atomic import read_document, write_document
 from sentune.io.cached_file import CachedFile, node_cache, stored_manifest, upload
-from sentune.io.checksums import checksum, damage
+from sentune.io.checksums import changed, damage
 from sentune.io.folders import (
     checked_manifest,
     draft_beside,
-    draft_name,
     replace_folder,
-    sealed,
     settle,
+    write_manifest,
 )
-from sentune.io.object_store import files_at, is_local, puts_at_once
+from sentune.io.object_store import files_at, is_local
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +66,9 @@ def prepare(
     """Write a corpus as Parquet shards and return its manifest.
 
     The corpus is read as a stream: memory holds one shard, and what the format itself must
-    collect (see ``formats.select``). Everything goes to a folder beside ``out`` and is moved
-    there in the end. Where ``out`` holds the same rows already, undamaged, it stays as it is.
+    collect (see ``formats.select``). The shards are written beside ``out``, or to a temporary
+    folder where ``out`` is a URI, and brought to their place in the end. Where ``out`` holds the
+    same rows already, undamaged, it stays as it is.
 
     Args:
         spec: ``FORMAT:PATH?key=value&...``.
@@ -80,15 +80,16 @@ def prepare(
 
     Raises:
         CorpusError: for a corpus that cannot be read, or an ``out`` with other content.
+        StorageError: an object store refuses, or does not answer.
     """
     if shard_rows < 1:
         raise InvalidValue("--shard-rows", shard_rows, "use at least 1")
-    system, root = files_at(out)
-    root = root.rstrip("/")
     rows = open_rows(spec, kind, limit=limit, bad_rows=bad_rows)
-    with _draft(system, root) as draft:
-        manifest = _write(rows, system, draft, shard_rows)
-        _settle(system, draft, root, out, manifest)
+    system, root = files_at(out)
+    beside = draft_beside(Path(root)) if is_local(system) else TemporaryDirectory()
+    with beside as draft:
+        manifest = _write(rows, Path(draft), shard_rows)
+        _settle(Path(draft), out, manifest)
     return manifest
 
 
@@ -99,31 +100,29 @@ class Prepared:
     Attributes:
         spec: ``FORMAT:PATH`` as the user wrote it.
         manifest: as ``sentune.corpora.prepare`` wrote it.
-        paths: of the shards, in order, on the machine that made them.
-        uri: of a copy of their folder in an object store; empty where there is none.
+        folder: of the shards, on the machine that made them.
+        uri: of a copy of the folder in an object store; empty where there is none.
     """
 
     spec: str
     kind: Kind
     manifest: Mapping[str, Any]
-    paths: tuple[str, ...]
+    folder: Path
     uri: str = ""
 
     @property
     def num_rows(self) -> int:
-        """Of all shards."""
         return sum(self.manifest["shards"])
 
     @property
     def cached(self) -> tuple[CachedFile, ...]:
         """The shards as every node can open them."""
         files = self.manifest["files"]
-        places = map(Path, self.paths)
-        return tuple(CachedFile.of(p.parent, p.name, files, self.uri) for p in places)
+        names = map(shard_name, range(len(self.manifest["shards"])))
+        return tuple(CachedFile.of(self.folder, name, files, self.uri) for name in names)
 
     @property
     def column_names(self) -> list[str]:
-        """Of the kind's schema."""
         return list(SCHEMAS[self.kind].names)
 
     @property
@@ -184,7 +183,7 @@ class Prepared:
     @property
     def manifest_file(self) -> str:
         """Path of the manifest; its URI where the shards lie in an object store."""
-        return f"{self.uri or self.paths[0].rpartition('/')[0]}/{MANIFEST}"
+        return f"{self.uri or self.folder}/{MANIFEST}"
 
 
 def prepared(
@@ -222,7 +221,7 @@ def prepared(
         spec=without_credentials(spec),
         kind=kind,
         manifest=manifest,
-        paths=tuple(str(folder / shard_name(i)) for i in range(len(manifest["shards"]))),
+        folder=folder,
         uri=uri and f"{uri}/{folder.name}",
     )
 
@@ -235,12 +234,10 @@ def _made(spec: str, kind: Kind, cache: Path | None, limit: int | None, uri: str
         uri: of the cache in an object store, to which the shards are copied; empty for none.
     """
     cache = cache or node_cache() / kind.value
-    system, root = files_at(str(cache))
-    rows = open_rows(spec, kind, limit=limit)
-    with _draft(system, f"{root.rstrip('/')}/{kind.value}") as draft:
-        manifest = _write(rows, system, draft, SHARD_ROWS)
+    with draft_beside(cache / kind.value) as draft:
+        manifest = _write(open_rows(spec, kind, limit=limit), draft, SHARD_ROWS)
         folder = cache / str(manifest["fingerprint"])
-        _settle(system, draft, str(folder), str(folder), manifest, derived=True)
+        _settle(draft, str(folder), manifest, derived=True)
     if uri:
         upload(folder, f"{uri}/{folder.name}")
     return manifest
@@ -253,14 +250,14 @@ def _known(cache: Path, stamp: str | None, uri: str) -> dict[str, Any] | None:
     """
     if stamp is None:
         return None
-    text = read_document(str(cache / SOURCES), f"{stamp}.json")
-    if text is None and uri:
-        text = read_document(f"{uri}/{SOURCES}", f"{stamp}.json")
-    if text is None:
-        return None
+    places = (f"{place}/{SOURCES}" for place in (cache, uri) if place)
+    found = (read_document(place, f"{stamp}.json") for place in places)
     try:
+        text = next((text for text in found if text is not None), None)
+        if text is None:
+            return None
         manifest = checked_manifest(text.encode())
-    except ValueError as error:
+    except ValueError as error:  # UnicodeDecodeError is one
         logger.warning("%s is made again: %s", cache / SOURCES / f"{stamp}.json", error)
         return None
     shards = {name: was for name, was in manifest["files"].items() if name != QUARANTINE}
@@ -273,43 +270,21 @@ def _known(cache: Path, stamp: str | None, uri: str) -> dict[str, Any] | None:
     return manifest if stored and stored_manifest(stored, MANIFEST) else None
 
 
-@contextmanager
-def _draft(system: Any, root: str) -> Iterator[str]:
-    """Yield an empty folder beside ``root`` that goes when the block is left."""
-    if is_local(system):
-        with draft_beside(Path(root)) as local:
-            yield str(local)
-        return
-    place = PurePosixPath(root)
-    draft = str(place.with_name(draft_name(place.name)))
-    system.makedirs(draft)
-    try:
-        yield draft
-    finally:
-        if system.exists(draft):
-            system.rm(draft, recursive=True)
-
-
-def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[str, Any]:
+def _write(rows: CorpusRows, folder: Path, shard_rows: int) -> dict[str, Any]:
+    """Write shards, bad rows and manifest into an empty folder; return the manifest."""
     state, sizes, nbytes = Fingerprint(rows.kind), list[int](), 0
-    files: dict[str, dict[str, Any]] = {}
-
-    def put(name: str, content: bytes) -> None:
-        files[name] = checksum(content)
-        system.pipe_file(f"{folder}/{name}", content)
-
     tables = (pa.Table.from_batches([batch]) for batch in rows.batches)
     for table in in_shards(tables, shard_rows):
         for batch in table.to_batches():
             state.update(batch)
-        buffer = pa.BufferOutputStream()
-        pq.write_table(table, buffer, compression="zstd")
-        put(shard_name(len(sizes)), buffer.getvalue().to_pybytes())
+        pq.write_table(table, folder / shard_name(len(sizes)), compression="zstd")
         sizes.append(table.num_rows)
         nbytes += table.nbytes
     if not sizes:
         raise rows.log.nothing_left(rows.spec.path, rows.kind)
-    bad = [{"path": b.path, "line": b.line, "reason": b.reason} for b in rows.log.bad]
+    bad = [asdict(row) for row in rows.log.bad]
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bad)
+    (folder / QUARANTINE).write_text(text, encoding="utf-8")
     reasons = Counter(row["reason"] for row in bad)
     content = {
         "version": _VERSION,
@@ -325,80 +300,58 @@ def _write(rows: CorpusRows, system: Any, folder: str, shard_rows: int) -> dict[
         "shards": sizes,
         "nbytes": nbytes,
     }
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bad)
-    put(QUARANTINE, text.encode())
-    manifest = sealed(content, dict(files))
-    system.pipe_file(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
-    return manifest
+    return write_manifest(folder / MANIFEST, content)
 
 
-def _settle(
-    system: Any, draft: str, root: str, out: str, manifest: dict[str, Any], *, derived: bool = False
-) -> None:
-    """Move the draft to its place, unless the same content is there already and whole.
+def _settle(draft: Path, out: str, manifest: dict[str, Any], *, derived: bool = False) -> None:
+    """Put the draft in its place, unless the same content is there already and whole.
 
     Args:
-        system: of draft and place.
-        draft: what was written.
-        root: the place.
-        out: the place as its user wrote it.
-        manifest: of the draft.
+        draft: what was written, with ``manifest``.
+        out: the place, a folder or URI.
         derived: whether the place is a cache's, so that nothing but this content belongs there.
+
+    Raises:
+        CorpusError: the place holds something else.
     """
-    if is_local(system):
-        if settle(Path(draft), Path(root)):
-            return
-    elif not system.exists(root) or not system.ls(root, detail=False):
-        _move(system, draft, root)
+    system, root = files_at(out)
+    local = is_local(system)
+    if local and settle(draft, Path(root)):
         return
-    there, fault = {}, ""
+    if local or (system.exists(root) and system.ls(root, detail=False)):
+        if not (fault := _fault(out, manifest, derived=derived)):
+            return
+        logger.warning("%s is deleted and made again: %s", out, fault)
+    if local:
+        replace_folder(draft, Path(root))
+        return
+    if system.exists(root):
+        system.rm(root, recursive=True)
+    system.makedirs(root, exist_ok=True)
+    upload(draft, out)
+
+
+def _fault(out: str, manifest: dict[str, Any], *, derived: bool) -> str:
+    """Return why what stands in a corpus's place is to be replaced; empty if it is the corpus."""
+    there, fault = dict[str, Any](), ""
     try:
-        there = parse_manifest(system.cat_file(f"{root}/{MANIFEST}"))
-    except (FileNotFoundError, NotADirectoryError):
-        fault = f"{MANIFEST} is missing"
-    except ValueError as error:
+        if (text := read_document(out, MANIFEST)) is None:
+            fault = f"{MANIFEST} is missing"
+        else:
+            there = parse_manifest(text.encode())
+    except ValueError as error:  # UnicodeDecodeError is one
         fault = f"{MANIFEST}: {error}"
+    other = any(there.get(name) != manifest[name] for name in ("fingerprint", "shards"))
     if fault and not derived:
         reason = f"the folder holds something else ({fault}); choose an empty one, or delete it"
         raise CorpusError(out, reason)
-    other = any(there.get(name) != manifest[name] for name in ("fingerprint", "shards"))
     if other and not derived:
-        reason = (
-            f"the folder holds another corpus ({there['spec']}, {there['kind']}, "
-            f"{sum(there['shards'])} rows, fingerprint {there['fingerprint']}) than this one "
-            f"({manifest['spec']}, {manifest['kind']}, {sum(manifest['shards'])} rows, "
-            f"fingerprint {manifest['fingerprint']}); choose another folder or delete it"
+        held, new = (
+            f"{m['spec']}, {m['kind']}, {sum(m['shards'])} rows, fingerprint {m['fingerprint']}"
+            for m in (there, manifest)
         )
-        raise CorpusError(out, reason)
+        reason = f"the folder holds another corpus ({held}) than this one ({new})"
+        raise CorpusError(out, f"{reason}; choose another folder or delete it")
     if not fault and (other or "files" not in there):
         fault = "its shards are others" if other else "it has no checksums"
-    if fault := fault or _damage(system, root, there["files"]):
-        logger.warning("%s is deleted and made again: %s", out, fault)
-        if is_local(system):
-            replace_folder(Path(draft), Path(root))
-        else:
-            _move(system, draft, root)
-
-
-def _damage(system: Any, root: str, files: Mapping[str, Any]) -> str:
-    """Return what is wrong with the first file that differs from its record; empty if none does."""
-    for name, was in files.items():
-        try:
-            content = system.cat_file(f"{root}/{name}")
-        except FileNotFoundError:
-            return f"{name} is missing"
-        if checksum(content) != was:
-            return f"checksum of {name}"
-    return ""
-
-
-def _move(system: Any, draft: str, root: str) -> None:
-    """The draft in its place on a server; in an object store one by one, the manifest last."""
-    if not puts_at_once(system):
-        if system.exists(root):
-            system.rm(root, recursive=True)
-        system.mv(draft, root, recursive=True)
-        return
-    names = [path.rsplit("/", 1)[-1] for path in system.ls(draft, detail=False)]
-    for name in sorted(names, key=lambda name: name == MANIFEST):
-        system.pipe_file(f"{root}/{name}", system.cat_file(f"{draft}/{name}"))
+    return fault or changed(out, there["files"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +10,7 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 
 import ray
-from ray.data import DataContext, ExecutionResources
+from ray.data import DataContext, ExecutionResources, TaskPoolStrategy
 
 from sentune.errors import SentuneError
 
@@ -20,12 +19,11 @@ Found = TypeVar("Found")
 
 
 TASK_CPUS = 0.25
-"""What a reading task asks for. Where trials hold every whole CPU, a task that asked for one
-would wait for ever, and its trial with it (measured: no batch in 45 s); it mostly waits for the
-disk anyway. One CPU of the cluster stays free for up to four readers."""
+"""What a reading task asks for, as it mostly waits for the disk. Where trials hold every whole CPU,
+a task that asked for one would wait for ever, and its trial with it (measured: none in 45 s)."""
 
 AHEAD = 16
-"""Parts of a stream that are worked on, or done and waited for, at the same time."""
+"""Parts of a stream that are at most in the object store, as texts or as results."""
 
 REPORT_SECONDS = 3.0
 """How long a CPU that has become free may be reported as taken."""
@@ -34,22 +32,31 @@ READERS = 2
 """Shards that are read at the same time."""
 
 
-def quiet_context(kept: int | None = None, *, in_order: bool = True) -> DataContext:
-    """Return Ray Data's settings for one stream, without progress bars.
+def read_in_order(
+    read: Callable[..., Any], tasks: Sequence[dict[str, Any]], at_once: int, kept: int
+) -> ray.data.Dataset:
+    """Return the tables that Ray Data reads by tasks, in the order of the tasks.
 
     Args:
+        read: a table of one task -> a table, or several.
+        at_once: tasks that run at the same time.
         kept: bytes that may lie ready in the object store.
-        in_order: whether results come in the order of their tasks.
     """
     context = DataContext.get_current().copy()
-    context.execution_options.preserve_order = in_order
-    if kept is not None:
-        limits = ExecutionResources.for_limits(object_store_memory=kept)
-        context.execution_options.resource_limits = limits
+    context.execution_options.preserve_order = True
+    limits = ExecutionResources.for_limits(object_store_memory=kept)
+    context.execution_options.resource_limits = limits
     context.raise_original_map_exception = True  # for ``own_errors``
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    return context
+    with DataContext.current(context):
+        return ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
+            read,
+            batch_size=1,
+            batch_format="pyarrow",
+            num_cpus=TASK_CPUS,
+            compute=TaskPoolStrategy(size=at_once),
+        )
 
 
 @contextmanager
@@ -77,42 +84,27 @@ def _result(reference: Any) -> Any:
 
 
 def over_cluster(work: Callable[[Part], Found], parts: Sequence[Part]) -> Iterator[Found]:
-    """``map(work, parts)`` on all free CPUs of the cluster, results in order.
-
-    What ``work`` carries (boxes of reference sentences, say) goes to the object store once.
-
-    Args:
-        work: picklable.
-        parts: picklable; each is one task of one CPU.
-    """
-    held = [ray.put((work, list(parts)))]
-
-    def one(row: dict[str, Any]) -> dict[str, Any]:
-        function, every = ray.get(held[0])
-        return {"found": pickle.dumps(function(every[row["at"]]))}
-
-    with DataContext.current(quiet_context()):
-        places = [{"at": place} for place in range(len(parts))]
-        rows = ray.data.from_items(places, override_num_blocks=max(1, len(parts)))
-        found = rows.map(one, num_cpus=1)
-    for row in found.iter_rows():
-        yield pickle.loads(row["found"])
+    """``in_turn`` for parts that are all there, as many at a time as the cluster has CPUs for."""
+    return in_turn(work, parts, len(parts))
 
 
-def in_turn(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
+def in_turn(
+    work: Callable[[Part], Found], parts: Iterable[Part], ahead: int = AHEAD
+) -> Iterator[Found]:
     """``map(work, parts)`` on the free CPUs of the cluster, results in order, of a long stream.
 
     Parts and results travel through the object store, so that no worker needs this machine's disk;
-    at most ``AHEAD`` are there at a time. A single part, or all where this process has joined no
-    cluster or no CPU is free, are worked on in this process.
+    what ``work`` carries (boxes of reference sentences, say) goes there once. A single part, or all
+    where this process has joined no cluster or no CPU is free, are worked on in this process.
 
     Args:
         work: picklable.
         parts: picklable; each is one task of one CPU.
+        ahead: parts that are worked on, or done and waited for, at the same time.
     """
     stream = iter(parts)
     first = list(islice(stream, 2))
-    most = min(AHEAD, 2 * _free_cpus()) if len(first) == 2 and ray.is_initialized() else 0
+    most = min(ahead, 2 * _free_cpus()) if len(first) == 2 and ray.is_initialized() else 0
     if not most:
         yield from map(work, chain(first, stream))
         return

@@ -12,11 +12,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import ray
-from ray.data import DataContext, TaskPoolStrategy
 
 from sentune.beats import beat
-from sentune.corpora.ray_map import TASK_CPUS, own_errors, quiet_context
+from sentune.corpora.ray_map import own_errors, read_in_order
 from sentune.corpora.schema import Statistics
 from sentune.io.cached_file import CachedFile
 
@@ -30,12 +28,7 @@ S = TypeVar("S", bound=Statistics)
 
 
 def accumulate_here(batches: Iterable[Sequence[str]], make: Callable[[], S]) -> S:
-    """One pass in this process.
-
-    Args:
-        batches: of texts, taken one at a time.
-        make: empty statistics.
-    """
+    """Return the statistics of batches of texts, begun by ``make``, in one pass in this process."""
     statistics = make()
     for done, batch in enumerate(batches):
         beat("training", done=done)
@@ -48,18 +41,13 @@ def accumulate(
     sizes: Sequence[int],
     make: Callable[[], S],
     rows: slice | None = None,
-    column: str = "text",
 ) -> S:
-    """One pass over rows of Parquet shards, read in order by a Ray Data task.
-
-    Memory: a few batches and the statistics, however long the corpus is.
+    """Return the statistics of the texts of Parquet shards, read in order by a Ray Data task.
 
     Args:
-        shards: of the corpus.
         sizes: rows of each shard.
         make: empty statistics.
         rows: of all rows, those to add; None: all of them.
-        column: that holds the texts.
 
     Raises:
         CacheError: a shard cannot be opened on a node.
@@ -69,28 +57,21 @@ def accumulate(
     for shard, size in zip(shards, sizes, strict=True):
         first, end = max(rows.start - start, 0), min(rows.stop - start, size)
         if first < end:
-            tasks.append({"file": asdict(shard), "column": column, "first": first, "end": end})
+            tasks.append({"file": asdict(shard), "first": first, "end": end})
         start += size
     if not tasks:
         return make()
-    with DataContext.current(quiet_context(_KEPT)):
-        texts = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
-            _read,
-            batch_size=1,
-            batch_format="pyarrow",
-            num_cpus=TASK_CPUS,
-            compute=TaskPoolStrategy(size=1),  # in order, so that the same rows give the same bits
-        )
+    texts = read_in_order(_read, tasks, 1, _KEPT)  # the same rows give the same bits
     tables = texts.iter_batches(batch_size=_ROWS, batch_format="pyarrow", prefetch_batches=1)
     with own_errors():
-        return accumulate_here((table.column(column).to_pylist() for table in tables), make)
+        return accumulate_here((table.column("text").to_pylist() for table in tables), make)
 
 
 def _read(task: pa.Table) -> Iterator[pa.Table]:
     """Some rows of one shard, a batch at a time."""
     (shard,) = task.to_pylist()
     file, at = pq.ParquetFile(CachedFile(**shard["file"]).here()), 0
-    for batch in file.iter_batches(batch_size=_ROWS, columns=[shard["column"]]):
+    for batch in file.iter_batches(batch_size=_ROWS, columns=["text"]):
         first = max(shard["first"] - at, 0)
         part = batch.slice(first, max(shard["end"] - at - first, 0))
         at += batch.num_rows

@@ -124,10 +124,7 @@ class Statistics(Protocol):
 
 
 class Reducer(Protocol):
-    """The workers that pass over a corpus together, as one of them sees the others.
-
-    All of them call the same methods in the same order.
-    """
+    """The workers of a pass over a corpus; all call the same methods in the same order."""
 
     def add_up(self, array: NDArray[Any]) -> None:
         """Replace an array by the sum of all workers' arrays of its shape, in its own type."""

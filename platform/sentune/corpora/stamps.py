@@ -10,7 +10,8 @@ from typing import Any
 
 from sentune.code import PACKAGE, read_code
 from sentune.corpora.formats.open import parsed_spec
-from sentune.io.object_store import files_at, is_local
+from sentune.errors import CorpusError
+from sentune.io.object_store import asked, files_at, is_local
 
 _FILE_OPTIONS = {"csts": ("labels",)}
 """Format -> its options that name a file."""
@@ -29,8 +30,7 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
     code of ``sentune.corpora`` counts too: another version of a reader may find other rows.
 
     Args:
-        spec: ``FORMAT:PATH?key=value&...``.
-        reading: further JSON values that decide about the rows, such as their kind.
+        reading: JSON values that decide about the rows, such as their kind.
 
     Returns:
         None where a source cannot be told from a later one: a data set of the hub, a generator, a
@@ -51,7 +51,12 @@ def source_stamp(spec: str, *reading: Any) -> str | None:
 
 
 def _files(path: str) -> Mapping[str, Any] | None:
-    """Return path -> size and version of each file; None where one has no version, or none is."""
+    """Return path -> size and version of each file; None where one has no version, or none is.
+
+    Raises:
+        CorpusError: a file may not be looked at, or the path's protocol is unknown.
+        StorageError: an object store refuses, or does not answer.
+    """
     try:
         system, root = files_at(path)
         if is_local(system):
@@ -59,18 +64,19 @@ def _files(path: str) -> Mapping[str, Any] | None:
             every = local.rglob("*") if local.is_dir() else [local]
             stats = {str(file): file.stat() for file in every if not file.is_dir()}
             return {name: [s.st_size, s.st_mtime_ns] for name, s in stats.items()} or None
-        found = {root: system.info(root)}
+        found = {root: asked(path, lambda: system.info(root))}
         if found[root]["type"] == "directory":
-            found = system.find(root, detail=True)
-    except (OSError, ValueError, NotImplementedError):  # reading it tells what is wrong
+            found = asked(path, lambda: system.find(root, detail=True))
+    except (FileNotFoundError, NotADirectoryError):  # reading it says which file is missing
         return None
+    except (PermissionError, ValueError) as error:
+        fix = "check the path, and that this user may read it"
+        raise CorpusError(path, f"cannot be looked at: {error}; {fix}") from error
+    found = {system.unstrip_protocol(name): info for name, info in found.items()}
     versions = {name: _version(info) for name, info in found.items()}
     if not versions or None in versions.values():
         return None
-    return {
-        f"{system.unstrip_protocol(name)}": [info.get("size"), versions[name]]
-        for name, info in found.items()
-    }
+    return {name: [info.get("size"), versions[name]] for name, info in found.items()}
 
 
 def _version(info: Mapping[str, Any]) -> str | None:

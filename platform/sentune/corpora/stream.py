@@ -1,8 +1,7 @@
 """Handing corpora to workers through Ray: small ones shared, large ones streamed.
 
-A table that fits is put into the object store once and read by every trial without a copy. A
-larger one stays on disk as token shards and streams through Ray Data, two shards at a time.
-Both give the same batches for the same seed.
+A table that fits is put into the object store once and read by every trial without a copy. A larger
+one streams through Ray Data from token shards on disk. Both give the same batches for a seed.
 """
 
 from __future__ import annotations
@@ -12,15 +11,12 @@ from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
-from ray.data import DataContext, TaskPoolStrategy
 
-from sentune.corpora.batches import CorpusSource, SharedSource, row_order, shard_order
-from sentune.corpora.ray_map import READERS, TASK_CPUS, own_errors, quiet_context
+from sentune.corpora.batches import Columns, CorpusSource, SharedSource, row_order, shard_order
+from sentune.corpora.ray_map import READERS, own_errors, read_in_order
 from sentune.corpora.tokens import Ragged, TokenFolder, ragged
 from sentune.io.cached_file import CachedFile
 
@@ -45,13 +41,6 @@ class Shared:
         return ray.get(self.reference[0])
 
 
-class SharedTokens(Shared):
-    """A handle of a token table in the object store; it opens to batches, without a copy."""
-
-    def open(self) -> SharedSource:
-        return SharedSource(super().open())
-
-
 @dataclass(frozen=True)
 class Streamed:
     """A handle of token shards that every node can open."""
@@ -68,15 +57,10 @@ def share(value: Any) -> Shared:
     return Shared([ray.put(value)])
 
 
-def hand_out(folder: TokenFolder, *, share_up_to: int = SHARE_UP_TO) -> SharedTokens | Streamed:
-    """Return a handle that opens to a batch source: shared when the ids fit, else streamed.
-
-    Args:
-        folder: what ``tokenise_batches`` gave.
-        share_up_to: bytes of token ids up to which the table is shared.
-    """
+def hand_out(folder: TokenFolder, *, share_up_to: int = SHARE_UP_TO) -> Shared | Streamed:
+    """Return a handle that opens to a batch source: shared up to so many bytes, else streamed."""
     if folder.nbytes <= share_up_to:
-        return SharedTokens([ray.put(folder.load())])
+        return share(SharedSource(folder.load()))
     return Streamed(folder)
 
 
@@ -97,8 +81,8 @@ class StreamedSource(CorpusSource):
 
     def _chunks(
         self, size: int, seed: int, epoch: int, skip: int, *, drop_last: bool
-    ) -> Iterator[dict[str, list[npt.NDArray[np.int32]]]]:
-        held: dict[str, list[npt.NDArray[np.int32]]] = {name: [] for name in self.column_names}
+    ) -> Iterator[Columns]:
+        held: Columns = {name: [] for name in self.column_names}
         rows = 0
         for block in self._blocks(self._tasks(seed, epoch, skip)):
             for name, column in block.items():
@@ -130,14 +114,7 @@ class StreamedSource(CorpusSource):
             return
         shard = max(self._folder.nbytes // len(self._folder.shards), 1 << 20)
         at_once = min(max(1, READERS // self.readers.world_size), len(tasks))
-        with DataContext.current(quiet_context(2 * (at_once + 1) * shard)):
-            shards = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
-                _read_shard,
-                batch_size=1,
-                batch_format="pyarrow",
-                num_cpus=TASK_CPUS,
-                compute=TaskPoolStrategy(size=at_once),
-            )
+        shards = read_in_order(_read_shard, tasks, at_once, 2 * (at_once + 1) * shard)
         with own_errors():
             for table in shards.iter_batches(batch_size=None, batch_format="pyarrow"):
                 for start in range(0, len(table), _BLOCK):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,10 +82,6 @@ class TokenTable:
     def num_rows(self) -> int:
         return sum(self.shards)
 
-    @property
-    def nbytes(self) -> int:
-        return sum(c.ids.nbytes + c.offsets.nbytes for c in self.columns.values())
-
 
 @dataclass(frozen=True)
 class TokenFolder:
@@ -127,27 +124,19 @@ class TokenFolder:
 
 
 def tokenise(
-    corpus: Corpus,
-    encoder: TableEncoder,
-    cache: Path | None,
-    *,
-    shard_rows: int = SHARD_ROWS,
+    corpus: Corpus, encoder: TableEncoder, cache: Path | None, *, shard_rows: int = SHARD_ROWS
 ) -> TokenTable:
-    """Return the token ids of a corpus, from the cache where they are there.
+    """Return the token ids of a corpus in memory, from the cache where they are there.
 
     Args:
         encoder: such as ``corpora.encode.Encoder(folder of a tokenizer, max_length)``.
         cache: folder of the cache; several processes may use it at once. ``None``: no cache.
     """
     batches = corpus.table.to_batches(max_chunksize=shard_rows)
-    if cache is not None:
-        key = _key(corpus.fingerprint, encoder, shard_rows)
-        return _folder(batches, encoder, cache, key, shard_rows).load()
-    shards = list(in_shards(map(encoder.table, batches), shard_rows))
-    table = pa.concat_tables(shards)
-    columns = {name: ragged(table.column(name)) for name in table.column_names}
-    key = _key(corpus.fingerprint, encoder, shard_rows)
-    return TokenTable(columns, tuple(len(shard) for shard in shards), key)
+    with TemporaryDirectory() as scratch:
+        place = cache or Path(scratch)
+        made = tokenise_batches(batches, corpus.fingerprint, encoder, place, shard_rows=shard_rows)
+        return made.load()
 
 
 def tokenise_batches(
@@ -173,19 +162,45 @@ def tokenise_batches(
             these to the workers, and the batches are left alone.
         uri: of the cache in an object store; empty where all nodes see the cache.
     """
-    key = _key(fingerprint, encoder, shard_rows)
-    return _folder(batches, encoder, cache, key, shard_rows, spread, files, uri)
+    key = f"{fingerprint}-{encoder.fingerprint}-{encoder.max_length}-{shard_rows}"
+
+    def write(draft: Path) -> dict[str, Any]:
+        columns, shards, nbytes = list[str](), list[int](), 0
+        if files:
+            encoded = spread(partial(_encode_file, encoder), files)
+        else:
+            encoded = spread(encoder.table, batches)
+        for table in in_shards(encoded, shard_rows):
+            pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
+            columns = table.column_names
+            shards.append(len(table))
+            # offsets are int32 on disk and int64 in a Ragged
+            nbytes += table.nbytes + 4 * len(table) * table.num_columns
+        if not shards:
+            raise CorpusError(cache / key, "a corpus without rows cannot be tokenised")
+        return {"fingerprint": key, "columns": columns, "shards": shards, "nbytes": nbytes}
+
+    stored = uri and f"{uri}/{key}"
+    meta = stored_manifest(stored, META) if stored and not (cache / key).exists() else None
+    if meta is None:
+        meta = checked_folder(cache / key, META, write)
+        if stored:
+            upload(cache / key, stored)
+    return TokenFolder(
+        cache / key,
+        tuple(meta["columns"]),
+        tuple(meta["shards"]),
+        key,
+        meta["nbytes"],
+        meta["files"],
+        stored,
+    )
 
 
 def unigram_counts(
     tokens: TokenFolder | TokenTable, column: str, size: int
 ) -> npt.NDArray[np.int64]:
     """[size] how often each id occurs in a column; a folder is read shard by shard.
-
-    Args:
-        tokens: what ``tokenise`` or ``tokenise_batches`` gave.
-        column: the column to count.
-        size: number of ids, the words of a table.
 
     Raises:
         InvalidValue: there is no such column, or an id is not below ``size``.
@@ -218,54 +233,6 @@ def ragged(column: pa.ChunkedArray) -> Ragged:
 def shard_name(number: int) -> str:
     """``shard-00000.parquet`` and so on, sorting by number."""
     return f"shard-{number:05d}.parquet"
-
-
-def _key(fingerprint: str, encoder: TableEncoder, shard_rows: int) -> str:
-    return f"{fingerprint}-{encoder.fingerprint}-{encoder.max_length}-{shard_rows}"
-
-
-def _folder(
-    batches: Iterable[pa.RecordBatch],
-    encoder: TableEncoder,
-    cache: Path,
-    key: str,
-    shard_rows: int,
-    spread: Spread = map,
-    files: Sequence[CachedFile] = (),
-    uri: str = "",
-) -> TokenFolder:
-    def encoded() -> Iterable[pa.Table]:
-        if files:
-            return spread(partial(_encode_file, encoder), files)
-        return spread(encoder.table, batches)
-
-    def write(draft: Path) -> dict[str, Any]:
-        columns, shards, nbytes = list[str](), list[int](), 0
-        for table in in_shards(encoded(), shard_rows):
-            pq.write_table(table, draft / shard_name(len(shards)), compression="zstd")
-            columns = table.column_names
-            shards.append(len(table))
-            # offsets are int32 on disk and int64 in a Ragged
-            nbytes += table.nbytes + 4 * len(table) * table.num_columns
-        if not shards:
-            raise CorpusError(cache / key, "a corpus without rows cannot be tokenised")
-        return {"fingerprint": key, "columns": columns, "shards": shards, "nbytes": nbytes}
-
-    stored = uri and f"{uri}/{key}"
-    meta = stored_manifest(stored, META) if stored and not (cache / key).exists() else None
-    if meta is None:
-        meta = checked_folder(cache / key, META, write)
-        if stored:
-            upload(cache / key, stored)
-    return TokenFolder(
-        cache / key,
-        tuple(meta["columns"]),
-        tuple(meta["shards"]),
-        key,
-        meta["nbytes"],
-        meta["files"],
-        stored,
-    )
 
 
 def _encode_file(encoder: TableEncoder, file: CachedFile) -> pa.Table:

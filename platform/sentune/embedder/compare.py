@@ -84,8 +84,7 @@ class Comparing(Encoding):
         """Return [N] similarities of pairs, the same both ways: the mean of both directions.
 
         Args:
-            a, b: sentences or their embeddings, N and N, or N and one. Two single ones give a
-                number.
+            a, b: sentences or their embeddings, N and N, or N and one; of two single ones a number.
         """
         values = self._compare(a, b, symmetric_similarity(self.geometry))
         numbers: Embeddings = values.float().cpu().numpy()

@@ -93,11 +93,9 @@ class Embedder(Comparing, Operations):
         where its coverage lies between alpha_1 and alpha_2.
 
         Args:
-            sentence: to interpret.
             k: how many at most.
             references: instead of those that are stored with the model.
-            alpha_1: least coverage, instead of the model's own.
-            alpha_2: largest coverage, instead of the model's own.
+            alpha_1, alpha_2: least and largest coverage, instead of the model's own.
 
         Raises:
             InvalidValue: the model has no boxes, or there are no references.

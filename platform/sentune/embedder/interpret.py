@@ -17,7 +17,7 @@ from torch import Tensor
 from sentune.embedder.compare import Comparing
 from sentune.errors import InvalidValue
 from sentune.geometry.boxes import Boxes
-from sentune.geometry.interpretations.distinct import most_distinct
+from sentune.geometry.interpretations.distinct import Distinct, most_distinct
 
 # The tasks whose readouts are taken, the first that the model was tuned to.
 TASKS = ("ambiguous-rte", "csts")
@@ -39,25 +39,17 @@ class Interpretation:
     similarity: float
 
 
-@dataclass(frozen=True)
-class Interpreted:
+@dataclass(frozen=True, kw_only=True)
+class Interpreted(Distinct):
     """The interpretations of a sentence, and what they were chosen from.
 
     Attributes:
         interpretations: the one that covers most of the sentence first.
         references: how many reference sentences were looked at, the sentence itself left out.
-        between: how many of them have a coverage between the alphas.
-        alpha_1, alpha_2: the bounds that were taken.
-        largest: the largest coverage below alpha_2; with an alpha_1 below it there is an
-            interpretation. None where there is none.
     """
 
     interpretations: list[Interpretation]
     references: int
-    between: int
-    alpha_1: float
-    alpha_2: float
-    largest: float | None
 
 
 def interpret(
@@ -75,8 +67,6 @@ def interpret(
     the 3 k references that cover most of it are in question.
 
     Args:
-        model: an ``Embedder``.
-        k: how many at most.
         references: sentences in place of those that are stored with the model. The sentence
             itself, whatever its case and punctuation, is left out.
         alpha_1, alpha_2: in place of the model's own.
@@ -100,14 +90,8 @@ def interpret(
         own.get("alpha_1") if alpha_1 is None else alpha_1,
         own.get("alpha_2", 1.0) if alpha_2 is None else alpha_2,
     )
-    return Interpreted(
-        [Interpretation(texts[c.row], c.coverage, c.similarity) for c in found.chosen],
-        len(texts),
-        found.between,
-        found.alpha_1,
-        found.alpha_2,
-        found.largest,
-    )
+    chosen = [Interpretation(texts[c.row], c.coverage, c.similarity) for c in found.chosen]
+    return Interpreted(**vars(found), interpretations=chosen, references=len(texts))
 
 
 def _readouts(readouts: Mapping[str, Any]) -> dict[str, Any]:

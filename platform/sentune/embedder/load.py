@@ -41,8 +41,7 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
     name = str(read_settings(folder)["method"]) if (folder / SETTINGS_FILE).is_file() else ""
     if name in CLOSED_FORM:
         return WordEmbedder(load_closed_form(folder), text)
-    on_words = name == Invertible.name
-    model = _load_trained(folder, on_words=on_words)
+    model = _load_trained(folder, on_words=name == Invertible.name)
     if model.tokenizer is None:
         return InvertibleEmbedder(model, text, device)
     return Embedder(
@@ -57,10 +56,7 @@ def load(source: str | Path, device: str | torch.device | None = None) -> Embedd
 
 
 def _load_trained(folder: Path, *, on_words: bool) -> LoadedModel:
-    """Return the model of a method that was trained by gradient.
-
-    Args:
-        on_words: it is built on word vectors, without a tokenizer.
+    """Return the model of a method that was trained by gradient, ``on_words`` or with a tokenizer.
 
     Raises:
         InvalidValue: what is missing or damaged; absent weights must never become random ones.

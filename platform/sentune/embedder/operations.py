@@ -11,7 +11,7 @@ Legend: N = sentences, D = width of an embedding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -110,14 +110,14 @@ class Operations(Encoding):
     @property
     def decodes(self) -> bool:
         """Whether the model has operators and a decoder."""
+        # methods on word vectors have no such attribute
         return isinstance(getattr(self, "method", None), Intersent)
 
     def _intersent(self) -> Intersent:
-        method = getattr(self, "method", None)  # methods on word vectors have none
-        if not isinstance(method, Intersent):
+        if not self.decodes:
             fix = "it has neither operators nor a decoder; use a model of intersent"
             raise InvalidValue("method", self.name, fix)
-        return method
+        return cast(Intersent, self.method)
 
     def _pairwise(self, a: Sentences, b: Sentences, operator: Any) -> Embeddings:
         rows = paired(self._operand_rows(a), self._operand_rows(b))

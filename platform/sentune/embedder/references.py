@@ -72,8 +72,7 @@ class StoredReferences:
             texts = table["text"].to_pylist()
             said = json.loads((table.schema.metadata or {}).get(SIZES.encode(), b"{}"))
         except (pa.ArrowException, AttributeError, OSError) as error:
-            raise InvalidValue(
-                "model", str(folder), f"{REFERENCES_FILE} is damaged: {error}"
-            ) from error
+            fix = f"{REFERENCES_FILE} is damaged: {error}"
+            raise InvalidValue("model", str(folder), fix) from error
         embeddings = torch.tensor(numbers, dtype=torch.float32).reshape(len(texts), width)
         return cls(texts, embeddings, {int(rows): size for rows, size in said.items()})

@@ -28,6 +28,7 @@ from sentune.errors import InvalidValue
 
 __all__ = ["Decoder", "DecoderTokenizer", "bundle", "load_decoder", "prepare_decoder"]
 
+_ENCODER = ("encoder.", "model.encoder.")  # not used
 _DRAWN = ("cross", "cls.", "lm_head")  # what a model that was no decoder lacks
 
 
@@ -102,7 +103,6 @@ class Decoder(nn.Module):
 
         Args:
             memory: [N, D].
-            beams: sentences that are followed at a time.
             max_length: most tokens; the decoder's own limit bounds it.
 
         Returns:
@@ -177,11 +177,11 @@ def load_decoder(path: str) -> Decoder:
     except ValueError as error:
         fix = "name a decoder, an encoder-decoder, or a BERT"
         raise InvalidValue("--decoder", path, fix) from error
-    require_all(
-        (key for key in missing if not _may_lack(key, encoder_decoder=encoder_decoder)),
-        path,
-        "--decoder",
-    )
+    if encoder_decoder:
+        drawn = [k for k in missing if k.startswith(_ENCODER) or k == "final_logits_bias"]
+    else:
+        drawn = [k for k in missing if any(part in k for part in _DRAWN)]
+    require_all(set(missing).difference(drawn), path, "--decoder")
     start = model.config.decoder_start_token_id if encoder_decoder else tokenizer.start_id
     if encoder_decoder:
         owner = model if hasattr(model, "encoder") else model.model
@@ -190,13 +190,6 @@ def load_decoder(path: str) -> Decoder:
         fix = "its config names no decoder_start_token_id, nor its tokenizer a first token"
         raise InvalidValue("--decoder", path, fix)
     return Decoder(model, tokenizer, start)
-
-
-def _may_lack(key: str, *, encoder_decoder: bool) -> bool:
-    """Return whether a model may lack a weight: it is not used, or is drawn."""
-    if encoder_decoder:
-        return key.startswith(("encoder.", "model.encoder.")) or key == "final_logits_bias"
-    return any(part in key for part in _DRAWN)
 
 
 class _Absent(nn.Module):

@@ -9,22 +9,32 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from tokenizers import decoders
+from pydantic import BaseModel, ConfigDict, Field
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import BartConfig, BertConfig, PreTrainedTokenizerFast
 
-from sentune.encoders.word_pieces import SPECIAL_TOKENS, count_words, learn_tokenizer
 from sentune.errors import InvalidValue
 from sentune.io.folders import new_folder
 
 Width = Annotated[int, Field(ge=8, le=1024)]
 Inner = Annotated[int, Field(ge=8, le=4096)]
 
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+"""Their places are their ids."""
 _PAD, _START, _END = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
 
 
@@ -69,7 +79,7 @@ class TinyOptions(BaseModel, ABC):
             raise InvalidValue(field, spec, f"the built-in {cls.part} is builtin:tiny")
         try:
             options = cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
-        except (ValidationError, ValueError) as error:
+        except ValueError as error:
             allowed = ", ".join(cls.model_fields)
             raise InvalidValue(field, spec, f"options are {allowed}: {error}") from error
         if options.width % options.heads:
@@ -173,3 +183,46 @@ class TinyDecoder(TinyOptions):
             decoder_start_token_id=_START,
             forced_eos_token_id=None,
         )
+
+
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """Return lower-cased words and punctuation marks; what is learned depends on nothing else."""
+    normalise, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    words: Counter[str] = Counter()
+    for text in texts:
+        words.update(w for w, _ in split.pre_tokenize_str(normalise.normalize_str(text)))
+    return words
+
+
+def learn_tokenizer(words: Counter[str], size: int) -> Tokenizer:
+    """Return a tokenizer that lower-cases, splits, and puts [CLS] and [SEP] around a sentence.
+
+    Equal words give an equal vocabulary: the trainer numbers characters in the order of a hash map
+    and breaks ties by number, so two runs would disagree; naming every character up front as a
+    special token fixes the numbers.
+
+    Args:
+        words: with their counts.
+        size: most pieces, special tokens included.
+    """
+    letters = sorted({letter for word in words for letter in word})
+    fixed = [*SPECIAL_TOKENS, *letters, *(f"##{letter}" for letter in letters)]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=max(size, len(fixed)),
+        special_tokens=fixed,
+        initial_alphabet=letters,
+        show_progress=False,
+    )
+    learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    # counts above a thousand change no merge that matters, and keep a large corpus fast
+    texts = (" ".join([word] * min(count, 1000)) for word, count in sorted(words.items()))
+    learner.train_from_iterator(texts, trainer)
+    tokenizer = Tokenizer(models.WordPiece(vocab=learner.get_vocab(), unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    ends = [(token, SPECIAL_TOKENS.index(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    return tokenizer

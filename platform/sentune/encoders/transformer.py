@@ -128,13 +128,13 @@ def read_weights(kind: Any, path: str, **options: Any) -> tuple[Any, list[str]]:
 
 def require_all(missing: Iterable[str], path: str, option: str) -> None:
     """Raise an ``InvalidValue`` of ``option`` where weights are missing that are used."""
-    if names := [*missing][:3]:
+    if names := sorted(missing)[:3]:
         raise InvalidValue(option, path, f"its weights lack {', '.join(names)}")
 
 
 @contextmanager
 def no_progress_bars() -> Iterator[None]:
-    """Loading reports bars and a table of missing weights, which is checked here instead."""
+    """Silence the bars and the table of missing weights, which ``require_all`` checks."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

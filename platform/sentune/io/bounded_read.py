@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from gzip import BadGzipFile
+from lzma import LZMAError
 from pathlib import Path
+from zipfile import BadZipFile
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -29,10 +33,24 @@ def bounded_lines(path: str) -> Iterator[bytes]:
     """Yield the lines of a local or fsspec file, plain or compressed, with their newlines.
 
     Raises:
-        CorpusError: a line is longer than ``LINE_BYTES``, or a compressed file grows more than
-            ``EXPANSION`` times.
-        OSError, EOFError, zlib.error: as opening and reading raise them.
+        CorpusError: the file is missing, cannot be read or is cut short, a line is longer than
+            ``LINE_BYTES``, or a compressed file grows more than ``EXPANSION`` times.
     """
+    number = 0  # of lines that were given
+    try:
+        for line in _lines(path):
+            number += 1
+            yield line
+    except FileNotFoundError as error:
+        raise CorpusError(path, "there is no such file") from error
+    except (EOFError, BadGzipFile, BadZipFile, LZMAError, zlib.error) as error:
+        reason = f"the compressed file is damaged: {error}; fetch or write it again"
+        raise CorpusError(path, reason, line=number or None) from error
+    except OSError as error:
+        raise CorpusError(path, f"cannot be read: {error}", line=number or None) from error
+
+
+def _lines(path: str) -> Iterator[bytes]:
     number, size, held = 1, 0, list[bytes]()
     for block in _blocks(path):
         *whole, rest = block.split(b"\n")

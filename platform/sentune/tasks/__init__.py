@@ -4,8 +4,7 @@ from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import Model, ModelTask, Result, Task
 from sentune.tasks.choose import TASKS, make_tasks, of_task, tasks_for
 from sentune.tasks.csts import Csts
-from sentune.tasks.direction import DirectionTask, entailment_pairs
-from sentune.tasks.direction_baselines import bag_of_words_direction
+from sentune.tasks.direction import DirectionTask, bag_of_words_direction, entailment_pairs
 from sentune.tasks.evaluate import evaluate
 from sentune.tasks.family import evaluate_family
 from sentune.tasks.generation import Generation

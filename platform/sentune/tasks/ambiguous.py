@@ -17,7 +17,6 @@ from sentune.geometry.base import Geometry
 from sentune.geometry.boxes import Boxes
 from sentune.readouts.grid import Grids
 from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, BETA, INTERSECTION
-from sentune.readouts.sweep import SWEEP_FILE
 from sentune.readouts.three_way import (
     CLASSES,
     ENTAILMENT,
@@ -26,7 +25,7 @@ from sentune.readouts.three_way import (
     class_metrics,
     class_of,
 )
-from sentune.tasks.ambiguous_sweep import sweep
+from sentune.tasks.ambiguous_sweep import RangeFinder, sweep
 from sentune.tasks.base import Given, ParallelMap, Result, readout_of, require
 from sentune.tasks.interpretation import InterpretationTask
 from sentune.tasks.pairs import Pairs
@@ -128,25 +127,22 @@ class AmbiguousRte(InterpretationTask):
             return self.without(result, (*METRICS, *OF_SETS), grids)
         rows = (self.rows(side, embeddings) for side in (self.pairs.first, self.pairs.second))
         premises, hypotheses = (side.cpu().numpy() for side in rows)
-        swept = sweep(
-            f"{self.name}/macro_f1",
-            grids,
+        references, sizes = self.references_within(grids, embeddings)
+        finder = RangeFinder(
             boxes=boxes,
             sentences=embeddings[: len(self.pairs.sentences)],
-            references=self.references_within(grids, embeddings),
-            pairs=(premises, hypotheses),
-            sizes=tuple(self.references.sizes[int(n)] for n in grids["references"]),
-            gold=self.gold,
-            spread=self.spread,
+            references=references,
+            premises=premises,
+            hypotheses=hypotheses,
+            sizes=sizes,
+            grids=grids,
         )
+        swept = sweep(f"{self.name}/macro_f1", finder, self.gold, self.spread)
         self._score(result, "", swept.predicted)
         found = zip(OF_SETS, swept.of_sets, strict=True)
         result.metrics |= {f"{self.name}/{metric}": value for metric, value in found}
-        chosen = swept.sweep.chosen
-        result.readouts |= {f"{self.name}/{readout}": value for readout, value in chosen.items()}
         result.tables[f"{self.name}/coverage.json"] = swept.coverage
-        if readouts is None:
-            result.tables[f"{self.name}/{SWEEP_FILE}"] = swept.sweep.to_table()
+        self.add(result, swept.sweep, readouts)
         return result
 
     def _score(self, result: Result, prefix: str, predicted: NDArray[np.int64]) -> None:

@@ -9,7 +9,7 @@ references), A = allowed pairs of alphas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -60,47 +60,39 @@ class AmbiguousSweepResult:
 
 
 def sweep(
-    metric: str,
-    grids: Mapping[str, Grid],
-    *,
-    boxes: Boxes,
-    sentences: Tensor,
-    references: Tensor,
-    pairs: tuple[Rows, Rows],
-    sizes: tuple[int, ...],
-    gold: Rows,
-    spread: ParallelMap,
+    metric: str, finder: RangeFinder, gold: Rows, spread: ParallelMap
 ) -> AmbiguousSweepResult:
     """Macro F1 of every combination, and the best of them.
 
     Args:
-        grids: of ``AXES`` and ``beta``; an empty one for ``beta`` finds it exactly.
-        sentences, references: [S, D], [R, D] packed embeddings.
-        pairs: rows of premises and of hypotheses in ``sentences``.
-        sizes: references of each n of the grid.
+        gold: [N] classes.
+        spread: runs the finder on blocks of pairs.
 
     Raises:
         InvalidValue: no alpha_1 is below an alpha_2.
     """
-    allowed = allowed_alphas(grids)
-    low, high = grids["alpha_1"], grids["alpha_2"]
-    finder = RangeFinder(
-        boxes=boxes,
-        sentences=sentences,
-        references=references,
-        premises=pairs[0],
-        hypotheses=pairs[1],
-        sizes=sizes,
-        alphas=tuple((float(low[i]), float(high[j])) for i, j in allowed),
+    found = _collect(finder, spread)
+    table = _table(metric, finder, found, gold)
+    x, n, *alphas = table.place[:4]
+    best, pair = found[x], finder.allowed.index((alphas[0], alphas[1]))
+    low, high = _probabilities(best.low[n, pair]), _probabilities(best.high[n, pair])
+    members = best.members[:, n, pair]
+    names = table.axes["intersection"]
+    return AmbiguousSweepResult(
+        sweep=table,
+        predicted=decide(low, high, float(table.chosen["beta"])),
+        of_sets=(
+            float(np.mean(members == 0)),
+            float(best.own.mean(dtype=np.float64)),
+            float(members.mean()),
+        ),
+        coverage={str(k): _coverage(c, finder) for k, c in zip(names, found, strict=True)},
     )
-    found = _collect(finder, grids["intersection"], spread)
-    table = _table(metric, grids, found, allowed, gold)
-    return _at_best(table, found, allowed, finder)
 
 
-def _collect(finder: RangeFinder, intersections: Grid, spread: ParallelMap) -> list[Ranges]:
+def _collect(finder: RangeFinder, spread: ParallelMap) -> list[Ranges]:
     """All pairs and sentences under each intersection; the blocks of all are spread together."""
-    blocks = [finder.blocks(name) for name in intersections]  # type: ignore[arg-type]
+    blocks = [finder.blocks(name) for name in finder.grids["intersection"]]  # type: ignore[arg-type]
     parts = iter(spread(finder, [block for some in blocks for block in some]))
     shape = (len(finder.sizes), len(finder.alphas))
     pairs, sentences = len(finder.premises), len(finder.sentences)
@@ -130,18 +122,12 @@ def _probabilities(logarithms: Floats) -> NDArray[np.float64]:
     return np.exp(logarithms.astype(np.float64))
 
 
-def _table(
-    metric: str,
-    grids: Mapping[str, Grid],
-    found: list[Ranges],
-    allowed: list[tuple[int, int]],
-    gold: Rows,
-) -> Sweep:
-    betas = grids["beta"]
+def _table(metric: str, finder: RangeFinder, found: list[Ranges], gold: Rows) -> Sweep:
+    grids, betas = finder.grids, finder.grids["beta"]
     axes = {name: grids[name] for name in (*AXES, *(["beta"] if betas else []))}
     values = np.full([len(grid) for grid in axes.values()], np.nan)
     exact = np.full(values.shape, np.nan)
-    first, second = (list(side) for side in zip(*allowed, strict=True))
+    first, second = (list(side) for side in zip(*finder.allowed, strict=True))
     for x, n in np.ndindex(values.shape[:2]):
         low, high = _probabilities(found[x].low[n]), _probabilities(found[x].high[n])
         if betas:
@@ -151,26 +137,6 @@ def _table(
             values[x, n, first, second] = best.macro_f1
             exact[x, n, first, second] = best.beta
     return Sweep(metric=metric, axes=axes, values=values, exact={} if betas else {"beta": exact})
-
-
-def _at_best(
-    table: Sweep, found: list[Ranges], allowed: list[tuple[int, int]], finder: RangeFinder
-) -> AmbiguousSweepResult:
-    x, n, *alphas = table.place[:4]
-    best, pair = found[x], allowed.index((alphas[0], alphas[1]))
-    low, high = _probabilities(best.low[n, pair]), _probabilities(best.high[n, pair])
-    members = best.members[:, n, pair]
-    names = table.axes["intersection"]
-    return AmbiguousSweepResult(
-        sweep=table,
-        predicted=decide(low, high, float(table.chosen["beta"])),
-        of_sets=(
-            float(np.mean(members == 0)),
-            float(best.own.mean(dtype=np.float64)),
-            float(members.mean()),
-        ),
-        coverage={str(k): _coverage(c, finder) for k, c in zip(names, found, strict=True)},
-    )
 
 
 def _coverage(found: Ranges, finder: RangeFinder) -> dict[str, Any]:
@@ -218,15 +184,14 @@ class Ranges:
 class RangeFinder:
     """Finds the ranges of a block of pairs for all n and all pairs of alphas at once.
 
-    Everything is computed in the dtype of the embeddings, float32 as encoders give them. It moves a
-    coverage by about 1e-6 of itself, and so it moves about one reference in a million across an
-    alpha; float64 would double the time.
+    Computed in the dtype of the embeddings: float32 moves a coverage by about 1e-6 of itself, so
+    about one reference in a million across an alpha; float64 would double the time.
 
     Attributes:
         sentences: [S, D] and references: [R, D] packed embeddings.
         premises, hypotheses: [N] rows of ``sentences``.
         sizes: [F] references of each n, increasing.
-        alphas: the allowed pairs.
+        grids: of ``AXES`` and ``beta``; an empty one for ``beta`` finds it exactly.
     """
 
     boxes: Boxes
@@ -235,7 +200,16 @@ class RangeFinder:
     premises: Rows
     hypotheses: Rows
     sizes: tuple[int, ...]
-    alphas: Sequence[tuple[float, float]]
+    grids: Mapping[str, Grid]
+
+    @cached_property
+    def allowed(self) -> list[tuple[int, int]]:
+        return allowed_alphas(self.grids)
+
+    @cached_property
+    def alphas(self) -> list[tuple[float, float]]:
+        low, high = self.grids["alpha_1"], self.grids["alpha_2"]
+        return [(float(low[i]), float(high[j])) for i, j in self.allowed]
 
     @cached_property
     def cells(self) -> Cells:

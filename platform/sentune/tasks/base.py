@@ -58,8 +58,7 @@ class Task(Protocol):
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """[S, D] packed embeddings of ``sentences()`` -> metrics.
 
-        Without ``readouts`` they are swept here, on the development set; with them, the values
-        found there are applied as they are, on the test set.
+        Without ``readouts`` they are swept here, on the development set; given ones are applied.
         """
 
 
@@ -102,9 +101,8 @@ class ModelTask(Protocol):
 def readout_of(readouts: Mapping[str, Any], task: str, kind: str, name: str) -> Any | None:
     """Return the value for a task's readout: its own, else that of the first task of its kind.
 
-    ``rte-sick`` reads ``rte-sick/threshold``, or the ``rte/threshold`` that was tuned on SNLI
-    (GumbelCSE section 4.2 judges all corpora by the threshold from SNLI dev). None if neither is
-    there.
+    ``rte-sick`` reads ``rte-sick/threshold``, or the ``rte/threshold`` that was tuned on SNLI dev
+    (as GumbelCSE section 4.2 does). None if neither is there.
     """
     own = readouts.get(f"{task}/{name}")
     return own if own is not None else readouts.get(f"{kind}/{name}")

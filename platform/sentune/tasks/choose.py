@@ -23,23 +23,19 @@ from sentune.tasks.rte import Rte
 from sentune.tasks.sts import Sts
 from sentune.tasks.transfer import TRANSFER, Transfer, TransferRelatedness
 
+POSES = {
+    Kind.SEVERAL_LABELS: "ambiguous-rte",
+    Kind.CONDITIONED_PAIRS: "csts",
+    Kind.SCORED_PAIRS: "sts",
+    Kind.OPERATIONS: "generation",
+    Kind.QUERIES: "retrieval",
+}
+
 TASKS: dict[str, Kind] = {
     "rte": Kind.LABELLED_PAIRS,
     "direction": Kind.LABELLED_PAIRS,
-    "ambiguous-rte": Kind.SEVERAL_LABELS,
-    "csts": Kind.CONDITIONED_PAIRS,
-    "sts": Kind.SCORED_PAIRS,
-    "generation": Kind.OPERATIONS,
-    "retrieval": Kind.QUERIES,
+    **{task: kind for kind, task in POSES.items()},
     **TRANSFER,
-}
-
-POSES = {
-    Kind.SCORED_PAIRS: "sts",
-    Kind.SEVERAL_LABELS: "ambiguous-rte",
-    Kind.CONDITIONED_PAIRS: "csts",
-    Kind.OPERATIONS: "generation",
-    Kind.QUERIES: "retrieval",
 }
 
 
@@ -51,7 +47,6 @@ class Make(Protocol):
 
 def tasks_for(
     *corpora: Corpus,
-    exclude: Exclude = "both-ways",
     references: References | None = None,
     grids: Grids | None = None,
     spread: ParallelMap = map,
@@ -59,14 +54,12 @@ def tasks_for(
     """Every task that the corpora can pose, named apart.
 
     Labelled pairs pose ``rte`` where both classes occur and ``direction`` where a pair entails
-    one way; pairs of several labels pose ``ambiguous-rte``, conditioned pairs ``csts``, scored
-    pairs ``sts``, operations ``generation`` (all of them one task), queries ``retrieval``, and a
-    corpus of SentEval the transfer task that it names. Of several corpora of a kind the first keeps
-    the bare name and the next ones add their format: ``rte``, ``rte-sick``, ``rte-sick-2``. A year
-    of STS is called by its year: ``sts12``.
+    one way; ``POSES`` has the task of each other kind, operations are all one task, and a corpus of
+    SentEval names its own. Of several corpora of a kind the first keeps the bare name and the next
+    ones add their format: ``rte``, ``rte-sick``, ``rte-sick-2``. A year of STS is called by its
+    year: ``sts12``.
 
     Args:
-        exclude: pairs that ``direction`` leaves out.
         references: sentences that interpretations are taken against; without them the tasks judge
             whole sentences alone.
         grids: of readouts, where they differ from the tasks' own.
@@ -75,8 +68,8 @@ def tasks_for(
     Raises:
         CorpusError: a corpus poses no task.
     """
-    wanted = [(kind, corpus) for corpus in corpora for kind in _posed(corpus, exclude)]
-    return make_tasks(wanted, exclude=exclude, references=references, grids=grids, spread=spread)
+    wanted = [(kind, corpus) for corpus in corpora for kind in _posed(corpus)]
+    return make_tasks(wanted, references=references, grids=grids, spread=spread)
 
 
 def make_tasks(
@@ -88,6 +81,9 @@ def make_tasks(
     spread: ParallelMap = map,
 ) -> list[Task | ModelTask]:
     """Return the tasks asked for as (kind, corpus), named apart as ``tasks_for`` does; see there.
+
+    Args:
+        exclude: pairs that ``direction`` leaves out.
 
     Raises:
         InvalidValue: there is no such kind of task.
@@ -125,7 +121,7 @@ def of_task(spec: str, kind: str) -> str:
     return f"{spec}{'&' if '?' in spec else '?'}task={kind}"
 
 
-def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:
+def _posed(corpus: Corpus) -> list[str]:
     if corpus.kind in POSES:
         return [POSES[corpus.kind]]
     if corpus.kind in TRANSFER.values():
@@ -135,7 +131,7 @@ def _posed(corpus: Corpus, exclude: Exclude) -> list[str]:
         raise CorpusError(corpus.spec, f"{corpus.kind.value} pose no task; {fix}")
     entails = np.array([label == "entailment" for label in corpus.table["label"].to_pylist()])
     kinds = ["rte"] if entails.any() and not entails.all() else []
-    kinds += ["direction"] if entailment_pairs(corpus, exclude) else []
+    kinds += ["direction"] if entailment_pairs(corpus) else []
     if not kinds:
         raise CorpusError(corpus.spec, "no pair is labelled entailment, so there is no task in it")
     return kinds

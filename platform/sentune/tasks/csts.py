@@ -17,7 +17,6 @@ from sentune.geometry.base import Geometry
 from sentune.geometry.boxes import Boxes
 from sentune.readouts.grid import Grids
 from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, INTERSECTION
-from sentune.readouts.sweep import SWEEP_FILE
 from sentune.tasks.base import Given, Result, require
 from sentune.tasks.csts_sweep import Views, sweep
 from sentune.tasks.interpretation import InterpretationTask
@@ -97,22 +96,20 @@ class Csts(InterpretationTask):
         if isinstance(grids, str):
             return self.without(result, METRICS, grids)
         sides = (self.pairs.first, self.pairs.second, self.conditions)
+        references, sizes = self.references_within(grids, embeddings)
         swept = sweep(
             f"{self.name}/spearman",
             grids,
             boxes=boxes,
             embeddings=embeddings,
-            references=self.references_within(grids, embeddings),
-            sizes=tuple(self.references.sizes[int(n)] for n in grids["references"]),
+            references=references,
+            sizes=sizes,
             views=Views(*(self.rows(side, embeddings).cpu().numpy() for side in sides)),
             scores=self.scores,
         )
         self._correlate(result, "", swept.similarities)
-        chosen = swept.sweep.chosen
-        result.readouts |= {f"{self.name}/{name}": value for name, value in chosen.items()}
         result.tables[f"{self.name}/counts.json"] |= swept.counts
-        if readouts is None:
-            result.tables[f"{self.name}/{SWEEP_FILE}"] = swept.sweep.to_table()
+        self.add(result, swept.sweep, readouts)
         return result
 
     def _compare(self, pairs: Pairs, embeddings: Tensor, geometry: Geometry) -> Floats:

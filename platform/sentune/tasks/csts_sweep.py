@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,13 +70,8 @@ def sweep(
     """Spearman correlation of every combination with alpha_1 below alpha_2, and the best of them.
 
     Args:
-        metric: its name.
         grids: of ``AXES``; those of ``references`` increasing.
-        boxes: as trained.
-        embeddings: [*, D] that the rows of ``views`` point into.
-        references: [R, D] embeddings, in the order of their drawing.
-        sizes: [P] references of each n of the grid.
-        views: sentences and conditions of the N pairs.
+        boxes, embeddings, references, sizes, views: as in ``choices``.
         scores: [N].
 
     Raises:
@@ -112,30 +107,20 @@ def sweep(
     return CstsSweepResult(result, alike[best], counts)
 
 
-@dataclass(frozen=True)
 class Views:
     """The distinct (sentence, condition) of N conditioned pairs, as rows of embeddings.
 
     Attributes:
-        first, second, conditions: [N] rows.
+        first, second: [N] rows.
         sentence, condition: [V] rows, ordered by sentence.
         of: [2, N] the views of the first and of the second sentences.
     """
 
-    first: Integers
-    second: Integers
-    conditions: Integers
-    sentence: Integers = field(init=False)
-    condition: Integers = field(init=False)
-    of: Integers = field(init=False)
-
-    def __post_init__(self) -> None:
-        sides = np.concatenate((self.first, self.second))
-        both = np.stack((sides, np.tile(self.conditions, 2)))
-        (sentence, condition), of = np.unique(both, axis=1, return_inverse=True)
-        object.__setattr__(self, "sentence", sentence)
-        object.__setattr__(self, "condition", condition)
-        object.__setattr__(self, "of", of.reshape(2, len(self.first)))
+    def __init__(self, first: Integers, second: Integers, conditions: Integers) -> None:
+        self.first, self.second = first, second
+        both = np.stack((np.concatenate((first, second)), np.tile(conditions, 2)))
+        (self.sentence, self.condition), of = np.unique(both, axis=1, return_inverse=True)
+        self.of: Integers = of.reshape(2, len(first))
 
 
 @dataclass(frozen=True)
@@ -184,7 +169,6 @@ def choices(
     Args:
         embeddings: [*, D] that the views' rows point into.
         references: [R, D], in the order of their drawing.
-        cells: of coverage.
         sizes: [P] how many references each n has, increasing, the last one R.
     """
     sentences, starts = np.unique(views.sentence, return_index=True)

@@ -26,9 +26,7 @@ def evaluate(
 
     Args:
         tasks: with distinct names.
-        embed: S sentences -> [S, D] packed embeddings; called once for all tasks that compare
-            embeddings.
-        geometry: compares the embeddings.
+        embed: called once for all tasks that compare embeddings.
         readouts: None to sweep them (development set), or the values to apply (test set).
         features, generate: as in ``sentune.tasks.base.Model``.
 
@@ -62,11 +60,7 @@ def _compare(tasks: Sequence[Task], model: Model, readouts: Given) -> Result:
 
 
 def finite(embeddings: Tensor, sentences: Sequence[str]) -> Tensor:
-    """Return the embeddings as they are.
-
-    Raises:
-        TrialFailed: one of them is not finite; the message shows its sentence.
-    """
+    """Return the embeddings as they are; a ``TrialFailed`` with a sentence if one is not finite."""
     bad = (~torch.isfinite(embeddings).all(dim=1)).nonzero().flatten().tolist()
     if bad:
         raise TrialFailed(

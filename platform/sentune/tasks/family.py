@@ -33,9 +33,7 @@ def evaluate_family(
 
     Args:
         tasks: of scored pairs.
-        similarities: of the fitted models.
-        axis: the readout that they differ in, such as the number of components removed.
-        grid: its values that are swept.
+        axis: the readout that the models differ in, such as the number of components removed.
         metric: ``pearson`` or ``spearman``, by which the value is chosen.
 
     Raises:

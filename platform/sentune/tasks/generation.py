@@ -100,11 +100,7 @@ class Generation:
         return tuple(f"{part}/{rouge}" for part in (*parts, *means) for rouge in ROUGE)
 
     def run(self, model: Model, readouts: Given = None) -> Result:
-        """Generates and scores; there is no readout. All is skipped for a model that cannot.
-
-        Raises:
-            TrialFailed: the model gave another number of sentences than it was asked for.
-        """
+        """Generates and scores; there is no readout. All is skipped for a model that cannot."""
         if model.generate is None:
             names = (self.name, *(items.name for items in self.items))
             return Result(skipped=dict.fromkeys(names, "the model has no decoder"))
@@ -140,13 +136,10 @@ class Generation:
     def _means(
         self, metrics: Mapping[str, float], items: Sequence[Items], prefix: str
     ) -> dict[str, float]:
-        names = _mean_of(items)
-        if not names:
+        if not (names := _mean_of(items)):
             return {}
-        means = [
-            sum(metrics[f"{n}/{prefix}{rouge}"] for n in names) / len(names) for rouge in ROUGE
-        ]
-        return _named(self.name, prefix, means)
+        sums = [sum(metrics[f"{name}/{prefix}{rouge}"] for name in names) for rouge in ROUGE]
+        return _named(self.name, prefix, [total / len(names) for total in sums])
 
 
 def f_measures(targets: Sequence[str], generated: Sequence[str]) -> NDArray[np.float64]:
@@ -155,9 +148,6 @@ def f_measures(targets: Sequence[str], generated: Sequence[str]) -> NDArray[np.f
     The columns are those of ``ROUGE``. Tokens are lower-cased runs of a-z and 0-9, without a
     stemmer. ROUGE-L's longest common subsequence is of whole texts, as sentences are. A text
     without tokens, and for ROUGE-2 with a single one, scores 0.
-
-    Raises:
-        InvalidValue: the numbers of texts differ.
     """
     if len(targets) != len(generated):
         fix = f"give one for each of {len(targets)} targets"

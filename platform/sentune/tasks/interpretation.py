@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid, Grids, Readout, grid_of
+from sentune.readouts.sweep import SWEEP_FILE, Sweep
 from sentune.tasks.base import Given, Result, readout_of
 from sentune.tasks.references import References
 
@@ -80,10 +81,19 @@ class InterpretationTask:
         result.skipped |= {f"{self.name}/{metric}": reason for metric in metrics}
         return result
 
-    def references_within(self, grids: Mapping[str, Grid], embeddings: Tensor) -> Tensor:
-        """[R, D]: as many references as the largest n of the grids has."""
-        count = self.references.sizes[int(grids["references"][-1])]
-        return embeddings[self.rows(self.references.sentences[:count], embeddings)]
+    def references_within(
+        self, grids: Mapping[str, Grid], embeddings: Tensor
+    ) -> tuple[Tensor, tuple[int, ...]]:
+        """Return [R, D], the references of the largest n of the grids, and how many each n has."""
+        sizes = tuple(self.references.sizes[int(n)] for n in grids["references"])
+        return embeddings[self.rows(self.references.sentences[: sizes[-1]], embeddings)], sizes
+
+    def add(self, result: Result, sweep: Sweep, readouts: Given) -> None:
+        """Add the readouts, and the table of the sweep where it has chosen them."""
+        chosen = sweep.chosen.items()
+        result.readouts |= {f"{self.name}/{readout}": value for readout, value in chosen}
+        if readouts is None:
+            result.tables[f"{self.name}/{SWEEP_FILE}"] = sweep.to_table()
 
 
 def allowed_alphas(grids: Mapping[str, Grid]) -> list[tuple[int, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ CHUNK = 8192  # pairs per call: 8192 Gaussians of 768 dimensions are 50 MB a sid
 Compare = Callable[[Tensor, Tensor], Tensor]
 
 
-@dataclass(frozen=True)
 class Pairs:
     """N sentence pairs over S distinct sentences.
 
@@ -25,17 +23,12 @@ class Pairs:
         sentences: the distinct ones, in order of first appearance.
     """
 
-    first: tuple[str, ...]
-    second: tuple[str, ...]
-    sentences: tuple[str, ...] = field(init=False)
-    _rows: tuple[Tensor, Tensor] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        both = (sentence for pair in zip(self.first, self.second, strict=True) for sentence in pair)
+    def __init__(self, first: tuple[str, ...], second: tuple[str, ...]) -> None:
+        self.first, self.second = first, second
+        both = (sentence for pair in zip(first, second, strict=True) for sentence in pair)
         row = {sentence: i for i, sentence in enumerate(dict.fromkeys(both))}
-        object.__setattr__(self, "sentences", tuple(row))
-        rows = tuple(torch.tensor([row[s] for s in side]) for side in (self.first, self.second))
-        object.__setattr__(self, "_rows", rows)
+        self.sentences = tuple(row)
+        self._rows = tuple(torch.tensor([row[s] for s in side]) for side in (first, second))
 
     def __len__(self) -> int:
         return len(self.first)

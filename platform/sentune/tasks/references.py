@@ -56,11 +56,6 @@ class References:
         A row gives its sentences in the order of the columns. The order of the rows does not
         depend on ``counts``. A count above the number of rows becomes that number.
 
-        Args:
-            table: of a corpus of any kind, in memory or prepared in shards.
-            counts: of rows, in any order.
-            seed: of the order.
-
         Raises:
             InvalidValue: no count, a count below 1, a table without rows or without sentences.
         """
@@ -71,17 +66,13 @@ class References:
         usable = _usable(counts, table.num_rows)
         order = drawn_rows(table.num_rows, usable[-1], seed)
         drawn = table.take(order).select(columns).to_pydict()
-        return cls._of_rows(list(zip(*drawn.values(), strict=True)), usable)
-
-    @classmethod
-    def _of_rows(cls, rows: Sequence[tuple[str, ...]], counts: Sequence[int]) -> References:
-        found: dict[str, None] = {}
-        sizes, start = {}, 0
-        for count in counts:
-            for row in rows[start:count]:
-                found.update(dict.fromkeys(row))
-            sizes[count], start = len(found), count
-        return cls(tuple(found), sizes)
+        rows = zip(*drawn.values(), strict=True)
+        sentences, sizes = dict[str, None](), dict[int, int]()
+        for number, row in enumerate(rows, start=1):
+            sentences.update(dict.fromkeys(row))
+            if number in usable:
+                sizes[number] = len(sentences)
+        return cls(tuple(sentences), sizes)
 
     @property
     def counts(self) -> tuple[int, ...]:

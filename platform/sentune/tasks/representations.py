@@ -53,10 +53,6 @@ def evaluate_representations(
     Returns:
         As ``sentune.tasks.evaluate``. Where representations were chosen, the bare readout
         ``representation`` is the one of the best mean over the STS tasks, for what has none.
-
-    Raises:
-        InvalidValue: there is no representation of a name in grid or readouts.
-        TrialFailed: a representation is not finite; the message shows a sentence.
     """
     sts = [task for task in tasks if isinstance(task, Sts)]
     result = Result()
@@ -84,10 +80,9 @@ def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, gr
     """One STS task by the cosines of every representation, name -> [S, D] of its sentences.
 
     The metrics are those of the chosen representation, and ``TASK/words_pearson`` of averaged word
-    vectors. ``TASK/representations.json`` holds the metrics over all subsets of each one. The
-    readout ``TASK/representation`` is the one of the highest Pearson correlation where it is chosen
-    here; else it is read, first the task's own, then that of ``sts``, then the bare one, and the
-    ensemble where there is none.
+    vectors; ``TASK/representations.json`` holds those of each one. The readout is the one of the
+    highest Pearson correlation where it is chosen here; else the task's own, that of ``sts``, the
+    bare one, or the ensemble.
     """
     for name in (*grid, WORDS):
         _known(str(name), representations)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from sentune.beats import beat
 from sentune.corpora.formats.beir import corpus_file, passage_log, passages
-from sentune.corpora.formats.reading import Log
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.tasks.base import Given, Model, Result, require
@@ -79,31 +78,47 @@ class Retrieval:
         """
         embedded = finite(model.embed(self.queries), self.queries)
         search = NearestPassages(embedded, model.geometry, depth=DEPTH)
-        log, found = passage_log(self.corpus), _Found(self)
+        log = passage_log(self.corpus)
+        wanted = {name for names in self.relevant for name in names}
+        own = {} if self.keep_identical else {name: q for q, name in enumerate(self.ids)}
+        places: dict[str, int] = {}  # of the relevant passages that came
+        left_out = 0
         for block in _blocks(passages(self.corpus, log), self.block):
             beat()
+            hidden = []  # (query, place) of the passages that have a query's own id
+            for place, (name, _) in enumerate(block, search.seen):
+                if name in places:
+                    raise CorpusError(self._file, f"the passage {name} is there twice")
+                if name in wanted:
+                    places[name] = place
+                if name in own:
+                    hidden.append((own[name], place))
+            left_out += len(hidden)
             texts = [text for _, text in block]
-            hidden = found.notice(block, search.seen)
             search.add(finite(model.embed(texts), texts), hidden)
-        if not found.places:
-            reason = f"it has none of the {len(found.wanted)} relevant passages of the queries"
+        if not places:
+            reason = f"it has none of the {len(wanted)} relevant passages of the queries"
             raise CorpusError(self._file, reason)
         hits = search.hits().places.cpu().numpy()
-        tables: dict[str, Any] = {f"{self.name}/counts.json": self._counts(found, search.seen, log)}
+        counts = {
+            "queries": len(self.queries),
+            "passages": search.seen,
+            "bad_passages": len(log.bad),
+            "relevant": sum(map(len, self.relevant)),
+            "relevant_missing": sum(name not in places for n in self.relevant for name in n),
+            "left_out_identical": left_out,
+        }
+        tables: dict[str, Any] = {f"{self.name}/counts.json": counts}
         if log.bad:
             bad = [{"line": row.line, "reason": row.reason} for row in log.bad]
             tables[f"{self.name}/bad_passages.json"] = bad
-        return Result(metrics=self._metrics(hits, found.places), tables=tables)
+        return Result(metrics=self._metrics(hits, places), tables=tables)
 
     def _metrics(self, hits: NDArray[np.int64], places: Mapping[str, int]) -> dict[str, float]:
         """[Q, K] places of the hits -> the metrics."""
         sizes = np.array([len(names) for names in self.relevant])
-        right = np.array(
-            [
-                np.isin(row, [places[name] for name in names if name in places])
-                for row, names in zip(hits, self.relevant, strict=True)
-            ]
-        )
+        wanted = ([places[n] for n in names if n in places] for names in self.relevant)
+        right = np.array([np.isin(*sides) for sides in zip(hits, wanted, strict=True)])
         first = right[:, :10].argmax(axis=1)
         values = (
             np.where(right[:, :10].any(axis=1), 1 / (first + 1), 0),
@@ -111,48 +126,6 @@ class Retrieval:
             right.sum(axis=1) / sizes,
         )
         return {name: float(v.mean()) for name, v in zip(self.names, values, strict=True)}
-
-    def _counts(self, found: _Found, seen: int, log: Log) -> dict[str, int]:
-        missing = sum(name not in found.places for names in self.relevant for name in names)
-        return {
-            "queries": len(self.queries),
-            "passages": seen,
-            "bad_passages": len(log.bad),
-            "relevant": sum(len(names) for names in self.relevant),
-            "relevant_missing": missing,
-            "left_out_identical": found.left_out,
-        }
-
-
-class _Found:
-    """Places of the relevant passages, noted while the passages stream by.
-
-    Attributes:
-        wanted: ids of the relevant passages.
-        places: of the relevant passages that came, by id.
-        left_out: how many passages with a query's own id came.
-    """
-
-    def __init__(self, task: Retrieval) -> None:
-        self.wanted = {name for names in task.relevant for name in names}
-        self.places: dict[str, int] = {}
-        self.left_out = 0
-        self._file = task._file
-        own = [] if task.keep_identical else task.ids
-        self._queries = {name: query for query, name in enumerate(own)}
-
-    def notice(self, block: Iterable[Passage], start: int) -> list[tuple[int, int]]:
-        """(query, place) of the passages that have a query's own id."""
-        hidden = []
-        for place, (name, _) in enumerate(block, start):
-            if name in self.wanted:
-                if name in self.places:
-                    raise CorpusError(self._file, f"the passage {name} is there twice")
-                self.places[name] = place
-            if name in self._queries:
-                hidden.append((self._queries[name], place))
-        self.left_out += len(hidden)
-        return hidden
 
 
 def _blocks(items: Iterable[Passage], size: int) -> Iterator[list[Passage]]:

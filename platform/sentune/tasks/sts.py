@@ -84,12 +84,7 @@ class Sts:
         return found
 
     def sweep(self, similarities: Floats, metric: str = "pearson") -> Floats:
-        """[V, N] similarities -> [V] correlations over all pairs; undefined ones are 0.
-
-        Raises:
-            InvalidValue: another metric than ``spearman`` and ``pearson``, or another number of
-                pairs.
-        """
+        """[V, N] similarities -> [V] correlations over all pairs; undefined ones are 0."""
         if metric not in METRICS:
             raise InvalidValue("metric", metric, f"choose one of {', '.join(METRICS)}")
         if similarities.ndim != 2 or similarities.shape[1] != len(self.pairs):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from sklearn.metrics import f1_score
 
+from sentune.corpora.formats import senteval
 from sentune.corpora.schema import Corpus, Kind
 from sentune.errors import CorpusError, InvalidValue
 from sentune.tasks.base import Given, Model, Result, require
+from sentune.tasks.evaluate import finite
 from sentune.tasks.sts import METRICS, correlations
 from sentune.tasks.transfer_protocols import (
     GRID,
@@ -23,22 +25,13 @@ from sentune.tasks.transfer_protocols import (
     judged_split,
     nested,
 )
-from sentune.tasks.transfer_rows import WHOLE, rows_of
-from sentune.tasks.transfer_solver import Labels, Scores, Values
+from sentune.tasks.transfer_solver import Labels, Places, Scores, Singles, Values
 
-TRANSFER: dict[str, Kind] = {
-    "mr": Kind.CLASSIFIED,
-    "cr": Kind.CLASSIFIED,
-    "subj": Kind.CLASSIFIED,
-    "mpqa": Kind.CLASSIFIED,
-    "sst2": Kind.CLASSIFIED,
-    "trec": Kind.CLASSIFIED,
-    "mrpc": Kind.CLASSIFIED,
-    "sick-e": Kind.CLASSIFIED,
-    "sick-r": Kind.RELATED,
-    "stsb-supervised": Kind.RELATED,
-}
+TRANSFER: dict[str, Kind] = {name: task.kind for name, task in senteval.TASKS.items()}
 """SentEval's transfer tasks: name -> what its corpus holds."""
+
+WHOLE = "whole"
+"""Stands for the split of a corpus without splits."""
 
 NO_TEST = (
     "the corpus has no test split: judged on dev, with the regularisation chosen by "
@@ -63,8 +56,7 @@ class Transfer:
     ``counts.json``, and ``regularisation.json`` with the dev accuracy by C.
 
     The regression is scikit-learn's ``LogisticRegression``: softmax over the classes, the
-    intercept free. SentEval ran it with the solver that was the default then (liblinear: a class
-    against the rest, the intercept penalised).
+    intercept free. SentEval's (liblinear) took a class against the rest, the intercept penalised.
 
     Args:
         corpus: classified sentences or pairs.
@@ -83,7 +75,7 @@ class Transfer:
         _check(corpus, Kind.CLASSIFIED, name, folds)
         self.name, self.folds = name, folds
         self.labels, codes = np.unique(corpus.table["label"].to_pylist(), return_inverse=True)
-        self.rows = rows_of(corpus, ("text", "second"), codes.astype(np.float64))
+        self.rows = TransferRows(corpus, ("text", "second"), codes.astype(np.float64))
         self._check_labels(corpus)
 
     def run(self, model: Model, readouts: Given = None) -> Result:
@@ -196,16 +188,11 @@ class TransferRelatedness:
         _check(corpus, Kind.RELATED, name, folds)
         self.name, self.folds = name, folds
         scores = np.asarray(corpus.table["score"].to_pylist(), dtype=np.float64)
-        self.rows = rows_of(corpus, ("sentence1", "sentence2"), scores)
+        self.rows = TransferRows(corpus, ("sentence1", "sentence2"), scores)
         self._check_scores(corpus)
 
     def run(self, model: Model, readouts: Given = None) -> Result:
-        """Encode each distinct sentence once, then choose C and judge.
-
-        Raises:
-            TrialFailed: an embedding is not finite.
-            InvalidValue: the C among the readouts is no positive number.
-        """
+        """Choose C and judge; see ``Transfer.run``."""
         parts = self.rows.parts(model)
         grid = grid_of(readouts, self.name, RELATEDNESS_GRID)
         chosen = choose(Scores(), parts, self.folds, grid)
@@ -264,3 +251,67 @@ def _split_result(
         tables={f"{name}/counts.json": counts, f"{name}/regularisation.json": table},
         skipped={f"{name}/test": NO_TEST} if judged == "dev" else {},
     )
+
+
+class TransferRows:
+    """Sentences or pairs and their targets, sorted as SentEval does before it makes folds: by
+    numbers of words, then by target.
+
+    Attributes:
+        first: N sentences.
+        second: N sentences, or None where the rows are single sentences.
+        targets: [N] classes or scores.
+        places: split -> its rows; ``WHOLE`` alone where there are no splits.
+
+    Args:
+        columns: of the first and of the second sentences.
+
+    Raises:
+        CorpusError: single sentences among pairs, rows without a split among others, or no train
+            split beside one of dev and test.
+    """
+
+    def __init__(self, corpus: Corpus, columns: tuple[str, str], targets: Values) -> None:
+        self.targets = targets
+        self.first, second = (corpus.table[column].to_pylist() for column in columns)
+        single = [sentence is None for sentence in second]
+        if any(single) and not all(single):
+            reason = f"{sum(single)} of {len(single)} rows are single sentences, the others pairs"
+            raise CorpusError(corpus.spec, f"{reason}; give one or the other")
+        self.second: Sequence[str] | None = None if all(single) else second
+        sides = [self.first] if self.second is None else [self.first, self.second]
+        words = [np.array([len(sentence.split()) for sentence in side]) for side in sides]
+        order = np.lexsort([targets, *reversed(words)])
+        splits = np.array([split or WHOLE for split in corpus.table["split"].to_pylist()])
+        names = dict.fromkeys(splits.tolist())
+        self.places: dict[str, Places] = {s: order[splits[order] == s] for s in names}
+        there = ", ".join(f"{len(rows)} of {split}" for split, rows in self.places.items())
+        if WHOLE in names and len(names) > 1:
+            reason = f"some rows name no split: {there}; give all of them one"
+            raise CorpusError(corpus.spec, reason)
+        if WHOLE not in names and ("train" not in names or len(names) < 2):
+            fix = "there must be rows of train, and of dev or test"
+            raise CorpusError(corpus.spec, f"the rows are {there}; {fix}")
+
+    def of(self, split: str) -> Values:
+        """Targets of a split."""
+        return self.targets[self.places[split]]
+
+    def parts(self, model: Model) -> dict[str, Part]:
+        """Split -> its targets and its features; the model encodes each distinct sentence once."""
+        features = self._features(model)
+        return {
+            split: Part(features=features[places], targets=self.targets[places])
+            for split, places in self.places.items()
+        }
+
+    def _features(self, model: Model) -> Singles:
+        """[N, D] features of sentences, or [N, 2D] of pairs: |u - v| beside u * v (SentEval)."""
+        row = {s: i for i, s in enumerate(dict.fromkeys([*self.first, *(self.second or ())]))}
+        encode = model.features or model.embed
+        encoded = finite(encode(list(row)), list(row)).detach().float().cpu().numpy()
+        u: Singles = encoded[[row[s] for s in self.first]]
+        if self.second is None:
+            return u
+        v = encoded[[row[s] for s in self.second]]
+        return np.concatenate([np.abs(u - v), u * v], axis=1)

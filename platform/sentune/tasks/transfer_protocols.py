@@ -161,11 +161,7 @@ def judged_split(splits: Container[str]) -> str:
 
 
 def grid_of(readouts: Given, name: str, default: Sequence[float]) -> Sequence[float]:
-    """Return the strength among the readouts alone, else the default grid.
-
-    Raises:
-        InvalidValue: the strength among the readouts is no positive number.
-    """
+    """Return the strength among the readouts alone, else the default grid."""
     given = (readouts or {}).get(f"{name}/C")
     if given is None:
         return default

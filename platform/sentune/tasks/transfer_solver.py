@@ -35,17 +35,16 @@ _EXACT = 1000
 """K (D + 1) up to which Newton's steps are taken, in double precision, instead of L-BFGS in single.
 
 A fold with averaged GloVe vectors (D = 300, a thread), all strengths: of MR (K = 1) newton-cholesky
-took 0.9 s and 2 steps a strength, L-BFGS 0.3 s, but it stayed where it was at one of six strengths;
-of TREC (K = 6) 17 s against 3.6 s (5.6 s in double precision, 7.7 s without warm starts). In single
-precision TREC's Hessian was singular, after which newton-cholesky took up to 227 steps.
+took 0.9 s, L-BFGS 0.3 s, but it stayed where it was at one of six strengths; of TREC (K = 6) 17 s
+against 3.6 s. In single precision TREC's Hessian was singular.
 """
 
 _TOLERANCE = 5e-4
 """Of the mean loss's gradient, in units of the features' root mean square.
 
 That is 0.2 for averaged GloVe vectors, which gives scikit-learn's 1e-4. With a plain 1e-4 features
-25 times as short were hardly fitted (SICK-R's dev r 0.765, not 0.793). With a fifth of it SICK-R
-(D = 600, K = 5) took more than 1000 steps, for the same r; beyond C = 16 it stays where it is.
+25 times as short were hardly fitted (SICK-R's dev r 0.765, not 0.793); with a fifth of it SICK-R
+took more than 1000 steps, for the same r.
 """
 
 

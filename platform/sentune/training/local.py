@@ -18,10 +18,9 @@ from torch.multiprocessing.spawn import spawn
 from sentune.corpora import Corpus
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.formats import kinds_of, read_pairs
-from sentune.corpora.mixing import Mixture
+from sentune.corpora.mixing import Mixture, apart, weight_names
 from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import META, TokenTable
-from sentune.corpora.weights import apart, weight_names
 from sentune.errors import InvalidValue
 from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import GradientMethod, find

@@ -52,8 +52,8 @@ def entailed(premise: Sentence, rng: Random) -> Sentence | None:
 def undecided(premise: Sentence, rng: Random) -> tuple[Sentence, bool] | None:
     """A sentence that the premise leaves open, and whether that sentence entails the premise.
 
-    Either a stronger sentence, or one that is stronger in one slot and weaker in others (each
-    slot is touched once, or the steps could cancel), or one with another manner.
+    It is stronger, or stronger in one slot and weaker in others (each slot is touched once, or the
+    steps could cancel), or has another manner.
     """
     turn = rng.random()
     if turn < 0.45:

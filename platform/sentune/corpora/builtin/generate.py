@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from random import Random
 from typing import NamedTuple
-from zlib import crc32
 
 from sentune.corpora.builtin import derive
 from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, PLACES, SCALES, TIMES, VERBS, Term
-from sentune.corpora.builtin.moves import pick
+from sentune.corpora.builtin.moves import pick, split_of_text
 from sentune.corpora.builtin.sentences import Determiner, Sentence
 
 DETERMINERS = {
@@ -57,11 +56,9 @@ def triplets(split: str, seed: int) -> Iterator[tuple[str, str, str]]:
 def derivations(split: str, seed: int) -> Iterator[Derivation]:
     """Endless derivations of a split (``train``, ``dev`` or ``test``).
 
-    One in ten combinations of a noun and a verb belongs to dev, one in ten to test: no sentence
-    of train has them, and every premise of dev or test has one.
-
-    Hypotheses are chosen so that they are longer, equally long and shorter equally often, for
-    each determiner and label apart.
+    No sentence of train has a combination of noun and verb of dev or test, and every premise of
+    these has one. Hypotheses are longer, equally long and shorter equally often, for each
+    determiner and label apart.
 
     A group is left out where so little is stronger than its premise ("a miserable tiny freshman
     is not in motion") that no neutral sentence was found: one in 30,000.
@@ -189,8 +186,4 @@ def _seen(s: Sentence) -> bool:
     return all(_SPLITS[n.key][v.key] == "train" for n, v in product(nouns, s.verbs))
 
 
-def _draw_split(noun: Term, verb: Term) -> str:
-    return {0: "dev", 1: "test"}.get(crc32(f"{noun.text}|{verb.text}".encode()) % 10, "train")
-
-
-_SPLITS = [[_draw_split(noun, verb) for verb in VERBS] for noun in NOUNS]
+_SPLITS = [[split_of_text(f"{noun.text}|{verb.text}") for verb in VERBS] for noun in NOUNS]

@@ -36,7 +36,6 @@ class Term:
         self.tree.append(self)
         if self.parent is not None:
             self.parent.children.append(self)
-        self.words = len(self.text.split())
 
     def __repr__(self) -> str:
         return f"Term({self.text!r})"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 from typing import Any, TypeVar
+from zlib import crc32
 
 from sentune.corpora.builtin.lexicon import MANNERS, PLACES, SCALES, TIMES, Term
 from sentune.corpora.builtin.sentences import Determiner, Sentence
@@ -25,6 +26,11 @@ _DISJOINABLE = (Determiner.SOME, Determiner.NO, Determiner.EVERY)
 def pick(rng: Random, items: Sequence[Item]) -> Item:
     """Return a random item (``Random.choice`` at a third of its cost)."""
     return items[int(rng.random() * len(items))]
+
+
+def split_of_text(text: str) -> str:
+    """Return the split of a combination: one in ten is dev's, one in ten test's."""
+    return {0: "dev", 1: "test"}.get(crc32(text.encode()) % 10, "train")
 
 
 def broaden(s: Sentence, slot: str, rng: Random) -> Sentence | None:

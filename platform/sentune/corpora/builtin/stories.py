@@ -5,8 +5,7 @@ the words themselves: each sentence draws anew which word of a concept it uses.
 
 ``builtin:similarity`` are pairs of such sentences, scored by what they share. Where two say the
 same, they mostly use the other word for it; where they have nothing in common, they often share
-order, details and function words. Overlap of words alone therefore says less than knowing which
-words belong together, which the stories teach.
+order, details and function words: overlap of words says less than knowing which belong together.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ from sentune.corpora.builtin.stories_words import (
     Concept,
     Topic,
 )
+from sentune.corpora.schema import SPLITS
 
 SHORTEST, LONGEST = 4, 8
 """Sentences of a story."""
-
-SPLITS = ("train", "dev", "test")
 
 _ELSEWHERE = 0.2
 """Share of pairs about two topics."""
@@ -62,7 +60,7 @@ class Wording(NamedTuple):
         adjective, manner, time: details that occur in every topic, or None.
     """
 
-    words: tuple[int, int, int, int]
+    words: tuple[int, ...]
     frame: str
     adjective: str | None
     manner: str | None
@@ -89,9 +87,8 @@ def draw_actor(topic: Topic, rng: Random) -> Concept:
 
 def draw_wording(rng: Random) -> Wording:
     """Any way of saying something."""
-    one, two, three, four = (int(rng.random() * 2) for _ in range(4))
     return Wording(
-        words=(one, two, three, four),
+        words=tuple(int(rng.random() * 2) for _ in range(4)),
         frame=pick(rng, _FRAMES),
         adjective=pick(rng, ADJECTIVES) if rng.random() < 0.25 else None,
         manner=pick(rng, MANNERS) if rng.random() < 0.2 else None,
@@ -203,8 +200,8 @@ def _second(first: Meaning, split: str, rng: Random) -> Meaning:
 def _reworded(first: Meaning, second: Meaning, wording: Wording, rng: Random) -> Wording:
     """Other words for what is shared, and half of the time the same order and details."""
     base = wording if rng.random() < 0.5 else draw_wording(rng)
-    one, two, three, four = (
+    words = tuple(
         1 - said if here == there and rng.random() < _OTHER_WORD else int(rng.random() * 2)
         for said, here, there in zip(wording.words, first[1:], second[1:], strict=True)
     )
-    return base._replace(words=(one, two, three, four))
+    return base._replace(words=words)

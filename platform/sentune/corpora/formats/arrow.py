@@ -14,7 +14,15 @@ import pyarrow.parquet as pq
 
 from sentune.corpora.formats.nli import in_order
 from sentune.corpora.formats.operations import operation_row
-from sentune.corpora.formats.reading import BadFieldError, Log, Row, check_label, number, sentence
+from sentune.corpora.formats.reading import (
+    BadFieldError,
+    Log,
+    Readers,
+    Row,
+    check_label,
+    number,
+    sentence,
+)
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import SCHEMAS, SPLITS, Kind
 from sentune.errors import CorpusError
@@ -31,7 +39,7 @@ _PAGES = 1 << 20
 _AGAIN = "delete the folder and prepare the corpus again"
 
 
-def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
+def readers(spec: Spec) -> Readers:
     """Return the kind of a prepared folder; of any other, the kinds whose columns it has."""
     if (manifest := _manifest(spec.path)) is not None:
         kind = Kind(manifest["kind"])
@@ -44,8 +52,7 @@ def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
 def kinds_with(names: Set[str]) -> tuple[Kind, ...]:
     """Return the kinds whose required columns are among ``names``.
 
-    Pairs with a condition are neither scored nor related pairs: without it their scores mean
-    nothing.
+    Conditioned pairs are neither scored nor related: without it their scores mean nothing.
     """
     kinds = tuple(kind for kind in Kind if _required(kind) <= names)
     if Kind.CONDITIONED_PAIRS in kinds:
@@ -59,11 +66,7 @@ def shard_name(number: int) -> str:
 
 
 def files(path: str) -> list[str]:
-    """Return the Parquet files of a folder in the order of their names, or the one file itself.
-
-    Raises:
-        CorpusError: when there is none.
-    """
+    """Return the Parquet files of a folder in the order of their names, or the one file itself."""
     system, root = fsspec.core.url_to_fs(path)
     if system.isdir(root):
         found = sorted(name for name in system.ls(root, detail=False) if name.endswith(".parquet"))
@@ -123,11 +126,7 @@ def _required(kind: Kind) -> set[str]:
 
 
 def _manifest(path: str) -> dict[str, Any] | None:
-    """Return the manifest of a prepared folder; None for any other path.
-
-    Raises:
-        CorpusError: it is damaged.
-    """
+    """Return the manifest of a prepared folder; None for any other path."""
     system, root = fsspec.core.url_to_fs(path)
     name = f"{root.rstrip('/')}/{MANIFEST}"
     if not system.exists(name):
@@ -177,11 +176,9 @@ def _opened(path: str, was: Mapping[str, Any] | None = None) -> Iterator[pq.Parq
 
 def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
     """Rows of all files; the line of a bad row is its number in its file, from 1."""
-    manifest = _manifest(spec.path)
-    sizes: list[int] = manifest["shards"] if manifest else []
-    sums: Mapping[str, Any] = manifest.get("files", {}) if manifest else {}
-    folder = spec.path.rstrip("/")
-    shards = [f"{folder}/{shard_name(i)}" for i in range(len(sizes))]
+    manifest = _manifest(spec.path) or {}
+    sizes, sums = manifest.get("shards", []), manifest.get("files", {})
+    shards = [f"{spec.path.rstrip('/')}/{shard_name(i)}" for i in range(len(sizes))]
     for place, path in enumerate(shards if manifest else files(spec.path)):
         with _opened(path, sums.get(shard_name(place))) as file:
             names = file.schema_arrow.names

@@ -7,9 +7,6 @@ and ``text``; both may be ``.gz``. ``qrels/SPLIT.tsv`` has the header query-id, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePosixPath
-
-import fsspec
 
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import (
@@ -17,6 +14,7 @@ from sentune.corpora.formats.reading import (
     Log,
     Row,
     lines,
+    names_in,
     number,
     objects,
     sentence,
@@ -69,31 +67,13 @@ def passages(text: str, log: Log) -> Iterator[tuple[str, str]]:
 
     Args:
         text: ``beir:FOLDER``, with or without options.
-        log: counts the passages and puts aside bad ones; ``passage_log`` gives one.
+        log: as ``passage_log`` gives it.
 
     Raises:
         InvalidValue: another format.
         CorpusError: the file is missing or damaged, or has too many bad rows.
     """
-    return _passages(corpus_file(text), log)
-
-
-def passage_log(text: str) -> Log:
-    """Return an empty log that allows as many bad passages as the corpus allows bad rows."""
-    return Log(parse(text, ("beir",)).options.get("bad_rows", BAD_ROWS))
-
-
-def corpus_file(text: str) -> str:
-    """Return the file of passages that belongs to ``beir:FOLDER``.
-
-    Raises:
-        InvalidValue: another format.
-        CorpusError: there is no such folder.
-    """
-    return _file(parse(text, ("beir",)).path, "corpus.jsonl")
-
-
-def _passages(path: str, log: Log) -> Iterator[tuple[str, str]]:
+    path = corpus_file(text)
     for line, fields in objects(path, log, "_id", "text"):
         with log.checks(path, line):
             name, title, body = sentence(fields["_id"], "_id"), fields.get("title"), fields["text"]
@@ -105,6 +85,16 @@ def _passages(path: str, log: Log) -> Iterator[tuple[str, str]]:
                 raise BadFieldError("title and text are empty")
             yield name, passage
     log.check_share()
+
+
+def passage_log(text: str) -> Log:
+    """Return an empty log that allows as many bad passages as the corpus allows bad rows."""
+    return Log(parse(text, ("beir",)).options.get("bad_rows", BAD_ROWS))
+
+
+def corpus_file(text: str) -> str:
+    """Return the file of passages that belongs to ``beir:FOLDER``."""
+    return _file(parse(text, ("beir",)).path, "corpus.jsonl")
 
 
 def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
@@ -134,27 +124,16 @@ def _relevant(spec: Spec, log: Log) -> dict[str, list[str]]:
 
 
 def _judgements(spec: Spec) -> str:
-    """Return the file of the split's judgements.
-
-    Raises:
-        CorpusError: it is missing; names those that are there.
-    """
-    split = spec.choice("split", "test", SPLITS)
+    """Return the file of the split's judgements."""
     folder = f"{spec.path.rstrip('/')}/qrels"
-    system, root = fsspec.core.url_to_fs(folder)
-    if not system.isdir(root):
-        raise CorpusError(folder, "there is no such folder")
-    there = {PurePosixPath(name).name for name in system.ls(root, detail=False)}
-    if f"{split}.tsv" not in there:
+    file = f"{spec.choice('split', 'test', SPLITS)}.tsv"
+    if file not in (there := names_in(folder)):
         names = ", ".join(sorted(name for name in there if name.endswith(".tsv"))) or "none"
-        raise CorpusError(f"{folder}/{split}.tsv", f"there is no such file; there are: {names}")
-    return f"{folder}/{split}.tsv"
+        raise CorpusError(f"{folder}/{file}", f"there is no such file; there are: {names}")
+    return f"{folder}/{file}"
 
 
 def _file(folder: str, name: str) -> str:
     """``FOLDER/NAME``, or ``FOLDER/NAME.gz`` where that is what there is."""
-    system, root = fsspec.core.url_to_fs(folder)
-    if not system.isdir(root):
-        raise CorpusError(folder, "there is no such folder")
-    zipped = f"{root.rstrip('/')}/{name}.gz"
-    return f"{folder.rstrip('/')}/{name}{'.gz' if system.exists(zipped) else ''}"
+    zipped = f"{name}.gz"
+    return f"{folder.rstrip('/')}/{zipped if zipped in names_in(folder) else name}"

@@ -58,9 +58,6 @@ def adjacent(spec: Spec, log: Log) -> Iterator[Row]:
     goes to quarantine. ``cut`` counts stretches of 65,536 characters without an end of a sentence,
     which are taken for one.
 
-    Raises:
-        InvalidValue: an option cannot be used.
-        CorpusError: there is no such file, or no text in the folder.
     """
     for path in _files(spec):
         before: str | None = None

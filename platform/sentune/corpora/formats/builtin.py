@@ -6,19 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
 
 from sentune.corpora.builtin import derivations, triplets
 from sentune.corpora.builtin.operations import operations as generated_operations
 from sentune.corpora.builtin.operations import scene_pairs
 from sentune.corpora.builtin.stories import adjacent, story_pairs
 from sentune.corpora.formats import operations, select
-from sentune.corpora.formats.reading import Log, Row
+from sentune.corpora.formats.reading import Log, Reader, Readers, Row
 from sentune.corpora.formats.spec import FIELD, Spec, check_options
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
-
-Readers = Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]
 
 LARGE = {"train": 100_000, "dev": 1_000, "test": 1_000}
 MEDIUM = {"train": 30_000, "dev": 2_000, "test": 2_000}
@@ -66,50 +63,23 @@ def _sentences(spec: Spec, log: Log) -> Iterator[Row]:
     return select.sentences(_adjacent(spec, log), (0, 1))
 
 
-def _unsorted(
-    pairs: Callable[[str, int], Iterator[tuple[str, str, float]]], split: str, seed: int
-) -> Iterator[Row]:
-    """Scored pairs of sentences, which belong to no subset."""
-    return ((*row, None) for row in pairs(split, seed))
+def _scored(pairs: Callable[[str, int], Iterator[tuple[str, str, float]]]) -> Reader:
+    """Return the reader of scored pairs, which belong to no subset."""
+    return partial(_counted, lambda *made: ((*row, None) for row in pairs(*made)), SMALL)
 
 
-class Builtin(NamedTuple):
-    """A built-in corpus.
-
-    Attributes:
-        readers: the kinds that it gives and how to make them.
-        options: its own options with their meaning, beside those of all.
-    """
-
-    readers: Readers
-    options: Mapping[str, str] = {}
-
-
-NAMES: dict[str, Builtin] = {
-    "nli": Builtin(
-        {
-            Kind.TRIPLETS: partial(_counted, triplets, MEDIUM),
-            Kind.LABELLED_PAIRS: partial(_counted, _labelled_pairs, MEDIUM),
-        },
-    ),
-    "operations": Builtin(
-        {Kind.OPERATIONS: _operations},
-        operations.OPTION,
-    ),
-    "scenes": Builtin(
-        {Kind.SCORED_PAIRS: partial(_counted, partial(_unsorted, scene_pairs), SMALL)},
-    ),
-    "stories": Builtin(
-        {Kind.ADJACENT_SENTENCES: _adjacent, Kind.SENTENCES: _sentences},
-    ),
-    "similarity": Builtin(
-        {Kind.SCORED_PAIRS: partial(_counted, partial(_unsorted, story_pairs), SMALL)},
-    ),
+NAMES: dict[str, Readers] = {
+    "nli": {
+        Kind.TRIPLETS: partial(_counted, triplets, MEDIUM),
+        Kind.LABELLED_PAIRS: partial(_counted, _labelled_pairs, MEDIUM),
+    },
+    "operations": {Kind.OPERATIONS: _operations},
+    "scenes": {Kind.SCORED_PAIRS: _scored(scene_pairs)},
+    "stories": {Kind.ADJACENT_SENTENCES: _adjacent, Kind.SENTENCES: _sentences},
+    "similarity": {Kind.SCORED_PAIRS: _scored(story_pairs)},
 }
 
-OPTIONS = _OPTIONS | {
-    option: meaning for made in NAMES.values() for option, meaning in made.options.items()
-}
+OPTIONS = _OPTIONS | operations.OPTION
 
 
 def readers(spec: Spec) -> Readers:
@@ -121,7 +91,7 @@ def readers(spec: Spec) -> Readers:
     if spec.path not in NAMES:
         names = ", ".join(f"builtin:{name}" for name in NAMES)
         raise InvalidValue(FIELD, spec.text, f"the built-in corpora are {names}")
-    made = NAMES[spec.path]
     options = {option: value for option, value in spec.options.items() if option in OPTIONS}
-    check_options(replace(spec, options=options), {**_OPTIONS, **made.options})
-    return made.readers
+    own = OPTIONS if spec.path == "operations" else _OPTIONS
+    check_options(replace(spec, options=options), own)
+    return NAMES[spec.path]

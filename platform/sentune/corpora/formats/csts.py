@@ -3,9 +3,8 @@
 C-STS (Deshpande et al. 2023, princeton-nlp/c-sts): CSV files with the columns ``sentence1``,
 ``sentence2``, ``condition`` and ``label``, 1 to 5; the labels of its test file are hidden (-1).
 
-LC-STS (Tu et al. 2024, brandeis-llc/L-CSTS): labels alone, a TSV file with the columns ``uid`` and
-``reannotated-label``. Its rows stand in the order of the development file of C-STS and ``uid`` is
-their number from 0. A pair whose condition does not fit has the label -1.
+LC-STS (Tu et al. 2024, brandeis-llc/L-CSTS): a TSV file with the columns ``uid``, the number from 0
+of a row of C-STS's development file, and ``reannotated-label``, -1 where no condition fits.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from sentune.corpora.formats.arrow import kinds_with, row
-from sentune.corpora.formats.reading import BadFieldError, Log, Row
+from sentune.corpora.formats.reading import BadFieldError, Log, Readers, Row
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import LABELS, SCHEMAS, Kind
 from sentune.errors import CorpusError, InvalidValue
@@ -21,17 +21,15 @@ OPTIONS = {
 _LABEL_COLUMNS = ("label", "reverse_label", "labels")
 
 
-def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
+def readers(spec: Spec) -> Readers:
     """Return the kinds whose columns the dataset has, under our names or the given ones.
 
     Raises:
         InvalidValue: for a column or label that is none of ours, or names nothing of theirs.
         CorpusError: when the dataset cannot be loaded.
     """
-    theirs, ours = (
-        spec.mapping("columns"),
-        {name for schema in SCHEMAS.values() for name in schema.names},
-    )
+    theirs = spec.mapping("columns")
+    ours = {name for schema in SCHEMAS.values() for name in schema.names}
     if unknown := set(theirs) - ours:
         fix = f"our columns are {', '.join(sorted(ours))}"
         raise InvalidValue(f"{FIELD} option columns", ", ".join(sorted(unknown)), fix)
@@ -56,9 +54,8 @@ def _load(spec: Spec) -> Any:
 
     split = spec.options.get("split", "train")
     try:
-        return datasets.load_dataset(
-            spec.path, spec.options.get("config"), split=split, streaming=True
-        )
+        config = spec.options.get("config")
+        return datasets.load_dataset(spec.path, config, split=split, streaming=True)
     except (FileNotFoundError, ValueError, ConnectionError) as error:
         raise CorpusError(spec.path, f"datasets cannot load it: {error}") from error
 
@@ -73,7 +70,7 @@ def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
         try:
             for name in _LABEL_COLUMNS:
                 if fields.get(name) is not None:
-                    fields[name] = _labels(fields[name], labels[name])
+                    fields[name] = _label(fields[name], labels[name])
             if fields.get("label") == "-":
                 log.counts["unlabelled"] += 1
             else:
@@ -93,13 +90,10 @@ def _label_names(spec: Spec, dataset: Any, theirs: Mapping[str, str]) -> dict[st
     return tables
 
 
-def _labels(value: object, names: Mapping[str, str]) -> str | list[str]:
-    """Our label of a value, or our labels of a list of values."""
-    return [_label(v, names) for v in value] if isinstance(value, list) else _label(value, names)
-
-
-def _label(value: object, names: Mapping[str, str]) -> str:
-    """Our label of a value; -1 and ``-`` are the datasets' own signs for no agreement."""
+def _label(value: object, names: Mapping[str, str]) -> Any:
+    """Our label of a value, or of each of a list; -1 and ``-`` are signs for no agreement."""
+    if isinstance(value, list):
+        return [_label(item, names) for item in value]
     if value in (-1, "-"):
         return "-"
     if isinstance(value, int) and str(value) not in names:

@@ -85,8 +85,7 @@ def several(spec: Spec, log: Log) -> Iterator[Row]:
 def chaosnli(spec: Spec, log: Log) -> Iterator[Row]:
     """Pairs of ChaosNLI's official ``.jsonl`` with the labels of at least ``votes`` of 100 people.
 
-    20 by default (GumbelCSE section 4.4). A row in which no label has as many is dropped and
-    counted.
+    20 by default (GumbelCSE section 4.4). A row without such a label is dropped and counted.
     """
     votes = spec.integer("votes", 20, minimum=1)
     for line, fields in objects(spec.path, log, "label_counter", "example"):
@@ -111,11 +110,8 @@ def sick_pairs(spec: Spec, log: Log) -> Iterator[Row]:
     for line, fields in _sick(spec, log, "entailment_label", "entailment_BA"):
         with log.checks(spec.path, line):
             pair = _pair(fields, "sentence_A", "sentence_B")
-            label, relation = (
-                check_label(fields["entailment_label"].lower()),
-                fields["entailment_BA"],
-            )
-            parts = relation.split("_")  # B_entails_A
+            label = check_label(fields["entailment_label"].lower())
+            parts = (relation := fields["entailment_BA"]).split("_")  # B_entails_A
             if len(parts) != 3 or parts[1] not in _RELATIONS:
                 raise BadFieldError(f"unknown relation {relation!r}")
             yield *pair, label, _RELATIONS[parts[1]]
@@ -155,10 +151,7 @@ def in_order(labels: object) -> list[str]:
 
 
 def _annotated_premises(spec: Spec, limit: str) -> set[str]:
-    """Return the premises of rows with several annotators.
-
-    Rows that cannot be used are not counted: the next reader of the rows puts them aside.
-    """
+    """Return the premises of rows with several annotators; the next reader counts bad rows."""
     premises: set[str] = set()
     log = Log(limit)
     for line, fields in objects(spec.path, log, "annotator_labels", "sentence1"):

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from sentune.corpora.fingerprint import fingerprint
 from sentune.corpora.formats import select
-from sentune.corpora.formats.reading import Log, Row
-from sentune.corpora.formats.registry import COMMON, FORMATS, Readers
+from sentune.corpora.formats.reading import Log, Readers, Row
+from sentune.corpora.formats.registry import COMMON, FORMATS
 from sentune.corpora.formats.spec import BAD_ROWS, Spec, check_options, parse
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.credentials import without_credentials
@@ -76,10 +76,9 @@ def open_rows(
 
 
 def read(spec: str, kind: Kind, *, limit: int | None = None, bad_rows: str = BAD_ROWS) -> Corpus:
-    """Read a corpus whole; see ``open_rows`` for arguments.
+    """Read a corpus whole; see ``open_rows``.
 
     Raises:
-        InvalidValue: for an unknown format or option, or a kind that the format does not give.
         CorpusError: for a file that is missing, damaged or empty, or has too many bad rows.
     """
     rows = open_rows(spec, kind, limit=limit, bad_rows=bad_rows)
@@ -100,13 +99,10 @@ def read_pairs(spec: str, *, prefer: Kind | None = None, limit: int | None = Non
     """Return a corpus to judge on, read as the first kind of pairs that the format has.
 
     Args:
-        spec: ``FORMAT:PATH?key=value&...``.
         prefer: the kind to try before the others of ``PAIRS`` (SICK as scored pairs, say).
-        limit: at most this many rows.
 
     Raises:
         InvalidValue: the format has no pairs.
-        CorpusError: as ``read``.
     """
     given = kinds_of(spec)
     wanted = PAIRS if prefer is None else (prefer, *PAIRS)
@@ -114,11 +110,7 @@ def read_pairs(spec: str, *, prefer: Kind | None = None, limit: int | None = Non
 
 
 def kinds_of(spec: str) -> tuple[Kind, ...]:
-    """All kinds that a corpus can be read as, its own before those made of it.
-
-    Raises:
-        InvalidValue: for an unknown format or option.
-    """
+    """Return all kinds that a corpus can be read as, its own before those made of it."""
     source = parsed_spec(spec)
     readers = FORMATS[source.format].readers(source)
     own = tuple(kind for kind in Kind if kind in readers)

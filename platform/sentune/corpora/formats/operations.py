@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 import fsspec
@@ -20,7 +18,9 @@ from sentune.corpora.formats.reading import (
     headed,
     lines,
     objects,
+    parallel,
     parsed,
+    records,
     sentence,
 )
 from sentune.corpora.formats.spec import FIELD, Spec
@@ -51,11 +51,7 @@ _GIGAWORD = {
 
 
 def chosen_operations(spec: Spec) -> tuple[str, ...]:
-    """Return the operations that the option ``operations`` names, in the order of ``OPERATIONS``.
-
-    Raises:
-        InvalidValue: it names something else, or nothing.
-    """
+    """Return the operations that the option ``operations`` names, in our own order."""
     asked = spec.options.get("operations", "+".join(OPERATIONS)).split("+")
     if unknown := [name for name in asked if name not in OPERATIONS]:
         fix = f"use some of {', '.join(OPERATIONS)} with + between them"
@@ -142,9 +138,8 @@ def quora(spec: Spec, log: Log) -> Iterator[Row]:
     The others are counted as ``no_duplicates``. Fields may be quoted and then hold line breaks;
     the line of a bad row is the last one that it covers.
     """
-    source = _quoted(spec.path, log)
+    source = records(spec.path, log, delimiter="\t", strict=True)
     line, header = next(source, (1, []))
-    log.counts["read"] -= bool(header)
     check_header(spec.path, header, _QUORA, line)
     for line, values in source:
         with log.checks(spec.path, line):
@@ -157,24 +152,6 @@ def quora(spec: Spec, log: Log) -> Iterator[Row]:
             else:
                 reason = f"is_duplicate is {fields['is_duplicate']!r}, neither 0 nor 1"
                 raise BadFieldError(reason)
-
-
-def _quoted(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
-    """Records with the last line that each covers."""
-    position = 0
-
-    def texts() -> Iterator[str]:
-        nonlocal position
-        for line, text in lines(path, ApartLog(log)):
-            position = line
-            yield text + "\n"
-
-    try:
-        for fields in csv.reader(texts(), delimiter="\t"):
-            log.counts["read"] += 1
-            yield position, fields
-    except csv.Error as error:  # a quote that is never closed swallows the rows behind it
-        raise CorpusError(path, f"the quotes are damaged: {error}", line=position) from error
 
 
 def compression(spec: Spec, log: Log) -> Iterator[Row]:
@@ -242,7 +219,7 @@ def gigaword(spec: Spec, log: Log) -> Iterator[Row]:
                 yield "compression", first, None, target
 
 
-def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, Sequence[str]]]]:
     """Return the file of articles, and each with its title by their line."""
     system, root = fsspec.core.url_to_fs(spec.path)
     if not system.isdir(root):
@@ -255,24 +232,6 @@ def _articles(spec: Spec, log: Log) -> tuple[str, Iterator[tuple[int, list[str]]
         for end in ("", ".gz"):
             if all(system.exists(f"{root.rstrip('/')}/{name}{end}") for name in pair):
                 first, second = (f"{spec.path.rstrip('/')}/{name}{end}" for name in pair)
-                return first, _parallel(first, second, log)
+                return first, parallel(first, second, log, "line")
     wanted = " or ".join(" with ".join(pair) for pair in choices)
     raise CorpusError(spec.path, f"the folder has no {wanted}")
-
-
-def _parallel(first: str, second: str, log: Log) -> Iterator[tuple[int, list[str]]]:
-    """The lines that both files have, by their number; a bad line takes its partner with it."""
-    before, other = log.counts["read"], ApartLog(log)
-    partners = lines(second, other)
-    place, partner = 0.0, ""
-    for line, text in lines(first, log):
-        while place < line:
-            place, partner = next(partners, (math.inf, ""))
-        if place == line:
-            yield line, [text, partner]
-    for _ in partners:
-        pass
-    sizes = log.counts["read"] - before, other.counts["read"]
-    if sizes[0] != sizes[1]:
-        reason = f"{sizes[1]} lines, but {first} has {sizes[0]}: one line a pair is needed"
-        raise CorpusError(second, reason)

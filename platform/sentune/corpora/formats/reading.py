@@ -6,15 +6,14 @@ import csv
 import json
 import math
 import re
-import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator
-from gzip import BadGzipFile
-from lzma import LZMAError
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
-from zipfile import BadZipFile
 
-from sentune.corpora.formats.spec import parse_bad_rows
+import fsspec
+
+from sentune.corpora.formats.spec import Spec, parse_bad_rows
 from sentune.corpora.schema import LABELS, BadRow, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import CorpusError
@@ -22,6 +21,10 @@ from sentune.io.bounded_read import bounded_lines
 
 Row = tuple[Any, ...]
 """One row, in the order of its kind's schema."""
+
+Reader = Callable[[Spec, "Log"], Iterator[Row]]
+Readers = Mapping[Kind, Reader]
+"""The kinds that a corpus holds, and how to read them."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -47,11 +50,7 @@ class Log:
         self.bad: list[BadRow] = []
 
     def quarantine(self, path: str, line: int, reason: str) -> None:
-        """Put a row aside.
-
-        Raises:
-            CorpusError: when there are more bad rows than allowed.
-        """
+        """Put a row aside; a ``CorpusError`` where there are more than allowed."""
         self.bad.append(BadRow(path=without_credentials(path), line=line, reason=reason))
         self.counts["bad"] += 1
         if len(self.bad) > self._most:
@@ -59,11 +58,7 @@ class Log:
             raise CorpusError(path, f"{reason}; {self._refusal(count)}", line=line)
 
     def check_share(self) -> None:
-        """Check the share of bad rows, once all rows are read.
-
-        Raises:
-            CorpusError: it is larger than allowed.
-        """
+        """Raise a ``CorpusError`` where the share of bad rows, once all are read, is too large."""
         if len(self.bad) > self._share * self.counts["read"]:
             count = f"{len(self.bad):,} of {self.counts['read']:,} rows are bad"
             path = self.bad[0].path
@@ -107,17 +102,14 @@ class Checks:
 
 
 class ApartLog(Log):
-    """Counts what it reads apart, and puts bad rows aside in another log.
-
-    For a second file of the same rows, and for rows of several lines.
-    """
+    """For a second file of the same rows, and rows of several lines: only its bad rows count."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log.limit)
         self._log = log
 
     def quarantine(self, path: str, line: int, reason: str) -> None:
-        """As the other log does it."""
+        """Put a row aside in the other log."""
         self._log.quarantine(path, line, reason)
 
 
@@ -127,23 +119,25 @@ def raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
     Lines end at a newline only, and keep it.
 
     Raises:
-        CorpusError: when the file is missing, cannot be read, is cut short, or breaks a limit of
-            ``sentune.io.bounded_read``.
+        CorpusError: as ``sentune.io.bounded_read``, or the file is UTF-16.
     """
-    number = 0
-    try:
-        for number, raw in enumerate(bounded_lines(path), start=1):
-            if number == 1 and _is_utf_16(raw):
-                fix = "convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
-                raise CorpusError(path, f"the file is UTF-16; {fix}", line=1)
-            yield number, raw
-    except FileNotFoundError as error:
-        raise CorpusError(path, "there is no such file") from error
-    except (EOFError, BadGzipFile, BadZipFile, LZMAError, zlib.error) as error:
-        reason = f"the compressed file is damaged: {error}; fetch or write it again"
-        raise CorpusError(path, reason, line=number or None) from error
-    except OSError as error:
-        raise CorpusError(path, f"cannot be read: {error}", line=number or None) from error
+    for number, raw in enumerate(bounded_lines(path), start=1):
+        if number == 1 and _is_utf_16(raw):
+            fix = "convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
+            raise CorpusError(path, f"the file is UTF-16; {fix}", line=1)
+        yield number, raw
+
+
+def names_in(folder: str) -> set[str]:
+    """Return the names of what a folder holds, local or fsspec.
+
+    Raises:
+        CorpusError: there is no such folder.
+    """
+    system, root = fsspec.core.url_to_fs(folder)
+    if not system.isdir(root):
+        raise CorpusError(folder, "there is no such folder")
+    return {PurePosixPath(name).name for name in system.ls(root, detail=False)}
 
 
 def _is_utf_16(start: bytes) -> bool:
@@ -155,13 +149,9 @@ def _is_utf_16(start: bytes) -> bool:
 
 
 def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of a UTF-8 file, local or fsspec, plain or compressed (``.gz``).
+    """Numbered lines (from 1) of a UTF-8 file (see ``raw_lines``); others go to quarantine.
 
-    Lines end at a newline only (SNLI has U+2028 and its like inside sentences). A line that is
-    no UTF-8 goes to quarantine.
-
-    Raises:
-        CorpusError: as ``raw_lines``.
+    Lines end at a newline only: SNLI has U+2028 and its like inside sentences.
     """
     for line, raw in raw_lines(path):
         log.counts["read"] += 1
@@ -173,25 +163,44 @@ def lines(path: str, log: Log) -> Iterator[tuple[int, str]]:
         yield line, text.rstrip("\r\n")
 
 
+def parallel(first: str, second: str, log: Log, what: str) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Numbered lines that two files have both; a bad line takes its partner with it.
+
+    ``log`` counts the lines of the first file.
+
+    Raises:
+        CorpusError: the files differ in their numbers of lines, once all are read, or as
+            ``raw_lines``; it says what the second file must have one of for each pair.
+    """
+    before, other = log.counts["read"], ApartLog(log)
+    partners = lines(second, other)
+    place, partner = 0.0, ""
+    for line, text in lines(first, log):
+        while place < line:
+            place, partner = next(partners, (math.inf, ""))
+        if place == line:
+            yield line, (text, partner)
+    for _ in partners:
+        pass
+    sizes = log.counts["read"] - before, other.counts["read"]
+    if sizes[0] != sizes[1]:
+        reason = f"{sizes[1]} lines, but {first} has {sizes[0]}: one {what} a pair is needed"
+        raise CorpusError(second, reason)
+
+
 def objects(path: str, log: Log, *needed: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Numbered objects (from 1) of a ``.jsonl`` file, compressed or not.
 
     What is no object, or lacks a key of ``needed``, goes to quarantine.
-
-    Raises:
-        CorpusError: as ``raw_lines``.
     """
     for line, text in lines(path, log):
-        try:
+        with log.checks(path, line):
             fields = parsed(text)
             if not isinstance(fields, dict):
                 raise BadFieldError("no JSON object")
             for key in needed:
                 if key not in fields:
                     raise BadFieldError(f"the key {key} is missing")
-        except BadFieldError as error:
-            log.quarantine(path, line, str(error))
-        else:
             yield line, fields
 
 
@@ -210,9 +219,6 @@ def columns(path: str, log: Log, *, fewest: int, most: int) -> Iterator[tuple[in
     """Numbered rows of ``fewest`` to ``most`` columns with tabs between; quotes are literal.
 
     A row of another width goes to quarantine.
-
-    Raises:
-        CorpusError: as ``raw_lines``.
     """
     wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
     for line, text in lines(path, log):
@@ -231,13 +237,9 @@ def headed(
 
     The header is no row. A row of another width goes to quarantine.
 
-    Args:
-        path: the file.
-        log: counts the rows.
-        needed: names that the header must have; of a tuple, one of its names.
-
     Raises:
-        CorpusError: the header lacks a name, or as ``raw_lines``.
+        CorpusError: the header lacks a name of ``needed``, of a tuple all names, or as
+            ``raw_lines``.
     """
     source = lines(path, log)
     header = next(source, (1, ""))[1].split("\t")
@@ -264,11 +266,14 @@ def by_name(header: list[str], values: list[str]) -> dict[str, str]:
     return dict(zip(header, values, strict=True))
 
 
-def records(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
+def records(
+    path: str, log: Log, *, delimiter: str = ",", strict: bool = False
+) -> Iterator[tuple[int, list[str]]]:
     """The records of a CSV file, the header first, each with the last line that it covers.
 
     ``log`` counts records, not lines, and not the header. Blank lines between records are counted
-    and left out; a record that is no CSV goes to quarantine.
+    and left out. A record that is no CSV goes to quarantine, or is an error where that is
+    ``strict``: a quote that is never closed swallows the records behind it.
 
     Raises:
         CorpusError: as ``raw_lines``.
@@ -282,7 +287,7 @@ def records(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
             position, taken = line, taken + 1
             yield content + "\n"
 
-    reader = csv.reader(rows())
+    reader = csv.reader(rows(), delimiter=delimiter)
     log.counts["read"] -= 1
     while True:
         taken = 0
@@ -292,6 +297,9 @@ def records(path: str, log: Log) -> Iterator[tuple[int, list[str]]]:
             return
         except csv.Error as error:
             log.counts["read"] -= taken - 1
+            if strict:
+                reason = f"the quotes are damaged: {error}"
+                raise CorpusError(path, reason, line=position) from error
             log.quarantine(path, position, str(error))
         else:
             log.counts["read"] -= taken - 1

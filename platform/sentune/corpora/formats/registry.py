@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sentune.corpora.formats import (
@@ -17,12 +17,9 @@ from sentune.corpora.formats import (
     senteval,
     sts,
 )
-from sentune.corpora.formats.reading import Log, Row
+from sentune.corpora.formats.reading import Readers
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import Kind
-
-Reader = Callable[[Spec, Log], Iterator[Row]]
-Readers = Mapping[Kind, Reader]
 
 
 class Format(NamedTuple):

@@ -30,9 +30,8 @@ def parse_slice(option: str, text: str) -> slice:
     except ValueError:
         ends = []
     if not colon or not ends:
-        raise InvalidValue(
-            f"corpus option {option}", text, "write it as A:B, such as 0:1000 or -500:"
-        )
+        fix = "write it as A:B, such as 0:1000 or -500:"
+        raise InvalidValue(f"corpus option {option}", text, fix)
     return slice(*ends)
 
 
@@ -48,32 +47,27 @@ def take_premises(rows: Iterable[Row], part: slice, column: int = 0) -> Iterator
     """Rows whose field ``column`` is among its distinct values sliced by ``part``.
 
     Distinct values are numbered in order of first appearance, so that two slices that do not
-    overlap share no premise even where a file returns to one (SNLI does). Slices that count
-    from the end collect the rows; others hold the distinct premises.
+    overlap share no premise even where a file returns to one (SNLI does). They are held in memory;
+    a slice that counts from the end collects all rows.
     """
+    if (part.start or 0) < 0 or (part.stop or 0) < 0:
+        rows = list(rows)
+        part = slice(*part.indices(len({row[column] for row in rows})))
     numbers: dict[str, int] = {}
-    if (part.start or 0) >= 0 and (part.stop or 0) >= 0:
-        start, stop = part.start or 0, part.stop
-        for row in rows:
-            place = numbers.setdefault(row[column], len(numbers))
-            if place >= start and (stop is None or place < stop):
-                yield row
-        return
-    collected = list(rows)
-    for row in collected:
-        numbers.setdefault(row[column], len(numbers))
-    chosen = range(len(numbers))[part]
-    yield from (row for row in collected if numbers[row[column]] in chosen)
+    start, stop = part.start or 0, part.stop
+    for row in rows:
+        place = numbers.setdefault(row[column], len(numbers))
+        if place >= start and (stop is None or place < stop):
+            yield row
 
 
 def triplets(pairs: Iterable[Row], log: Log, *, every: bool = False) -> Iterator[Row]:
     """Labelled pairs -> (premise, entailment, contradiction), as SimCSE makes its training set.
 
-    Every entailment of a premise gives one triplet, with one contradiction of the same premise
-    as its hard negative; premises without either give none. SimCSE (section 4.2) samples that
-    contradiction at random; here the k-th entailment takes contradiction k modulo their number,
-    in file order, which needs no seed and uses them all. ``every`` gives the cross product of
-    entailments and contradictions instead. Premises come in order of first appearance.
+    Every entailment of a premise gives one triplet with a contradiction of the same premise as its
+    hard negative. SimCSE (section 4.2) samples it at random; here the k-th entailment takes
+    contradiction k modulo their number, in file order, which needs no seed and uses them all.
+    ``every`` gives the cross product instead. Premises come in order of first appearance.
 
     Collects the pairs on disk: a premise may return anywhere in a file.
     """

@@ -12,6 +12,7 @@ import fsspec
 from sentune.corpora.formats.reading import (
     BadFieldError,
     Log,
+    Readers,
     Row,
     check_label,
     headed,
@@ -76,15 +77,11 @@ def _questions(files: Files, log: Log) -> Iterator[Row]:
 
 
 def _latin(path: str, log: Log) -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of a Latin-1 file, as ``reading.lines`` gives those of UTF-8.
+    """Numbered lines (from 1) of a Latin-1 file, as SentEval reads it.
 
-    SentEval reads these files so. ``latin_1`` counts the lines with a byte beyond ASCII, and
-    ``latin_1_like_utf_8`` those of them that would be UTF-8 too: a file that was converted is
-    misread, and shows here. Lines end at a newline only: in Latin-1, the byte 85 (an ellipsis in
-    MR and SUBJ) is a line end to Python.
-
-    Raises:
-        CorpusError: as ``reading.raw_lines``.
+    ``latin_1`` counts the lines with a byte beyond ASCII, and ``latin_1_like_utf_8`` those of them
+    that would be UTF-8 too: a file that was converted is misread, and shows here. Lines end at a
+    newline only: the byte 85 (an ellipsis in MR and SUBJ) is a line end to Python.
     """
     for line, raw in raw_lines(path):
         log.counts["read"] += 1
@@ -136,10 +133,7 @@ class _Task(NamedTuple):
 
     Attributes:
         folder: where SentEval's own layout has it, below ``downstream``.
-        read: reads the files of a layout.
-        layouts: its files, as SentEval names them and as others do; the first that is there is
-            read.
-        kind: what it is read as.
+        layouts: its files, as SentEval names them and as others do; the first there is read.
     """
 
     folder: str
@@ -202,12 +196,8 @@ TASKS: dict[str, _Task] = {
 OPTIONS = {"task": f"one of {', '.join(TASKS)}"}
 
 
-def readers(spec: Spec) -> Mapping[Kind, Callable[[Spec, Log], Iterator[Row]]]:
-    """Return the one kind that the task is read as.
-
-    Raises:
-        InvalidValue: no task is named, or none of SentEval's.
-    """
+def readers(spec: Spec) -> Readers:
+    """Return the one kind that the task is read as."""
     return {TASKS[spec.choice("task", "", TASKS)].kind: _rows}
 
 
@@ -215,12 +205,7 @@ def _rows(spec: Spec, log: Log) -> Iterator[Row]:
     """Rows of the task's files, which are found in the folder itself, in SentEval's folder of the
     task below it, or below its ``downstream``; SICK's path may be ``SICK.txt`` itself.
 
-    ``counts`` has the rows of each split beside what the readers count; a split whose file is not
-    there has 0.
-
-    Raises:
-        CorpusError: the task's files are not there; a task of three splits may lack one of dev
-            and test.
+    A task of three splits may lack one of dev and test. ``counts`` has the rows of each split.
     """
     task = TASKS[spec.options["task"]]
     files = _files(spec.path, task)

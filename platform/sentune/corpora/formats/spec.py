@@ -23,9 +23,8 @@ class Spec:
 
     Attributes:
         text: what the user wrote.
-        format: name of the format.
         path: local path, fsspec URI or name, as the format understands it.
-        options: ``key=value`` options in the order given, percent-decoded.
+        options: in the order given, percent-decoded.
     """
 
     text: str
@@ -88,11 +87,7 @@ def parse(text: str, formats: Iterable[str]) -> Spec:
 
 
 def parse_bad_rows(text: str) -> tuple[float, float]:
-    """Return the largest count and the largest share of bad rows that ``N`` or ``P%`` allows.
-
-    Raises:
-        InvalidValue: it is neither.
-    """
+    """Return the largest count and the largest share of bad rows that ``N`` or ``P%`` allows."""
     if re.fullmatch(rf"\d{{1,{_DIGITS}}}", text):
         return int(text), math.inf
     if re.fullmatch(r"\d{1,3}(\.\d+)?%", text) and float(text[:-1]) <= 100:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from pathlib import PurePosixPath
-from typing import Any
-
-import fsspec
 
 from sentune.corpora.formats.reading import (
-    ApartLog,
     BadFieldError,
     Log,
     Row,
     lines,
+    names_in,
     number,
+    parallel,
     sentence,
 )
 from sentune.corpora.formats.spec import FIELD, Spec
@@ -50,40 +47,30 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
 
     ``STS.input.NAME.txt`` holds two sentences a line, tab-separated with literal quotes, and what
     follows them is their source (2016); ``STS.gs.NAME.txt`` holds the scores. Dropped and counted:
-    pairs without a score (an empty line), ``unscored``, and the pairs of subsets that are not
-    asked for, ``left_out_NAME``; without ``subsets`` that is SMT of 2013.
+    pairs with an empty line as score, ``unscored``, and those of subsets that are not asked for,
+    ``left_out_NAME``; without ``subsets`` that is SMT of 2013.
 
     Raises:
         InvalidValue: there is no such subset.
         CorpusError: there is no subset at all, a file of a subset is missing, or the numbers of
             its lines differ.
     """
-    system, root = fsspec.core.url_to_fs(spec.path)
-    names = _subsets(system, root, spec.path)
+    names = _subsets(spec.path)
     chosen = _chosen(spec, names)
     for name in names:
         first, gold = (f"{spec.path.rstrip('/')}/{kind}{name}{_END}" for kind in (_INPUT, _GOLD))
-        rows, size = _numbered(first, log)
-        scores, scored = _numbered(gold, ApartLog(log))
-        if size != scored:
-            reason = f"{scored} lines, but {first} has {size}: one score a pair is needed"
-            raise CorpusError(gold, reason)
+        before, rows = log.counts["read"], parallel(first, gold, log, "score")
         if name not in chosen:
-            log.counts[f"left_out_{name}"] += size
+            for _ in rows:
+                pass
+            log.counts[f"left_out_{name}"] += log.counts["read"] - before
             continue
-        for line in sorted(rows.keys() & scores.keys()):
-            if not scores[line].strip():
+        for line, (text, score) in rows:
+            if not score.strip():
                 log.counts["unscored"] += 1
                 continue
             with log.checks(first, line):
-                yield _pair(rows[line], scores[line], name)
-
-
-def _numbered(path: str, log: Log) -> tuple[dict[int, str], int]:
-    """Return the readable lines of a file by their numbers, from 1, and how many it has in all."""
-    before = log.counts["read"]
-    texts = dict(lines(path, log))
-    return texts, log.counts["read"] - before
+                yield _pair(text, score, name)
 
 
 def _pair(text: str, gold: str, name: str) -> Row:
@@ -94,11 +81,9 @@ def _pair(text: str, gold: str, name: str) -> Row:
     return first, second, number(gold, "score"), name
 
 
-def _subsets(system: Any, root: str, path: str) -> list[str]:
+def _subsets(path: str) -> list[str]:
     """Return the subsets with a file of pairs or of scores; reading one needs both files."""
-    if not system.isdir(root):
-        raise CorpusError(path, "there is no such folder")
-    files = {PurePosixPath(name).name for name in system.ls(root, detail=False)}
+    files = names_in(path)
     names = {
         file.removeprefix(start).removesuffix(_END)
         for start in (_INPUT, _GOLD)

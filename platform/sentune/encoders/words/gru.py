@@ -111,11 +111,8 @@ class _Recurrence(torch.autograd.Function):
             torch.addmm(bias, old, weight.T, out=own)
             torch.add(inputs[rows], own, out=gate)
             gate[:, : 2 * width].sigmoid_()
-            reset, update, candidate = (
-                gate[:, :width],
-                gate[:, width : 2 * width],
-                gate[:, 2 * width :],
-            )
+            reset, update = gate[:, :width], gate[:, width : 2 * width]
+            candidate = gate[:, 2 * width :]
             torch.addcmul(inputs[rows, 2 * width :], reset, own[:, 2 * width :], out=candidate)
             torch.lerp(candidate.tanh_(), old, update, out=state[:count])
         # of the hidden state's own part only that of the candidate is needed again

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
@@ -54,7 +54,7 @@ class PpmiSpec(BaseModel):
             raise InvalidValue("--vectors", spec, "the built-in vectors are builtin:ppmi")
         try:
             return cls.model_validate(dict(parse_qsl(query, strict_parsing=bool(query))))
-        except (ValidationError, ValueError) as error:
+        except ValueError as error:
             allowed = ", ".join(cls.model_fields)
             raise InvalidValue("--vectors", spec, f"options are {allowed}: {error}") from error
 
@@ -90,7 +90,6 @@ def learn_words(texts: Iterable[str], spec: str, cache: Path) -> WordTable:
     Args:
         texts: sentences, gone through once.
         spec: ``builtin:ppmi?width=64&window=5&min_count=2&seed=0``.
-        cache: folder of the cache; several processes may use it at once.
 
     Raises:
         InvalidValue: an option cannot be used, or the corpus has too few words for the width.

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import partial
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import fsspec
 import numpy as np
 
 from sentune.credentials import without_credentials
-from sentune.encoders.words.frequencies import PACKAGE, probabilities, wordfreq_package
-from sentune.encoders.words.lines import Quarantine
+from sentune.encoders.words.lines import Quarantine, blocks
 from sentune.encoders.words.table import META, VERSION, WordTable
 from sentune.encoders.words.vectors import VectorFile
-from sentune.errors import CorpusError
+from sentune.errors import CorpusError, InvalidValue
 from sentune.io.folders import new_folder
+
+PACKAGE = "wordfreq:"
 
 BAD_LINES = 100
 """Lines of a file that may be bad; they are counted and stand in ``quarantine.jsonl``."""
@@ -27,9 +30,9 @@ BAD_LINES = 100
 def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
     """Return the words of a file with their vectors and probabilities.
 
-    The first call reads the files as a stream, in blocks of 16 MiB, and writes the table to a
-    folder below ``cache/words``; the next one finds it by path, size and time of the files and maps
-    it into memory. Where a word occurs twice, the first stays. Several processes may do it at once.
+    The first call reads the files as a stream and writes the table to a folder below
+    ``cache/words``; the next one finds it by path, size and time of the files and maps it into
+    memory. Where a word occurs twice, the first stays. Several processes may do it at once.
 
     Args:
         vectors: ``glove:FILE`` or ``fasttext:FILE``, local or fsspec, plain or ``.gz``.
@@ -140,3 +143,49 @@ def _write_quarantine(draft: Path, quarantine: Quarantine) -> None:
     rows = (json.dumps({"line": line, "reason": why}) for line, why in quarantine.lines)
     text = "".join(f"{row}\n" for row in rows)
     (draft / "quarantine.jsonl").write_text(text)
+
+
+def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
+    """Return the relative frequency of each lower-cased word.
+
+    Args:
+        spec: a file of lines ``word count``, or ``wordfreq:LANGUAGE``.
+        quarantine: for bad lines of the file.
+
+    Raises:
+        CorpusError: the file cannot be read, has too many bad lines, or none that is good.
+        InvalidValue: wordfreq is not installed, or does not know the language.
+    """
+    if spec.startswith(PACKAGE):
+        wordfreq = wordfreq_package(spec)
+        try:
+            return dict(wordfreq.get_frequency_dict(spec.removeprefix(PACKAGE)))
+        except LookupError as error:
+            fix = f"use one of the languages {', '.join(sorted(wordfreq.available_languages()))}"
+            raise InvalidValue("--frequencies", spec, fix) from error
+    counts: dict[str, float] = {}  # a word in two spellings (The, the) has the sum of both
+    for number, lines in blocks(quarantine):
+        for place, line in enumerate(lines, start=number):
+            try:
+                word, text = line.decode().split()
+                count = float(text)
+            except ValueError:  # UnicodeDecodeError is one
+                quarantine.add(place, "the line is not 'word count'")
+                continue
+            if math.isfinite(count) and count > 0:
+                counts[word.lower()] = counts.get(word.lower(), 0.0) + count
+            else:
+                quarantine.add(place, f"the count of {word!r} is not above 0: {text}")
+    if not counts:
+        raise CorpusError(quarantine.path, "the list has no line 'word count'")
+    total = math.fsum(counts.values())
+    return {word: count / total for word, count in counts.items()}
+
+
+def wordfreq_package(spec: str) -> Any:
+    """Return the package of ``wordfreq:LANGUAGE``, which is not one of sentune's own."""
+    try:
+        return import_module("wordfreq")
+    except ModuleNotFoundError as error:
+        fix = "it needs the package wordfreq: pip install wordfreq"
+        raise InvalidValue("--frequencies", spec, fix) from error

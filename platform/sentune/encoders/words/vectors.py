@@ -2,9 +2,8 @@
 
 ``glove:FILE`` is a word and its n numbers on each line, n as on the first line. A word may contain
 spaces, as some of glove.840B do: the last n fields are the numbers. PSL and ParaNMT vectors come in
-the same text formats, so the baselines of LAES's Table II that need word vectors alone (SIF with
-PSL, uSIF with ParaNMT) run from their files. ``fasttext:FILE`` (``.vec``, also word2vec's text
-format) has a first line ``count n`` before the same.
+the same formats. ``fasttext:FILE`` (``.vec``, also word2vec's text format) has a first line
+``count n`` before the same.
 
 Legend: B = lines of a block that can be used, n = width of a vector.
 """

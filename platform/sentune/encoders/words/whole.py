@@ -64,9 +64,7 @@ def load_whole(folder: Path) -> WordTable:
 
 
 def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) -> str:
-    """Path of a folder with the whole table and ``counts.npy``, named by their content.
-
-    It is written beside its place and renamed; where it is there already, it is not written again.
+    """Return a folder with the whole table and ``counts.npy``, named by their content.
 
     Args:
         words: W words with vectors.
@@ -96,11 +94,7 @@ def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) ->
 
 
 def read_counts(folder: str | Path) -> NDArray[np.int64]:
-    """[W] the counts in a folder that ``training_folder`` wrote.
-
-    Raises:
-        InvalidValue: there are none.
-    """
+    """[W] the counts in a folder that ``training_folder`` wrote."""
     path = Path(folder) / COUNTS
     if not path.is_file():
         fix = f"it has no {COUNTS}; name a folder of words with the counts of a corpus"

@@ -13,13 +13,12 @@ from rich.console import Console
 
 from sentune.code import result_code
 from sentune.corpora.batches import Held, SharedSource
-from sentune.corpora.mixing import MixedHandle
+from sentune.corpora.mixing import MixedHandle, is_weight
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import hand_out, share
 from sentune.corpora.tokens import META, TokenFolder
-from sentune.corpora.weights import is_weight
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue

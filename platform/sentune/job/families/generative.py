@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 from rich.console import Console
 
-from sentune.corpora.mixing import MixedHandle
+from sentune.corpora.mixing import MixedHandle, apart, weight_names
 from sentune.corpora.schema import Kind
-from sentune.corpora.weights import apart, weight_names
 from sentune.job.corpora import dev_corpora, numbered
 from sentune.job.families.base import TrainedFamily
 from sentune.job.options import OperationOptions, WordOptions
