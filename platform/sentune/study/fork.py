@@ -60,15 +60,10 @@ def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPla
 
 
 def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -> None:
-    """Refuse to start a study whose folder has trials that its database does not know.
+    """Refuse to start a study whose folder has trials that its database, at a URL, does not know.
 
     They were made with another database, or this one was lost. A new study would number its trials
     as the old one did, and meet their checkpoints.
-
-    Args:
-        config: of the study.
-        storage: that the study is to be kept in.
-        url: of it.
 
     Raises:
         StudyConflict: names both places, and what can be done.
@@ -139,12 +134,12 @@ def fork(
         space: of the new one, narrowed.
         old: name of the old study.
     """
-    ended = [
-        t for t in trials if t.state in (Stored.COMPLETE, Stored.PRUNED) and own(t) and known(t)
-    ]
+    told = (Stored.COMPLETE, Stored.PRUNED)
+    ended = [t for t in trials if t.state in told and own(t) and known(t)]
     changed = list(_changes(was, now, MAY_DIFFER + STEPS))
     if changed:
-        return Forked(taken=0, left=[f"{_trials(len(ended))}: {line}" for line in changed])
+        left_out = counted(len(ended), "trial")
+        return Forked(taken=0, left=[f"{left_out} left out: {line}" for line in changed])
     same_steps = not list(_changes(was, now, MAY_DIFFER))
     there = {_link(t) for t in study.get_trials(deepcopy=False) if WARM_FROM in t.user_attrs}
     left: Counter[str] = Counter()
@@ -158,7 +153,8 @@ def fork(
         taken += 1
         if _link(moved) not in there:
             study.add_trial(moved)
-    return Forked(taken=taken, left=[f"{_trials(count)}: {why}" for why, count in left.items()])
+    said = [f"{counted(count, 'trial')} left out: {why}" for why, count in left.items()]
+    return Forked(taken=taken, left=said)
 
 
 class _Misfit(Exception):
@@ -226,7 +222,3 @@ def _changes(was: Any, now: Any, may_differ: Sequence[str]) -> Iterator[str]:
 
 def _link(trial: FrozenTrial) -> tuple[str, int]:
     return trial.user_attrs[WARM_FROM], trial.user_attrs.get(WARM_NUMBER, -1)
-
-
-def _trials(number: int) -> str:
-    return f"{number:,} trial{'' if number == 1 else 's'} left out"

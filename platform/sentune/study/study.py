@@ -72,21 +72,16 @@ STATES = {
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOutcome:
-    """What a study found.
+    """What a study found; a field with the name of one of ``StudySummary`` is that field.
 
     Attributes:
         state: ``complete``, ``stopped`` (by a budget or on request, before the finals were
             through), ``interrupted`` (the same command resumes these two) or ``failed`` (too many
             trials failed, or no trial, or no run of the finals, came to its end).
-        trials: all of them, by number.
-        finalists: best by mean first.
-        winner: index into ``finalists``; None without finalists.
+        trials: by number.
+        finalists: best by mean first; ``winner`` is the first one's index, None without any.
         best_checkpoint: local folder of the checkpoint to ship: of the winner's best seed on dev,
             or, without finalists, of the best trial.
-        reason: why it ended before all was done.
-        spent: over all starts.
-        front: trials that no other one beats in every objective.
-        verdict, comparison: of winner and runner-up.
     """
 
     state: str
@@ -196,12 +191,11 @@ class Study:
             scheduler=scheduler,
             constraints=config.constraints,
         )
-        number = self.storage.get_study_id_from_name(config.name)
-        if IDENTITY not in self.storage.get_study_user_attrs(number):
+        if IDENTITY not in self.store.study.user_attrs:
             # on an MLflow server; studies of earlier versions have it in a file of their folder
             known = read_document(f"{config.folder}/tracking", "identity")
             known = known or read_document(config.folder, "identity")
-            self.storage.set_study_user_attr(number, IDENTITY, known or uuid.uuid4().hex)
+            self.store.study.set_user_attr(IDENTITY, known or uuid.uuid4().hex)
         self.retention = Retention(config, self.store)
         place = StudyPlace(name=config.name, folder=config.folder, url=url)
         self.view = StudyView(place, self.storage)
@@ -347,21 +341,17 @@ class Study:
                 watcher()
             except Exception:
                 if watcher not in self._failed:
+                    self._failed.append(watcher)
                     logger.exception("%r failed; the study goes on", watcher)
-                self._failed.append(watcher)
 
     def _keep_tables(self, runs: Mapping[str, TrialRecord]) -> None:
-        """Write ``readouts.json`` of the runs that have ended, before their checkpoints go.
+        """Write ``readouts.json`` of the runs, by name, that have ended and have swept readouts.
 
-        Args:
-            runs: name -> run; most have no sweeps, or have left nothing, or have it already.
+        Then their checkpoints may go.
         """
         kept = self.view.with_tables()
-        due = [
-            name
-            for name, run in runs.items()
-            if run.readouts and run.state is not TrialState.RUNNING and name not in kept
-        ]
+        ended = {n: run for n, run in runs.items() if run.state is not TrialState.RUNNING}
+        due = [name for name, run in ended.items() if run.readouts and name not in kept]
         if len(due) > 1:
             there = set(storage_of(self.config.runs_folder).entries())
             due = [name for name in due if name in there]
