@@ -182,12 +182,10 @@ class TrialStore:
         """End a trial that used up its budget, with the objectives at its best milestone."""
         curve = codec.milestones(self.get(number))
         best = codec.best_milestone(curve, self.first)
-        if best is None:
-            return self.fail(number, f"the trial ended without {self.first.metric}")
-        metrics = curve[best]["metrics"]
-        missing = [o.metric for o in self.objectives if o.metric not in metrics]
-        if missing:
-            return self.fail(number, f"the trial ended without {', '.join(missing)}", repeats=True)
+        metrics = curve[best]["metrics"] if best is not None else {}
+        if missing := [o.metric for o in self.objectives if o.metric not in metrics]:
+            reason = f"the trial ended without {', '.join(missing)}"
+            return self.fail(number, reason, repeats=best is not None)
         values = [float(metrics[objective.metric]) for objective in self.objectives]
         violations = {str(c): c.violation(metrics) for c in self.constraints}
         return self._end(number, Stored.COMPLETE, values=values, constraints=violations)
