@@ -6,7 +6,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -41,7 +41,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
-from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.study_view import IDENTITY, TABLES, StudyView
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
@@ -85,15 +85,15 @@ class StudyOutcome:
     """
 
     state: str
+    reason: str
     trials: list[TrialRecord]
-    finalists: list[FinalistRecord] = field(default_factory=list)
-    winner: int | None = None
-    best_checkpoint: str | None = None
-    reason: str = ""
-    spent: Spent = field(default_factory=Spent)
-    front: list[int] = field(default_factory=list)
-    verdict: str = ""
-    comparison: dict[str, Any] = field(default_factory=dict)
+    finalists: list[FinalistRecord]
+    winner: int | None
+    best_checkpoint: str | None
+    spent: Spent
+    front: list[int]
+    verdict: str
+    comparison: dict[str, Any]
 
 
 def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
@@ -239,9 +239,8 @@ class Study:
         )
         if not self._search(limits):
             return self._outcome(limits, None)
-        finals = Finals(
-            study=self._open(f"{self.config.name}/finalists"), store=self.store, config=self.config
-        )
+        study = self._open(self.config.name + FINALS)
+        finals = Finals(study=study, store=self.store, config=self.config)
         self._keep_tables(finals.runs())
         self.retention.finals = finals
         limits.begin_finals(sum(run.gpu_seconds for run in finals.store.records()) / 3600)

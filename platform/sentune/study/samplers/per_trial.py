@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import optuna
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from scipy.stats import qmc
 else:
     qmc = LazyModule("scipy.stats.qmc")
+
+View: TypeAlias = Callable[[Sequence[ShownTrial]], list[ShownTrial]]
+"""Function from all trials but copies, by number, to those that a sampler sees."""
 
 COUNTABLE = 10_000
 """Configurations up to which those that are left are listed, where draws only repeat themselves."""
@@ -77,7 +80,7 @@ class PerTrial:
         seed: of the study.
         space: what is searched.
         modes: ``max`` or ``min`` of each objective.
-        view: the trials that the sampler sees, of all that are no copies.
+        view: chooses what the sampler sees.
         attempts: draws of a trial's point.
         notes: whether what the sampler writes on a trial is kept for later draws.
     """
@@ -89,9 +92,9 @@ class PerTrial:
         space: SearchSpace,
         modes: Sequence[str],
         *,
-        view: Callable[[Sequence[ShownTrial]], list[ShownTrial]] = list,
-        attempts: int = 10,
-        notes: bool = False,
+        view: View,
+        attempts: int,
+        notes: bool,
     ) -> None:
         self._make, self._seed, self._space, self._view = make, seed, space, view
         self._attempts, self._notes = attempts, notes

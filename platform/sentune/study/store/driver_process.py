@@ -13,10 +13,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Drivers' locks of this process. A forked child calls ``close_in_child`` of its copies, which else
-would hold the lock beyond this process's death."""
-
 
 class ProcessState(StrEnum):
     """What is known of a process on this machine."""
@@ -120,6 +116,11 @@ class Record:
         """Return the record of these fields, whose driver is as ``to_json`` has it, or empty."""
         driver = said.get("driver")
         return cls(**{**said, "driver": Driver.from_json(driver) if driver else None})
+
+
+LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Drivers' locks of this process. A forked child calls ``close_in_child`` of its copies, which else
+would hold the lock beyond this process's death."""
 
 
 def _close_in_child() -> None:

@@ -14,9 +14,10 @@ import io
 import json
 import logging
 import os
+import threading
 import weakref
 import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
@@ -55,6 +56,7 @@ class JournalFile(BaseJournalBackend):
         self.check: Callable[[], None] = lambda: None
         self.batch: list[Log] | None = None
         self._starts = array.array("q", [0])  # line -> byte, of the lines that count
+        self._lock = threading.RLock()  # MLflow's thread reads while the driver's ends a batch
         flags = os.O_RDWR | os.O_CREAT if driver else os.O_RDONLY
         self._fd = os.open(self.path, flags | os.O_APPEND, 0o666)
         weakref.finalize(self, os.close, self._fd)
@@ -71,15 +73,16 @@ class JournalFile(BaseJournalBackend):
         except FileNotFoundError:
             return False
 
-    def read_logs(self, log_number_from: int) -> Iterator[Log]:
-        """Yield the lines from a number on; those of the batch alone while there is one."""
-        del self._starts[log_number_from + 1 :]
-        if log_number_from == 0:  # a fresh JournalStorage
-            self._starts[0] = self._newest = 0
-        logs = self.batch or self._scan()
-        for number, log in enumerate(logs, len(self._starts) - 1):
-            if number >= log_number_from:
-                yield log
+    def read_logs(self, log_number_from: int) -> Iterable[Log]:
+        """Return the lines from a number on; those of the batch alone while there is one."""
+        with self._lock:
+            del self._starts[log_number_from + 1 :]
+            if log_number_from == 0:  # a fresh JournalStorage
+                self._starts[0] = self._newest = 0
+                if not self.batch:
+                    return self._scan()  # a long journal is not held in memory
+            logs = enumerate(self.batch or self._scan(), len(self._starts) - 1)
+            return [log for number, log in logs if number >= log_number_from]
 
     def _scan(self) -> Iterator[Log]:
         """Yield the new lines of whole batches, and remember where each of them ends."""
@@ -125,9 +128,10 @@ class JournalFile(BaseJournalBackend):
         if self.batch is not None:
             self.batch.extend(json.loads(json.dumps(logs)))  # as a reader would have them
             return
-        for _ in self._scan():  # a note of a dashboard, which is read after this
-            pass
-        self._write(logs)
+        with self._lock:
+            for _ in self._scan():  # a note of a dashboard, which is read after this
+                pass
+            self._write(logs)
 
     def commit(self) -> bool:
         """Write the batch; return whether no other process has written meanwhile.
@@ -136,13 +140,15 @@ class JournalFile(BaseJournalBackend):
             StorageError, Overtaken: see ``append_logs``.
             StudyConflict: another process has added a study or a trial.
         """
-        if not self.batch:
-            return True
-        others = list(self._scan())
-        if any({"study_name", "datetime_start"} & log.keys() for log in others):
-            raise StudyConflict(f"{self.path}: another process has added a study or a trial")
-        self._write(self.batch)
-        return not others
+        with self._lock:
+            logs, self.batch = self.batch, None
+            if not logs:
+                return True
+            others = list(self._scan())
+            if any({"study_name", "datetime_start"} & log.keys() for log in others):
+                raise StudyConflict(f"{self.path}: another process has added a study or a trial")
+            self._write(logs)
+            return not others
 
     def _write(self, logs: list[Log]) -> None:
         if not self.driver:

@@ -139,7 +139,7 @@ def read_json(path: str) -> dict[str, Any]:
 def _readings(content: Any) -> list[dict[str, Any]]:
     """Return a list of readings; raise ``ValueError`` for anything else."""
     needed = {"run", "test", "time", "forced"}
-    listed = content if isinstance(content, list) else [None]
+    listed: list[Any] = content if isinstance(content, list) else [None]
     if not all(isinstance(one, dict) and needed <= one.keys() for one in listed):
         raise ValueError("it is no list of readings")
     return listed
