@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from sentune.embedder.embedder import Embedder
     from sentune.records import TrialRecord
     from sentune.report.view import View
-    from sentune.study.interactive_page import OptunaFigures
     from sentune.study.space.space import SearchSpace
 
 
@@ -241,23 +240,23 @@ class StudyFigures:
         self._view = view
 
     @cached_property
-    def _optuna(self) -> OptunaFigures:
-        from sentune.study.interactive_page import OptunaFigures, plain_study
+    def _optuna(self) -> dict[str, Callable[[], go.Figure]]:
+        from sentune.study.interactive_page import figures_of, plain_study
 
         metrics = [metric for metric, _ in self._view.objectives]
-        return OptunaFigures(plain_study(self._view.summary), metrics)
+        return figures_of(plain_study(self._view.summary), metrics)
 
     def history(self) -> go.Figure:
         """Return the objective of each trial, and the best so far."""
-        return self._optuna.history()
+        return self._optuna["history"]()
 
     def curves(self) -> go.Figure:
         """Return the objective of each trial over the examples seen."""
-        return self._optuna.curves()
+        return self._optuna["curves"]()
 
     def parallel(self) -> go.Figure:
         """Return a line for each trial through its settings to its objective."""
-        return self._optuna.parallel()
+        return self._optuna["parallel"]()
 
     def importance(self) -> go.Figure:
         """Return the importance of each setting.
@@ -266,7 +265,7 @@ class StudyFigures:
             InvalidValue: too few trials are complete.
         """
         try:
-            return self._optuna.importance()
+            return self._optuna["importance"]()
         except (ValueError, RuntimeError) as error:
             raise InvalidValue("importance", self._view.summary.study, str(error)) from error
 

@@ -26,7 +26,7 @@ from sentune.job.options import ClosedFormOptions, JobOptions
 from sentune.records import TrialRecord, TrialState
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.driver_process import Driver
-from sentune.study.store.lock_backends import LOCK_FILE, FileLock
+from sentune.study.store.file_lock import LOCK_FILE, FileLock
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "study"))
 from study_folders import OBJECTIVE, SPACE, make_study

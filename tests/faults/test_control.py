@@ -23,7 +23,7 @@ from sentune.corpora.prepare import prepare
 from sentune.errors import InvalidValue
 from sentune.io.atomic import read_document
 from sentune.io.object_store import files_at
-from sentune.study.store.lock_backends import backend_of
+from sentune.study.store.driver_lock import backend_of
 from sentune.summary import read_summary
 from tests.faults.conftest import Place, environment_of
 

@@ -15,7 +15,7 @@ from sentune.job.study_files import describe, last_start, mend_summary, origin
 from sentune.job.test_set import TestReads, Winner
 from sentune.study.config import StudyConfig
 from sentune.study.store.driver_lock import DriverLock
-from sentune.study.store.lock_backends import LOCK_FILE
+from sentune.study.store.file_lock import LOCK_FILE
 from sentune.study.store.storage import storage_url
 
 

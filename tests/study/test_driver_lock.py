@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 import getpass
-import logging
 import multiprocessing
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import lock_racers
+import driver_locks
 import pytest
+from driver_locks import FOREIGN, Clock, still
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
-from sentune.errors import InvalidValue, Overtaken, StudyConflict
-from sentune.study.store import driver_lock, lock_backends
-from sentune.study.store.driver_lock import EXPIRY, GRACE, DriverLock, ask, break_lock, standing
+from sentune.errors import InvalidValue, StudyConflict
+from sentune.study.store import driver_lock
+from sentune.study.store.driver_lock import (
+    EXPIRY,
+    GRACE,
+    Backend,
+    DriverLock,
+    ask,
+    backend_of,
+    break_lock,
+    standing,
+)
 from sentune.study.store.driver_process import Driver, ProcessState
-from sentune.study.store.lock_backends import LOCK_FILE, Backend, backend_of
 
 SPAWN = multiprocessing.get_context("spawn")
 POSTGRES = os.environ.get("SENTUNE_POSTGRES")  # an empty database, as URL for SQLAlchemy
-FOREIGN = Driver(
-    user="ada", host="alpha", pid=4711, started="1", boot="another boot", namespace="pid:[1]"
-)
-ONLY_FILES = pytest.mark.skipif(POSTGRES is not None, reason="of the lock's file")
-
-
-@dataclass
-class Clock:
-    """Time that passes only where somebody waits; each wait may do something first."""
-
-    now: float = 1000.0
-    waits: list[float] = field(default_factory=list)
-    meanwhile: Callable[[], object] = lambda: None
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.meanwhile()
-        self.waits.append(seconds)
-        self.now += seconds
 
 
 @pytest.fixture
@@ -58,11 +45,6 @@ def url(tmp_path: Path) -> Iterator[str]:
     if POSTGRES:
         with create_engine(POSTGRES).begin() as connection:
             connection.exec_driver_sql("DROP TABLE IF EXISTS sentune_drivers")
-
-
-def still(url: str, clock: Clock, study: str = "study", **given: Any) -> DriverLock:
-    """A lock whose thread sleeps: what it does, the test asks for."""
-    return DriverLock(url, study, beat=2000.0, clock=clock, sleep=clock.sleep, **given)
 
 
 @contextmanager
@@ -81,7 +63,7 @@ def process(url: str, *, forks: bool = False) -> Iterator[list[int]]:
     """A process that holds the lock: its number and those of its children; dead at the end."""
     ready = SPAWN.Queue()
     running = SPAWN.Process(
-        target=lock_racers.hold, args=(url, "study", ready), kwargs={"forks": forks}
+        target=driver_locks.hold, args=(url, "study", ready), kwargs={"forks": forks}
     )
     running.start()
     numbers = ready.get(timeout=300)
@@ -113,7 +95,7 @@ def test_of_two_drivers_that_start_at_the_same_moment_exactly_one_wins(url: str)
     rounds, racers = 40, 2
     barrier, won = SPAWN.Barrier(racers), SPAWN.Queue()
     arguments = (url, rounds, barrier, won)
-    running = [SPAWN.Process(target=lock_racers.race, args=arguments) for _ in range(racers)]
+    running = [SPAWN.Process(target=driver_locks.race, args=arguments) for _ in range(racers)]
     for one in running:
         one.start()
     said = [won.get(timeout=300) for _ in range(rounds * racers)]
@@ -396,56 +378,6 @@ def test_looking_leaves_no_trace(url: str, tmp_path: Path):
             assert found.scalar() is None
 
 
-@ONLY_FILES
-def test_a_study_has_its_lock_in_its_folder_and_a_shared_file_one_for_each(tmp_path: Path):
-    shared = f"sqlite:///{tmp_path}/all.db"
-    for url, study, place in (
-        (f"sqlite:///{tmp_path}/toy/optuna.db", "toy", f"toy/{LOCK_FILE}"),
-        (f"{tmp_path}/toy/journal.log", "toy", f"toy/{LOCK_FILE}"),
-        (shared, "toy", "all.db.toy.lock"),
-        (shared, "a/b", "all.db.a%2Fb.lock"),
-    ):
-        with still(url, Clock(), study):
-            assert (tmp_path / place).is_file()
-
-
-@ONLY_FILES
-@pytest.mark.parametrize("way", ["unlink", "break_lock"])
-def test_a_lock_file_that_goes_is_a_lock_that_is_lost(
-    url: str, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(driver_lock, "ASKED_EVERY", 0.0)
-    with still(url, Clock()) as lock:
-        if way == "unlink":
-            (tmp_path / "study" / LOCK_FILE).unlink()
-        else:
-            lock.backend.break_lock()
-        assert lock.lost
-        assert "released by hand" in lock.lost_because
-
-
-@ONLY_FILES
-def test_where_the_file_system_does_not_lock_a_later_start_ends_the_earlier_driver(
-    url: str, monkeypatch: pytest.MonkeyPatch
-):
-    """Another machine's network disk: both can take the lock, and the first one is suspended."""
-    monkeypatch.setattr(driver_lock, "ASKED_EVERY", 0.0)
-    monkeypatch.setattr(lock_backends.fcntl, "flock", lambda *given: None)
-    clock = Clock()
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(Driver, "current", classmethod(lambda cls: FOREIGN))
-        first = still(url, clock).acquire()
-    first.check()
-    with still(url, clock) as second:
-        assert sum(clock.waits) >= EXPIRY, "its beat was waited for"
-        with pytest.raises(Overtaken, match=f"process {os.getpid()}, since"):
-            first.check()
-        first.renew()
-        first.release()
-        assert standing(url, "study").holder.generation == second.generation == 2  # type: ignore[union-attr]
-        second.check()
-
-
 def test_a_start_s_number_exceeds_what_the_study_s_folder_knows(url: str):
     """The database may be another one, or the lock's file may have been deleted."""
     with still(url, Clock(), last_start=7) as lock:
@@ -453,39 +385,3 @@ def test_a_start_s_number_exceeds_what_the_study_s_folder_knows(url: str):
         lock.check()
     with still(url, Clock(), last_start=3) as lock:
         assert lock.generation == 9
-
-
-@ONLY_FILES
-def test_a_request_that_is_being_written_does_not_cost_the_lock(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(driver_lock, "ASKED_EVERY", 0.0)
-    with still(url, Clock()) as lock:
-        with (tmp_path / "study" / LOCK_FILE).open("r+b") as file:
-            file.seek(lock_backends.SLOT)
-            file.write(b'{"generation": 1, "sig')
-        lock.check()
-        lock.renew()
-        assert not lock.lost
-
-
-@ONLY_FILES
-def test_after_a_record_that_a_power_cut_has_torn_the_generation_still_grows(
-    url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
-    caplog.set_level(logging.ERROR)
-    for _ in range(3):
-        with still(url, Clock()) as lock:
-            pass
-    assert lock.generation == 3
-    with (tmp_path / "study" / LOCK_FILE).open("r+b") as file:
-        file.write(b'{"generation": 3, "dri\0\0\0')
-    with still(url, Clock()) as lock:
-        assert lock.generation > 3
-
-
-@ONLY_FILES
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
-    (tmp_path / "study").write_text("a file")
-    with pytest.raises(InvalidValue, match=r"--storage: .*study.* cannot be written there"):
-        DriverLock(f"{tmp_path}/study/optuna.db", "study").acquire()

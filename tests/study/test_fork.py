@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import optuna
@@ -18,7 +19,6 @@ from sentune.study.config import StudyConfig
 from sentune.study.fork import (
     WARM_NUMBER,
     Forked,
-    fork,
     fork_from,
     place_of_trials,
     refuse_foreign_trials,
@@ -39,12 +39,10 @@ def new_study() -> optuna.Study:
 def forked(space: SearchSpace, trials: Any = TRIALS, study: Any = None, **now: Any) -> Any:
     """The study after a fork of ``TRIALS``, and what was said."""
     study = study or new_study()
-    numbered = list(trials)
-    for number, trial in enumerate(numbered):
-        trial.number = number
     plain = json.loads(json.dumps(fingerprint(**{"space": space.identity(), **now})))
-    was = json.loads(json.dumps(fingerprint()))
-    return study, fork(numbered, was, study, plain, space, old="old")
+    with TemporaryDirectory() as storage:
+        make_study(Path(storage), "old", trials=tuple(trials))
+        return study, fork_from(find_study(storage, "old"), study, plain, space)
 
 
 def test_the_same_space_takes_all_that_has_ended_and_is_the_old_ones_own():

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,31 @@ def test_what_is_done_together_is_known_inside_and_written_whole_or_not_at_all(
         half()
     assert [t.state for t in journal.get_all_trials(0)] == [TrialState.RUNNING]
     assert journal.get_all_trials(0) == trials_in(path)
+
+
+def test_a_thread_that_reads_while_batches_are_written_sees_each_trial_once(
+    path: str, journal: StudyJournal
+) -> None:
+    """MLflow's thread and the display take snapshots while the driver's thread writes."""
+    seen: list[int] = []
+    ended, interval = threading.Event(), sys.getswitchinterval()
+
+    def look() -> None:
+        while not ended.is_set():
+            seen.append(len(journal.get_all_trials(0, deepcopy=False)))
+
+    thread = threading.Thread(target=look)
+    sys.setswitchinterval(1e-5)
+    try:
+        thread.start()
+        for _ in range(600):
+            end_one(journal, pad="x" * 300)
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert seen == sorted(seen), "a trial was gone again"
+    assert len(journal.get_all_trials(0)) == len(trials_in(path)) == 600
 
 
 @pytest.mark.parametrize("inside", [False, True])

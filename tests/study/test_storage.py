@@ -178,7 +178,7 @@ class Flaky:
     """A database whose next answers are lost, before or after what was asked is done."""
 
     def __init__(self, backend: RDBStorage) -> None:
-        self._backend, self.lost, self.calls = backend, [], 0
+        self._backend, self.calls = backend, 0
         self.engine: Any = SimpleNamespace(
             dialect=SimpleNamespace(name="postgresql"), url=backend.engine.url
         )

@@ -15,10 +15,10 @@ from optuna.trial import TrialState
 from study_folders import OBJECTIVE, SPACE, TRIALS, make_study, trial_of
 
 from sentune.errors import InvalidValue
-from sentune.study.store import driver_lock, study_view
+from sentune.study.store import driver_lock, trial_codec
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.driver_process import Driver
-from sentune.study.store.lock_backends import LOCK_FILE, FileLock
+from sentune.study.store.file_lock import LOCK_FILE, FileLock
 from sentune.study.store.storage import open_storage
 from sentune.study.store.study_index import every_study, find_study
 from sentune.study.store.study_view import StudyView
@@ -182,13 +182,13 @@ def test_a_run_that_has_ended_is_read_once(tmp_path: Path, monkeypatch: Any):
     """Why looking at 10,000 trials again costs what has changed, counted in trials."""
     make_study(tmp_path, trials=(*(trial_of(i / 40) for i in range(40)),
                                  trial_of(0.5, state=TrialState.RUNNING)))  # fmt: skip
-    seen, read, inner = view(tmp_path), [], study_view.record_of
+    seen, read, inner = view(tmp_path), [], trial_codec.record_of
 
     def counting(trial: Any, objective: Any) -> Any:
         read.append(trial.number)
         return inner(trial, objective)
 
-    monkeypatch.setattr(study_view, "record_of", counting)
+    monkeypatch.setattr(trial_codec, "record_of", counting)
     first = seen.snapshot()
     assert len(read) == 41
     again = seen.snapshot(driven=True)

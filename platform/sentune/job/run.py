@@ -59,7 +59,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     from sentune.job.plan import show_plan
     from sentune.job.study_files import origin
     from sentune.job.terminal_report import next_commands, print_commands, report
-    from sentune.study.store.lock_backends import LOCK_FILE
+    from sentune.study.store.file_lock import LOCK_FILE
     from sentune.study.store.study_index import DATABASE
 
     console = screen()

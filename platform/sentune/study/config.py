@@ -14,49 +14,33 @@ from sentune.study.runner.limits import Budget
 from sentune.study.schedulers import Scheduler, default_first_rung, make_scheduler
 from sentune.study.space.objectives import Constraint, Objective
 
+LEAST = dict.fromkeys(("trials", "max_examples", "seeds", "keep"), 1)
+LEAST |= dict.fromkeys(("concurrent", "max_concurrent", "validate_every"), 1)
+LEAST |= dict.fromkeys(("finalists", "gpus_per_worker", "checkpoint_every"), 0)
+"""Numbers of a ``StudyConfig``, and the least that each may be."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudyConfig:
     """A study's name, place, budget and resources.
 
+    Fields with the name of a job's option are that option, which ``sentune.job.options`` describes.
+
     Attributes:
-        name: of the study; the same name resumes it.
         storage: folder or fsspec URI under which the study's own folder lies.
         optuna_url: Optuna storage; None: a journal in the study's folder.
-        trials: configurations to try, counted over restarts.
-        concurrent: trials at a time; None: as many as the cluster holds.
-        max_concurrent: trials at a time at most, where the cluster would hold more.
-        priority: weight of the study among those that share the cluster at the same time.
-        max_examples: budget of a full trial, in examples of the training corpus.
         first_rung: examples at which trials are first compared; None: max_examples / eta^2.
-        validate_every: examples between validations beside those at the rungs; None: only there.
-        eta: at a rung one trial in eta goes on, and the next rung is eta times as far.
-        finalists: best trials that are trained again from fresh seeds.
-        seeds: fresh seeds a finalist.
-        sampler: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp`` or ``cmaes``.
         seed: of everything that is drawn, and of the trials' training runs; finalists take the
             ones after it.
-        launcher: ``inline``, ``train``, or ``auto``: inline for one worker.
         workers: of a trial; a range makes the group elastic.
-        cpus_per_worker: CPUs of a worker.
-        gpus_per_worker: GPUs of a worker, fractions allowed.
         retire_after: trials after which inline worker processes are replaced, which costs ten
             seconds of imports each; a trial's memory goes back when it ends.
         max_failures: deaths of a trial's processes that are forgiven; preemptions do not count.
-        stall_timeout: seconds without a beat after which a trial counts as a lost worker; None:
-            ten times the slowest interval between beats that was seen, at least five minutes.
         data_cpus: CPUs kept free for Ray Data; 0 where no corpus streams.
-        scheduler: which rungs stop trials: ``asha``, ``hyperband``, ``median`` or ``none``.
-        checkpoint_every: examples between checkpoints beside those at the milestones.
         budget: what the study may use up over all of its starts.
-        failed_share: share of failed trials above which the study stops; from five trials on.
         objectives: further ones beside the space's, for a Pareto front.
         constraints: on metrics; trials that break one do not win.
         points: settings to try first, before the published ones.
-        warm_start: studies in the same storage whose trials are taken over where they hold.
-        population: members of a population that is trained instead of single trials; 0: none.
-        generations: segments of each member, each of them one trial.
-        keep: best trials of the study whose checkpoints stay; the winner's always does.
     """
 
     name: str
@@ -95,26 +79,17 @@ class StudyConfig:
     generations: int = 1
 
     def __post_init__(self) -> None:
-        for option, value, least, more in (
-            ("--trials", self.trials, 1, ""),
-            ("--max-examples", self.max_examples, 1, ""),
-            ("--finalists", self.finalists, 0, ""),
-            ("--seeds", self.seeds, 1, ""),
-            ("--gpus-per-worker", self.gpus_per_worker, 0, ""),
-            ("--checkpoint-every", self.checkpoint_every, 0, ""),
-            ("--keep", self.keep, 1, ""),
-            ("--concurrent", self.concurrent, 1, ", or auto"),
-            ("--max-concurrent", self.max_concurrent, 1, ""),
-            ("--validate-every", self.validate_every, 1, " examples"),
-        ):
+        for name, least in LEAST.items():
+            value = getattr(self, name)
             if value is not None and value < least:
-                raise InvalidValue(option, value, f"give {least} or more{more}")
-        for option, name, names in (
+                option = f"--{name.replace('_', '-')}"
+                raise InvalidValue(option, value, f"give {least} or more")
+        for option, chosen, names in (
             ("--launcher", self.launcher, LAUNCHERS),
             ("--scheduler", self.scheduler, SCHEDULERS),
         ):
-            if name not in names:
-                raise InvalidValue(option, name, f"give one of {', '.join(names)}")
+            if chosen not in names:
+                raise InvalidValue(option, chosen, f"give one of {', '.join(names)}")
         if not 0.01 <= self.priority <= 100:
             raise InvalidValue("--priority", self.priority, "give a weight from 0.01 to 100")
         if not 0 < self.failed_share <= 1:

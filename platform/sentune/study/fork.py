@@ -8,7 +8,7 @@ or the budget have changed, results cannot be compared, and none is taken over.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,15 +60,10 @@ def place_of_trials(storage: str, name: str, optuna_url: str | None) -> StudyPla
 
 
 def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -> None:
-    """Refuse to start a study whose folder has trials that its database does not know.
+    """Refuse to start a study whose folder has trials that its database, at a URL, does not know.
 
     They were made with another database, or this one was lost. A new study would number its trials
     as the old one did, and meet their checkpoints.
-
-    Args:
-        config: of the study.
-        storage: that the study is to be kept in.
-        url: of it.
 
     Raises:
         StudyConflict: names both places, and what can be done.
@@ -102,10 +97,16 @@ def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -
 def fork_from(
     place: StudyPlace, study: optuna.Study, now: Mapping[str, Any], space: SearchSpace
 ) -> Forked:
-    """``fork`` with the trials of a study where that is kept.
+    """Add the trials of an old study that still hold to a new one, each of them once.
+
+    Args:
+        place: of the old study.
+        study: the new one.
+        now: its fingerprint, JSON types.
+        space: of the new one, narrowed.
 
     Raises:
-        InvalidValue: it has no trials yet.
+        InvalidValue: the old one has no trials yet.
     """
     try:
         if not place.url:
@@ -116,49 +117,31 @@ def fork_from(
         fix = "that study has no trials yet; start it first"
         raise InvalidValue("--fork", place.name, fix) from None
     was = storage.get_study_user_attrs(number).get(FINGERPRINT, {})
-    trials = storage.get_all_trials(number, deepcopy=False)
-    return fork(trials, was, study, now, space, old=place.name)
-
-
-def fork(
-    trials: Sequence[FrozenTrial],
-    was: Mapping[str, Any],
-    study: optuna.Study,
-    now: Mapping[str, Any],
-    space: SearchSpace,
-    *,
-    old: str,
-) -> Forked:
-    """Add the trials of an old study that still hold to a new one, each of them once.
-
-    Args:
-        trials: of the old study, as stored.
-        was: its fingerprint.
-        study: the new one.
-        now: its fingerprint, JSON types.
-        space: of the new one, narrowed.
-        old: name of the old study.
-    """
-    ended = [
-        t for t in trials if t.state in (Stored.COMPLETE, Stored.PRUNED) and own(t) and known(t)
-    ]
-    changed = list(_changes(was, now, MAY_DIFFER + STEPS))
-    if changed:
-        return Forked(taken=0, left=[f"{_trials(len(ended))}: {line}" for line in changed])
-    same_steps = not list(_changes(was, now, MAY_DIFFER))
+    states = (Stored.COMPLETE, Stored.PRUNED)
+    ended = storage.get_all_trials(number, deepcopy=False, states=states)
+    ended = [trial for trial in ended if own(trial) and known(trial)]
+    changed = [line for line in differences(was, now) if not _is_in(line, MAY_DIFFER)]
+    if others := [line for line in changed if not _is_in(line, STEPS)]:
+        left_out = counted(len(ended), "trial")
+        return Forked(taken=0, left=[f"{left_out} left out: {line}" for line in others])
     there = {_link(t) for t in study.get_trials(deepcopy=False) if WARM_FROM in t.user_attrs}
     left: Counter[str] = Counter()
-    taken = 0
     for trial in ended:
         try:
-            moved = _moved(trial, space, old=old, same_steps=same_steps)
+            moved = _moved(trial, space, old=place.name, same_steps=not changed)
         except _Misfit as reason:
             left[str(reason)] += 1
             continue
-        taken += 1
         if _link(moved) not in there:
             study.add_trial(moved)
-    return Forked(taken=taken, left=[f"{_trials(count)}: {why}" for why, count in left.items()])
+    said = [f"{counted(count, 'trial')} left out: {why}" for why, count in left.items()]
+    return Forked(taken=len(ended) - left.total(), left=said)
+
+
+def _is_in(line: str, parts: Sequence[str]) -> bool:
+    """Return whether a line of ``differences`` is about one of these parts of a fingerprint."""
+    path = line.partition(":")[0]
+    return any(path == part or path.startswith(f"{part}.") for part in parts)
 
 
 class _Misfit(Exception):
@@ -217,16 +200,5 @@ def _point(settings: Mapping[str, Any], space: SearchSpace) -> dict[str, Value]:
     return point
 
 
-def _changes(was: Any, now: Any, may_differ: Sequence[str]) -> Iterator[str]:
-    for line in differences(was, now):
-        path = line.partition(":")[0]
-        if not any(path == part or path.startswith(f"{part}.") for part in may_differ):
-            yield line
-
-
 def _link(trial: FrozenTrial) -> tuple[str, int]:
     return trial.user_attrs[WARM_FROM], trial.user_attrs.get(WARM_NUMBER, -1)
-
-
-def _trials(number: int) -> str:
-    return f"{number:,} trial{'' if number == 1 else 's'} left out"

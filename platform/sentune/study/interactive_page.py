@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,24 @@ from optuna.trial import TrialState as Stored
 from sentune.credentials import without_credentials
 from sentune.formatting import setting
 from sentune.records import StudySummary, TrialRecord, TrialState
-from sentune.report.axes import Axis, axes_of
+from sentune.report.axes import Axis
 from sentune.report.importance import FEWEST
 from sentune.report.render import to_interactive_html
 from sentune.report.view import View
+from sentune.study.store.trial_codec import DIRECTIONS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 INTERACTIVE = "figures.html"
+TITLES = {
+    "history": "Optimisation history",
+    "front": "Pareto front",
+    "curves": "Intermediate values",
+    "slices": "Slices",
+    "parallel": "Parallel coordinates",
+    "importance": "Importance of settings",
+}
 MOST = 1000
 """Trials of a page."""
 
@@ -46,85 +56,59 @@ def plain_study(summary: StudySummary) -> optuna.Study:
     without a value for each objective counts as failed, and so does, in a study of more than
     ``MOST`` trials, every trial but the best: each is a line of the page.
     """
-    objectives = summary.objectives or [{"metric": summary.objective, "mode": summary.mode}]
+    view = View(summary=summary)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(
         study_name=summary.study,
-        directions=["minimize" if one["mode"] == "min" else "maximize" for one in objectives],
+        directions=[DIRECTIONS[mode] for _, mode in view.objectives],
     )
-    metrics, axes = [one["metric"] for one in objectives], axes_of(summary)
-    known = {trial.id: trial for trial in View(summary=summary).ranked[:MOST]}
+    metrics = [metric for metric, _ in view.objectives]
+    known = {trial.id: trial for trial in view.ranked[:MOST]}
     for number in range(max(known, default=-1) + 1):  # Optuna numbers trials as they come
         trial = known.get(number, TrialRecord(id=number, state=TrialState.FAILED, settings={}))
-        study.add_trial(_frozen(trial, axes, metrics))
+        study.add_trial(_frozen(trial, view.axes, metrics))
     return study
 
 
-class OptunaFigures:
-    """Optuna's figures of a study, as plotly figures.
+def figures_of(study: optuna.Study, metrics: Sequence[str]) -> dict[str, Callable[[], Figure]]:
+    """Return name (a key of ``TITLES``) -> the function that draws that figure of Optuna's.
 
     Args:
         study: its trials have no user attributes, see ``plain_study``.
         metrics: names of its values; the first one is shown where a figure has one value.
     """
-
-    def __init__(self, study: optuna.Study, metrics: Sequence[str]) -> None:
-        self._study, self._names = study, [_safe(metric) for metric in metrics]
-        self._shown: dict[str, Any] = {"target_name": self._names[0]}
-        self._weighed = dict(self._shown)
-        if len(metrics) > 1:  # importance is that for good trials, those of the least values
-            sign = -1.0 if study.directions[0] is StudyDirection.MAXIMIZE else 1.0
-            self._shown["target"] = lambda trial: trial.values[0]
-            self._weighed["target"] = lambda trial: sign * float(trial.values[0])
-
-    def history(self) -> Figure:
-        """Return the value of each trial, and the best so far."""
-        return optuna.visualization.plot_optimization_history(self._study, **self._shown)
-
-    def front(self) -> Figure:
-        """Return the Pareto front of a study of several objectives."""
-        return optuna.visualization.plot_pareto_front(self._study, target_names=self._names)
-
-    def curves(self) -> Figure:
-        """Return the first objective of each trial over the examples seen."""
-        return optuna.visualization.plot_intermediate_values(self._study)
-
-    def slices(self) -> Figure:
-        """Return the value of each trial over each setting."""
-        return optuna.visualization.plot_slice(self._study, **self._shown)
-
-    def parallel(self) -> Figure:
-        """Return a line for each trial through its settings to its value."""
-        return optuna.visualization.plot_parallel_coordinate(self._study, **self._shown)
-
-    def importance(self) -> Figure:
-        """Return the importance of each setting (PED-ANOVA, Watanabe et al. 2023)."""
-        return optuna.visualization.plot_param_importances(
-            self._study, evaluator=PedAnovaImportanceEvaluator(), **self._weighed
-        )
+    names = [_safe(metric) for metric in metrics]
+    shown: dict[str, Any] = {"target_name": names[0]}
+    weighed = {**shown, "evaluator": PedAnovaImportanceEvaluator()}  # Watanabe et al. 2023
+    if len(metrics) > 1:  # importance is that for good trials, those of the least values
+        sign = -1.0 if study.directions[0] is StudyDirection.MAXIMIZE else 1.0
+        shown["target"] = lambda trial: trial.values[0]
+        weighed["target"] = lambda trial: sign * float(trial.values[0])
+    draw = optuna.visualization
+    return {
+        "history": partial(draw.plot_optimization_history, study, **shown),
+        "front": partial(draw.plot_pareto_front, study, target_names=names),
+        "curves": partial(draw.plot_intermediate_values, study),
+        "slices": partial(draw.plot_slice, study, **shown),
+        "parallel": partial(draw.plot_parallel_coordinate, study, **shown),
+        "importance": partial(draw.plot_param_importances, study, **weighed),
+    }
 
 
 def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) -> str:
     """Return one HTML page of about 5 MB with Optuna's figures, which loads nothing.
 
     Args:
-        study: its trials have no user attributes, see ``plain_study``.
-        metrics: names of its values.
+        study, metrics: see ``figures_of``.
     """
-    figures = OptunaFigures(study, metrics)
-    wanted: dict[str, Callable[[], Figure]] = {"Optimisation history": figures.history}
-    if len(metrics) > 1:
-        wanted["Pareto front"] = figures.front
-    wanted |= {
-        "Intermediate values": figures.curves,
-        "Slices": figures.slices,
-        "Parallel coordinates": figures.parallel,
-    }
-    if len(study.get_trials(deepcopy=False, states=(Stored.COMPLETE,))) >= FEWEST:
-        wanted["Importance of settings"] = figures.importance
+    figures = figures_of(study, metrics)
+    if len(metrics) == 1:
+        del figures["front"]
+    if len(study.get_trials(deepcopy=False, states=(Stored.COMPLETE,))) < FEWEST:
+        del figures["importance"]
     with warnings.catch_warnings():  # of features that may change, and of signs as they are here
         warnings.simplefilter("ignore")
-        return to_interactive_html(title, [(name, _div(make)) for name, make in wanted.items()])
+        return to_interactive_html(title, [(TITLES[n], _div(make)) for n, make in figures.items()])
 
 
 def _div(make: Callable[[], Figure]) -> str:

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sentune.errors import InvalidValue
-from sentune.study import SCHEDULERS
 
 Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 """Trial number -> examples -> objective."""
@@ -51,12 +50,13 @@ class Scheduler:
     keep: int = 1
 
     def __post_init__(self) -> None:
-        if self.eta < 2:
-            raise InvalidValue("eta", self.eta, "give 2 or more: one trial in eta goes on")
-        if self.max_examples < 1:
-            raise InvalidValue("--max-examples", self.max_examples, "give 1 or more")
-        if self.first_rung < 1:
-            raise InvalidValue("first_rung", self.first_rung, "give 1 or more examples")
+        for option, value, least, fix in (
+            ("eta", self.eta, 2, "give 2 or more: one trial in eta goes on"),
+            ("--max-examples", self.max_examples, 1, "give 1 or more"),
+            ("first_rung", self.first_rung, 1, "give 1 or more examples"),
+        ):
+            if value < least:
+                raise InvalidValue(option, value, fix)
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -84,7 +84,6 @@ class Scheduler:
             trial: number of the trial asked about.
             examples: the milestone.
         """
-        del curves, trial, examples
         return GOES_ON
 
     def expected(self, trials: int) -> int:
@@ -121,14 +120,9 @@ class Halving(Scheduler):
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
         if examples not in self.rungs:
             return GOES_ON
-        reached = sorted(
-            (
-                self.sign * curve[examples]
-                for number, curve in curves.items()
-                if examples in curve and number <= trial
-            ),
-            reverse=True,
-        )
+        earlier = [curve for number, curve in curves.items() if number <= trial]
+        values = (self.sign * curve[examples] for curve in earlier if examples in curve)
+        reached = sorted(values, reverse=True)
         places = max(self.keep, len(reached) // self.eta)
         bar = reached[min(places, len(reached)) - 1]
         own = self.sign * curves[trial][examples]
@@ -245,27 +239,23 @@ def default_first_rung(max_examples: int, eta: int) -> int:
     return -(-max_examples // eta**2)  # rounded up: no rung comes just short of the end
 
 
-def make_scheduler(
-    name: str, *, first_rung: int, eta: int, max_examples: int, mode: str, keep: int
-) -> Scheduler:
-    """Return the scheduler of a search; see ``Scheduler`` for the numbers.
+KINDS: Mapping[str, type[Scheduler]] = {
+    "asha": Halving,
+    "hyperband": Hyperband,
+    "median": MedianStopping,
+    "none": Scheduler,
+}
+
+
+def make_scheduler(name: str, **numbers: Any) -> Scheduler:
+    """Return the scheduler of a search, ``asha``, ``hyperband``, ``median`` or ``none``.
 
     Args:
-        name: ``asha``, ``hyperband``, ``median`` or ``none``; ``eta`` is for the first two, and
-            ``first_rung`` for ``median`` the step from one rung to the next.
+        numbers: as ``Scheduler`` has them; ``median`` and ``none`` make no use of ``eta``.
 
     Raises:
         InvalidValue: an unknown name, or numbers that make no rungs.
     """
-    if name == "none":
-        return Scheduler(max_examples=max_examples)
-    if name == "median":
-        return MedianStopping(
-            first_rung=first_rung, max_examples=max_examples, mode=mode, keep=keep
-        )
-    kinds: dict[str, type[Scheduler]] = {"asha": Halving, "hyperband": Hyperband}
-    if name not in kinds:
-        raise InvalidValue("--scheduler", name, f"give one of {', '.join(SCHEDULERS)}")
-    return kinds[name](
-        first_rung=first_rung, eta=eta, max_examples=max_examples, mode=mode, keep=keep
-    )
+    if name not in KINDS:
+        raise InvalidValue("--scheduler", name, f"give one of {', '.join(KINDS)}")
+    return KINDS[name](**numbers)

@@ -6,7 +6,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -41,7 +41,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
-from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.study_index import FINALS, StudyPlace
 from sentune.study.store.study_view import IDENTITY, TABLES, StudyView
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
@@ -72,33 +72,28 @@ STATES = {
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOutcome:
-    """What a study found.
+    """What a study found; a field with the name of one of ``StudySummary`` is that field.
 
     Attributes:
         state: ``complete``, ``stopped`` (by a budget or on request, before the finals were
             through), ``interrupted`` (the same command resumes these two) or ``failed`` (too many
             trials failed, or no trial, or no run of the finals, came to its end).
-        trials: all of them, by number.
-        finalists: best by mean first.
-        winner: index into ``finalists``; None without finalists.
+        trials: by number.
+        finalists: best by mean first; ``winner`` is the first one's index, None without any.
         best_checkpoint: local folder of the checkpoint to ship: of the winner's best seed on dev,
             or, without finalists, of the best trial.
-        reason: why it ended before all was done.
-        spent: over all starts.
-        front: trials that no other one beats in every objective.
-        verdict, comparison: of winner and runner-up.
     """
 
     state: str
+    reason: str
     trials: list[TrialRecord]
-    finalists: list[FinalistRecord] = field(default_factory=list)
-    winner: int | None = None
-    best_checkpoint: str | None = None
-    reason: str = ""
-    spent: Spent = field(default_factory=Spent)
-    front: list[int] = field(default_factory=list)
-    verdict: str = ""
-    comparison: dict[str, Any] = field(default_factory=dict)
+    finalists: list[FinalistRecord]
+    winner: int | None
+    best_checkpoint: str | None
+    spent: Spent
+    front: list[int]
+    verdict: str
+    comparison: dict[str, Any]
 
 
 def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
@@ -196,12 +191,11 @@ class Study:
             scheduler=scheduler,
             constraints=config.constraints,
         )
-        number = self.storage.get_study_id_from_name(config.name)
-        if IDENTITY not in self.storage.get_study_user_attrs(number):
+        if IDENTITY not in self.store.study.user_attrs:
             # on an MLflow server; studies of earlier versions have it in a file of their folder
             known = read_document(f"{config.folder}/tracking", "identity")
             known = known or read_document(config.folder, "identity")
-            self.storage.set_study_user_attr(number, IDENTITY, known or uuid.uuid4().hex)
+            self.store.study.set_user_attr(IDENTITY, known or uuid.uuid4().hex)
         self.retention = Retention(config, self.store)
         place = StudyPlace(name=config.name, folder=config.folder, url=url)
         self.view = StudyView(place, self.storage)
@@ -245,9 +239,8 @@ class Study:
         )
         if not self._search(limits):
             return self._outcome(limits, None)
-        finals = Finals(
-            study=self._open(f"{self.config.name}/finalists"), store=self.store, config=self.config
-        )
+        study = self._open(self.config.name + FINALS)
+        finals = Finals(study=study, store=self.store, config=self.config)
         self._keep_tables(finals.runs())
         self.retention.finals = finals
         limits.begin_finals(sum(run.gpu_seconds for run in finals.store.records()) / 3600)
@@ -347,21 +340,17 @@ class Study:
                 watcher()
             except Exception:
                 if watcher not in self._failed:
+                    self._failed.append(watcher)
                     logger.exception("%r failed; the study goes on", watcher)
-                self._failed.append(watcher)
 
     def _keep_tables(self, runs: Mapping[str, TrialRecord]) -> None:
-        """Write ``readouts.json`` of the runs that have ended, before their checkpoints go.
+        """Write ``readouts.json`` of the runs, by name, that have ended and have swept readouts.
 
-        Args:
-            runs: name -> run; most have no sweeps, or have left nothing, or have it already.
+        Then their checkpoints may go.
         """
         kept = self.view.with_tables()
-        due = [
-            name
-            for name, run in runs.items()
-            if run.readouts and run.state is not TrialState.RUNNING and name not in kept
-        ]
+        ended = {n: run for n, run in runs.items() if run.state is not TrialState.RUNNING}
+        due = [name for name, run in ended.items() if run.readouts and name not in kept]
         if len(due) > 1:
             there = set(storage_of(self.config.runs_folder).entries())
             due = [name for name in due if name in there]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import optuna
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from scipy.stats import qmc
 else:
     qmc = LazyModule("scipy.stats.qmc")
+
+View: TypeAlias = Callable[[Sequence[ShownTrial]], list[ShownTrial]]
+"""Function from all trials but copies, by number, to those that a sampler sees."""
 
 COUNTABLE = 10_000
 """Configurations up to which those that are left are listed, where draws only repeat themselves."""
@@ -77,7 +80,7 @@ class PerTrial:
         seed: of the study.
         space: what is searched.
         modes: ``max`` or ``min`` of each objective.
-        view: the trials that the sampler sees, of all that are no copies.
+        view: chooses what the sampler sees.
         attempts: draws of a trial's point.
         notes: whether what the sampler writes on a trial is kept for later draws.
     """
@@ -89,20 +92,16 @@ class PerTrial:
         space: SearchSpace,
         modes: Sequence[str],
         *,
-        view: Callable[[Sequence[ShownTrial]], list[ShownTrial]] = list,
-        attempts: int = 10,
-        notes: bool = False,
+        view: View,
+        attempts: int,
+        notes: bool,
     ) -> None:
         self._make, self._seed, self._space, self._view = make, seed, space, view
         self._attempts, self._notes = attempts, notes
         self._directions = [DIRECTIONS[mode] for mode in modes]
         self._lines = lines_of(space.settings)
-        self._axes = {
-            name: IntDistribution(0, len(self._lines[name]) - 1)
-            if name in self._lines
-            else distribution(dimension)
-            for name, dimension in space.settings.items()
-        }
+        self._axes = {name: distribution(dimension) for name, dimension in space.settings.items()}
+        self._axes |= {n: IntDistribution(0, len(line) - 1) for n, line in self._lines.items()}
         self._ended: dict[int, ShownTrial] = {}
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of every in-memory study
 
@@ -143,11 +142,9 @@ class PerTrial:
         )
 
     def _point(self, params: Mapping[str, Any]) -> dict[str, Value]:
-        def value(name: str, _: object) -> Value:
-            found: Value = params[name]
-            return self._lines[name][params[name]] if name in self._lines else found
-
-        return self._space.draw(value)
+        found = dict(params)
+        found |= {n: line[found[n]] for n, line in self._lines.items() if n in found}
+        return self._space.draw(lambda name, _: found[name])
 
     def _left(self, number: int, known: Container[str]) -> dict[str, Value] | None:
         size = self._space.size
@@ -167,7 +164,6 @@ class Sobol:
         self._space, self._seed = space, seed
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
-        del trials, known
         if not self._space.settings:
             return Draw(point={})
         sequence = qmc.Sobol(len(self._space.settings), scramble=True, rng=derived_seed(self._seed))
@@ -188,7 +184,6 @@ class GridOrder:
         self._points = space.points()
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
-        del number, known
         tried = {key(trial.params) for trial in trials}
         left = (point for point in self._points if key(point) not in tried)
         return Draw(point=next(left, self._points[0]))

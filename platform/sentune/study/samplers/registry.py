@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import optuna.samplers as optunas
 
 from sentune.errors import InvalidValue
 from sentune.study import SAMPLERS
-from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol
+from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol, View
 from sentune.study.samplers.study_adapter import as_finished, lines_of, newest_and_best
 from sentune.study.space.domains import Choice
 from sentune.study.space.objectives import Constraint
@@ -56,50 +56,44 @@ def make_sampler(
     if kind not in SAMPLERS:
         raise InvalidValue("--sampler", name, f"give one of {', '.join(SAMPLERS)}, or grid:NAME")
     _check(kind, space, trials, modes, constraints)
-    startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
-    per_trial = partial(PerTrial, seed=seed, space=space, modes=modes)
-    complete = partial(as_finished, modes=modes, constrained=kind != "cmaes")
     if kind == "grid":
         return GridOrder(space)
     if kind == "qmc":
         return Sobol(space, seed)
-    if kind == "random":
-        return per_trial(lambda own, _: optunas.RandomSampler(seed=own), view=lambda trials: [])
+    startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
+    makers: dict[str, Callable[[int, int], optunas.BaseSampler]] = {
+        "random": lambda own, _: optunas.RandomSampler(seed=own),
+        "tpe": lambda own, repeats: optunas.TPESampler(
+            seed=own,
+            n_startup_trials=startup,
+            # its best candidate may be the best point known, again and again: of fewer it is
+            # another
+            n_ei_candidates=max(1, CANDIDATES >> repeats),
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+        ),
+        "gp": lambda own, _: optunas.GPSampler(
+            seed=own, n_startup_trials=startup, deterministic_objective=False
+        ),
+        "cmaes": lambda own, _: optunas.CmaEsSampler(
+            seed=own, n_startup_trials=startup, warn_independent_sampling=False
+        ),
+        "nsga2": lambda own, _: optunas.NSGAIISampler(
+            seed=own, population_size=min(max(trials // 5, 4), 50)
+        ),
+    }
+    view: View = partial(as_finished, modes=modes, constrained=kind != "cmaes")
     if kind == "tpe":
-        return per_trial(
-            lambda own, repeats: optunas.TPESampler(
-                seed=own,
-                n_startup_trials=startup,
-                # its best candidate may be the best point known, again and again: of fewer it is
-                # another
-                n_ei_candidates=max(1, CANDIDATES >> repeats),
-                multivariate=True,
-                group=True,
-                constant_liar=True,
-            ),
-            view=partial(newest_and_best, modes=modes),
-        )
-    if kind == "gp":  # drawn again it finds the same point: its model is what it is
-        return per_trial(
-            lambda own, _: optunas.GPSampler(
-                seed=own, n_startup_trials=startup, deterministic_objective=False
-            ),
-            view=complete,
-            attempts=1,
-        )
-    if kind == "cmaes":
-        return per_trial(
-            lambda own, _: optunas.CmaEsSampler(
-                seed=own, n_startup_trials=startup, warn_independent_sampling=False
-            ),
-            view=complete,
-            notes=True,
-        )
-    size = min(max(trials // 5, 4), 50)
-    return per_trial(
-        lambda own, _: optunas.NSGAIISampler(seed=own, population_size=size),
-        view=complete,
-        notes=True,
+        view = partial(newest_and_best, modes=modes)
+    return PerTrial(
+        makers[kind],
+        seed,
+        space,
+        modes,
+        view=(lambda trials: []) if kind == "random" else view,
+        attempts=1 if kind == "gp" else 10,  # its model finds the same point again
+        notes=kind in ("cmaes", "nsga2"),
     )
 
 

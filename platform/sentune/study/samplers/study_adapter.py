@@ -27,7 +27,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.study.space.domains import Choice, Dimension, Uniform, Value
+from sentune.study.space.domains import Choice, Dimension, Uniform, Value, is_number
 from sentune.study.store.trial_codec import MEMORY
 
 Lines: TypeAlias = Mapping[str, tuple[Value, ...]]
@@ -57,7 +57,7 @@ def lines_of(settings: Mapping[str, Dimension]) -> Lines:
     found: dict[str, tuple[Value, ...]] = {}
     for name, dimension in settings.items():
         values = dimension.values if isinstance(dimension, Choice) else ()
-        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        numbers = [value for value in values if is_number(value)]
         up = sorted(numbers)
         if len(numbers) == len(values) >= 3 and list(values) in (up, up[::-1]):
             found[name] = values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, ClassVar, TypeAlias, TypeGuard
 
 from sentune.errors import InvalidValue
 
@@ -27,8 +27,8 @@ class Choice:
         return ", ".join(str(value) for value in self.values)
 
     @property
-    def size(self) -> int | None:
-        """Number of values; None where they cannot be counted."""
+    def size(self) -> int:
+        """Number of values; None in a dimension whose values cannot be counted."""
         return len(self.values)
 
     def contains(self, value: Value) -> bool:
@@ -44,7 +44,7 @@ class Choice:
 
     def between(self, low: str, high: str) -> Dimension:
         """Return what lies from ``low`` to ``high``; ValueError if nothing does."""
-        numbers = [value for value in self.values if _is_number(value)]
+        numbers = [value for value in self.values if is_number(value)]
         inside = [n for n in numbers if _number(low) <= float(n) <= _number(high)]
         if not inside:
             raise ValueError(f"none of {self} lies there")
@@ -52,8 +52,8 @@ class Choice:
 
     def nearest(self, value: Value) -> Value:
         """Return the allowed number nearest to ``value``; ValueError where one is no number."""
-        numbers = [own for own in self.values if _is_number(own)]
-        if not _is_number(value) or len(numbers) < len(self.values):
+        numbers = [own for own in self.values if is_number(own)]
+        if not is_number(value) or len(numbers) < len(self.values):
             raise ValueError(f"nothing among {self} is near {value!r}")
         return min(numbers, key=lambda own: abs(float(own) - float(value)))
 
@@ -73,6 +73,7 @@ class Uniform:
     low: float
     high: float
     log: bool = False
+    size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         _check_range(self.low, self.high, self.log)
@@ -80,12 +81,8 @@ class Uniform:
     def __str__(self) -> str:
         return f"{self.low:g}..{self.high:g}"
 
-    @property
-    def size(self) -> int | None:
-        return None
-
     def contains(self, value: Value) -> bool:
-        return _is_number(value) and self.low <= float(value) <= self.high
+        return is_number(value) and self.low <= float(value) <= self.high
 
     def parse(self, text: str) -> float:
         value = _number(text)
@@ -97,7 +94,7 @@ class Uniform:
         return Uniform(self.parse(low), self.parse(high), self.log)
 
     def nearest(self, value: Value) -> Value:
-        if not _is_number(value):
+        if not is_number(value):
             raise ValueError(f"nothing in {self} is near {value!r}")
         return min(max(float(value), self.low), self.high)
 
@@ -136,7 +133,7 @@ class Integer:
         return range(self.low, self.high + 1, self.step)
 
     @property
-    def size(self) -> int | None:
+    def size(self) -> int:
         return len(self.allowed)
 
     def contains(self, value: Value) -> bool:
@@ -152,7 +149,7 @@ class Integer:
         return Integer(self.parse(low), self.parse(high), self.log, self.step)
 
     def nearest(self, value: Value) -> Value:
-        if not _is_number(value):
+        if not is_number(value):
             raise ValueError(f"nothing in {self} is near {value!r}")
         place = round((float(value) - self.low) / self.step)
         return self.allowed[min(max(place, 0), len(self.allowed) - 1)]
@@ -234,14 +231,15 @@ def _replaced(
     if not dots:
         return Choice(*dict.fromkeys(map(value, text.split(","))))
     first, last = value(low), value(high)
-    if isinstance(dimension, Choice) or not (_is_number(first) and _is_number(last)):
+    if isinstance(dimension, Choice) or not (is_number(first) and is_number(last)):
         raise ValueError(f"none of {dimension} lies there; give values, as in a,b,c")
     if isinstance(dimension, Integer):
         return Integer(int(first), int(last), dimension.log, dimension.step)
     return Uniform(float(first), float(last), dimension.log)
 
 
-def _is_number(value: Value) -> TypeGuard[int | float]:
+def is_number(value: Value) -> TypeGuard[int | float]:
+    """Return whether the value is a number; ``True`` is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -257,7 +255,7 @@ def _number(text: str) -> float:
 
 def _same_number(text: str, value: Value) -> bool:
     try:
-        return _is_number(value) and float(text) == value
+        return is_number(value) and float(text) == value
     except ValueError:
         return isinstance(value, bool) and text.lower() == str(value).lower()
 

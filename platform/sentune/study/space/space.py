@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import yaml
@@ -357,46 +357,30 @@ class SearchSpace:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types, complete: ``from_dict`` makes the same space."""
-        return {
-            "method": self.method,
-            "objective": self.objective,
-            "mode": self.mode,
+        content = {
+            **{field.name: getattr(self, field.name) for field in fields(self)},
             "settings": {name: d.to_dict() for name, d in self.settings.items()},
-            "conditions": _plain(self.conditions),
-            "fixed": dict(self.fixed),
-            "readouts": _plain(self.readouts),
             "searched_readouts": sorted(self.searched_readouts),
             "live": sorted(self.live),
-            "published": dict(self.published),
-            "starts": _plain(self.starts),
-            "grids": _plain(self.grids),
-            "tried": _plain(self.tried),
         }
+        del content["narrowed_names"]  # of the command line
+        plain: dict[str, Any] = json.loads(json.dumps(content))
+        return plain
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SearchSpace:
         """Return the space that ``to_dict`` wrote."""
         known = {
-            **data,
+            **_with_tuples(data),
             "settings": {name: dimension_from_dict(d) for name, d in data["settings"].items()},
-            "conditions": {n: _tuples(asked) for n, asked in data.get("conditions", {}).items()},
-            "grids": {name: _tuples(grid) for name, grid in data["grids"].items()},
-            "readouts": {
-                name: {setting: _tuples(by_value) for setting, by_value in grid.items()}
-                if isinstance(grid, Mapping)
-                else tuple(grid)
-                for name, grid in data["readouts"].items()
-            },
             "searched_readouts": frozenset(data["searched_readouts"]),
             "live": frozenset(data.get("live", ())),
-            "tried": tuple(data.get("tried", ())),
         }
         return cls(**known)
 
     def identity(self) -> dict[str, Any]:
         """Return what two studies must share to be one; points to try first do not belong to it."""
-        shown = self.to_dict()
-        return {name: shown[name] for name in shown if name not in _KNOWN_POINTS}
+        return {name: at for name, at in self.to_dict().items() if name not in _KNOWN_POINTS}
 
 
 def _yaml_scalar(text: str) -> Value:
@@ -407,9 +391,8 @@ def _yaml_scalar(text: str) -> Value:
         return text
 
 
-def _tuples(data: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
-    return {name: tuple(values) for name, values in data.items()}
-
-
-def _plain(data: Any) -> Any:
-    return json.loads(json.dumps(data))
+def _with_tuples(data: Any) -> Any:
+    """Return JSON types with a tuple in place of each list."""
+    if isinstance(data, Mapping):
+        return {name: _with_tuples(value) for name, value in data.items()}
+    return tuple(map(_with_tuples, data)) if isinstance(data, list | tuple) else data

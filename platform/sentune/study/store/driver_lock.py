@@ -14,15 +14,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, Overtaken, StudyConflict
 from sentune.io.database_lock import first_line
+from sentune.io.sqlite_file import sqlite_path
 from sentune.io.waits import WAITS
-from sentune.study.store.driver_process import Driver, ProcessState
-from sentune.study.store.lock_backends import Backend, Record, backend_of
+from sentune.study.store.driver_process import Driver, ProcessState, Record
+from sentune.study.store.file_lock import LOCK_FILE, FileLock
+from sentune.study.store.postgres_lock import PostgresLock
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +41,27 @@ GRACE = 5.0
 
 ALIVE = (ProcessState.RUNNING, ProcessState.SUSPENDED)
 UNANSWERED = (OSError, SQLAlchemyError)
+
+
+Backend = FileLock | PostgresLock
+"""One study's lock and the record beside it; every method raises one of ``UNANSWERED`` where its
+file or database does not answer."""
+
+
+def backend_of(url: str, study: str) -> Backend | None:
+    """Return the lock of a study whose trials lie at a URL or in a file; None if there is none.
+
+    A file in the study's own folder has ``driver.lock`` beside it; of another file, the lock's name
+    holds the study's. A database other than SQLite and PostgreSQL has no lock.
+    """
+    if url.startswith("postgres"):
+        return PostgresLock(url, study)
+    file = sqlite_path(url) if "://" in url else Path(url)
+    if file is None or not file.name:
+        return None
+    file = file.resolve()
+    own = file.parent.name == study
+    return FileLock(file.with_name(LOCK_FILE if own else f"{file.name}.{quote(study, '')}.lock"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +96,7 @@ class Standing:
 def standing(url: str, study: str) -> Standing:
     """Return who drives a study, and for how long it was driven; looking leaves no trace.
 
-    Args:
-        url: of the study's trials: a database, or the path of a file; empty where it has none yet.
-        study: its name.
+    The URL is that of its trials, or a file's path; empty where it has none yet.
     """
     backend = backend_of(url, study)
     if backend is None:
@@ -83,10 +106,9 @@ def standing(url: str, study: str) -> Standing:
 
 
 def ask(url: str, study: str, signal: str) -> Holder | None:
-    """Ask a study's driver for ``stop`` or ``stop now``; the driver reads it with its next beat.
+    """Ask a study's driver for ``stop`` or ``stop now``; return it, or None if there is none.
 
-    Returns:
-        Who was asked; None if there is no driver.
+    The driver reads it with its next beat.
     """
     backend, holder = backend_of(url, study), standing(url, study).holder
     if backend is None or holder is None or holder.gone:
@@ -96,10 +118,7 @@ def ask(url: str, study: str, signal: str) -> Holder | None:
 
 
 def break_lock(url: str, study: str, *, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Take a study's lock from a driver whose machine is dead.
-
-    Returns:
-        What was done.
+    """Take a study's lock from a driver whose machine is dead; return what was done.
 
     Raises:
         StudyConflict: the driver is alive: on this machine, or by its beat.
@@ -129,8 +148,7 @@ class DriverLock:
         beat: seconds between beats.
         counted: whether the time counts as time in which the study was driven.
         last_start: largest generation that is known elsewhere, such as in the study's summary.
-        clock: seconds of this machine, never set back.
-        sleep: waits for so many of them.
+        clock, sleep: of this machine, in seconds that are never set back.
 
     Attributes:
         signal: what ``sentune study stop`` asks for: nothing, ``stop`` or ``stop now``; as of the
@@ -204,26 +222,19 @@ class DriverLock:
         while True:
             taken = self.backend.lock()
             record, waited = self.backend.read(), self.clock() - since
-            if refusal := self._refused(record, first, taken=taken, waited=waited):
+            if taken and record.driver in (None, Driver.current()):
+                return record  # released, or this process could not give it back
+            holder = _holder(self.backend, record)
+            state = holder.driver.state if holder is not None else ProcessState.UNKNOWN
+            alive = state in ALIVE or (holder is not None and record.beat != first.beat)
+            if alive or (not taken and waited >= GRACE):
                 self.backend.unlock()
-                raise StudyConflict(refusal)
-            silent = record.driver and record.driver.state is ProcessState.UNKNOWN
-            if taken and (waited >= EXPIRY or not silent):
+                raise StudyConflict(_refusal(self.study, holder))
+            if taken and (waited >= EXPIRY or state is ProcessState.GONE):
                 return record
             if taken:
                 self.backend.unlock()  # for a driver that connects again
             self.sleep(BEAT / 4 if taken else 0.05)
-
-    def _refused(self, record: Record, first: Record, *, taken: bool, waited: float) -> str:
-        """Return why the lock is not for this process; empty where it is, or may soon be."""
-        holder = _holder(self.backend, record)
-        given_up = not taken and waited >= GRACE
-        if holder is None:
-            return f"study {self.study!r} is driven by an unknown process" if given_up else ""
-        if taken and holder.driver == Driver.current():
-            return ""  # an earlier lock of this process, which it could not give back
-        alive = holder.driver.state in ALIVE or record.beat != first.beat
-        return _refusal(self.study, holder) if alive or given_up else ""
 
     @property
     def lost(self) -> bool:
@@ -313,9 +324,8 @@ class DriverLock:
             record = self.backend.beat(self.generation, self._driven(self.clock()), last=True)
             self._seconds = record.seconds if record is not None else self._seconds
         except UNANSWERED as error:  # the next driver sees that this process is gone
-            logger.warning(
-                "%s: the lock could not be given back: %s", self.study, first_line(error)
-            )
+            why = first_line(error)
+            logger.warning("%s: the lock could not be given back: %s", self.study, why)
         self.backend.unlock()
 
     def __enter__(self) -> DriverLock:
@@ -336,7 +346,9 @@ def _holder(backend: Backend, record: Record) -> Holder | None:
     return Holder(**vars(record), state=state)
 
 
-def _refusal(study: str, holder: Holder) -> str:
+def _refusal(study: str, holder: Holder | None) -> str:
+    if holder is None:
+        return f"study {study!r} is driven by an unknown process"
     driven = f"study {study!r} is driven by another process: {holder}.\n"
     if holder.state is ProcessState.SUSPENDED:
         pid = holder.driver.pid
@@ -348,6 +360,4 @@ def _refusal(study: str, holder: Holder) -> str:
 
 def _awake() -> float:
     """Return seconds of this machine's clock, those included in which the machine was suspended."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

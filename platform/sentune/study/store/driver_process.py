@@ -1,4 +1,4 @@
-"""The process that drives a study, and whether it runs, is suspended or is gone."""
+"""The process that drives a study, whether it runs, is suspended or is gone, and its record."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import getpass
 import json
 import os
 import socket
+import weakref
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 
 class ProcessState(StrEnum):
@@ -84,6 +87,48 @@ class Driver:
 
     def __str__(self) -> str:
         return f"{self.user} on {self.host}, process {self.pid}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What lies beside a study's lock; only the holder writes it, except for the signal.
+
+    Attributes:
+        generation: number of the last start of the study; 0 before the first one.
+        driver: the process that holds the lock; None once it was released.
+        since: when that process took it, Unix time.
+        beat: counts what the holder has written.
+        seconds: that the study was driven, over all starts.
+        signal: what the holder is asked for: empty, ``stop`` or ``stop now``.
+        quiet: seconds since the last beat.
+    """
+
+    generation: int = 0
+    driver: Driver | None = None
+    since: float = 0.0
+    beat: int = 0
+    seconds: float = 0.0
+    signal: str = ""
+    quiet: float = 0.0
+
+    @classmethod
+    def of(cls, said: Mapping[Any, Any]) -> Record:
+        """Return the record of these fields, whose driver is as ``to_json`` has it, or empty."""
+        driver = said.get("driver")
+        return cls(**{**said, "driver": Driver.from_json(driver) if driver else None})
+
+
+LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Drivers' locks of this process. A forked child calls ``close_in_child`` of its copies, which else
+would hold the lock beyond this process's death."""
+
+
+def _close_in_child() -> None:
+    for lock in list(LOCKS):
+        lock.close_in_child()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def runs(pid: int) -> bool:

@@ -14,9 +14,10 @@ import io
 import json
 import logging
 import os
+import threading
 import weakref
 import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
@@ -41,22 +42,21 @@ _CRC = b',"crc":'
 class JournalFile(BaseJournalBackend):
     """The lines of a journal.
 
-    Args:
-        path: of the file.
-        driver: whether lines are written; the file is made where it is missing.
-
     Attributes:
-        path, driver: as given.
+        path: absolute.
+        driver: whether lines are written; the file is made where it is missing.
         generation: of the driver's lock; it grows with every driver. Lines of an earlier driver
             behind lines of a later one are not read.
         check: called before each write; raises where the driver has lost its lock.
+        batch: lines that are to be written at once; None where each is written as it comes.
     """
 
     def __init__(self, path: str, *, driver: bool) -> None:
         self.path, self.generation, self._newest = str(Path(path).absolute()), 0, 0
         self.check: Callable[[], None] = lambda: None
-        self._pending: list[Log] | None = None
+        self.batch: list[Log] | None = None
         self._starts = array.array("q", [0])  # line -> byte, of the lines that count
+        self._lock = threading.RLock()  # MLflow's thread reads while the driver's ends a batch
         flags = os.O_RDWR | os.O_CREAT if driver else os.O_RDONLY
         self._fd = os.open(self.path, flags | os.O_APPEND, 0o666)
         weakref.finalize(self, os.close, self._fd)
@@ -73,15 +73,16 @@ class JournalFile(BaseJournalBackend):
         except FileNotFoundError:
             return False
 
-    def read_logs(self, log_number_from: int) -> Iterator[Log]:
-        """Yield the lines from a number on, those of the open batch too."""
-        del self._starts[log_number_from + 1 :]
-        if log_number_from == 0:  # a fresh JournalStorage
-            self._starts[0] = self._newest = 0
-        logs = self._pending or self._scan()
-        for number, log in enumerate(logs, len(self._starts) - 1):
-            if number >= log_number_from:
-                yield log
+    def read_logs(self, log_number_from: int) -> Iterable[Log]:
+        """Return the lines from a number on; those of the batch alone while there is one."""
+        with self._lock:
+            del self._starts[log_number_from + 1 :]
+            if log_number_from == 0:  # a fresh JournalStorage
+                self._starts[0] = self._newest = 0
+                if not self.batch:
+                    return self._scan()  # a long journal is not held in memory
+            logs = enumerate(self.batch or self._scan(), len(self._starts) - 1)
+            return [log for number, log in logs if number >= log_number_from]
 
     def _scan(self) -> Iterator[Log]:
         """Yield the new lines of whole batches, and remember where each of them ends."""
@@ -118,45 +119,36 @@ class JournalFile(BaseJournalBackend):
         return DamagedFile(f"{self.path}:{number}", f"the line is damaged ({error})", fix)
 
     def append_logs(self, logs: list[Log]) -> None:
-        """Write lines, or keep them for the end of the open batch.
+        """Write lines, or add them to the batch.
 
         Raises:
             StorageError: the disk is full; nothing of them is left in the file.
             Overtaken: a later driver has written.
         """
-        if self._pending is not None:
-            self._pending.extend(json.loads(json.dumps(logs)))  # as a reader would have them
+        if self.batch is not None:
+            self.batch.extend(json.loads(json.dumps(logs)))  # as a reader would have them
             return
-        for _ in self._scan():  # a note of a dashboard, which is read after this
-            pass
-        self._write(logs)
-
-    def begin(self) -> bool:
-        """Open a batch; False where one is open."""
-        if self._pending is not None:
-            return False
-        self._pending = []
-        return True
-
-    def drop(self) -> None:
-        """Forget the open batch."""
-        self._pending = None
+        with self._lock:
+            for _ in self._scan():  # a note of a dashboard, which is read after this
+                pass
+            self._write(logs)
 
     def commit(self) -> bool:
-        """Write the open batch; whether what is remembered of the journal holds after it.
+        """Write the batch; return whether no other process has written meanwhile.
 
         Raises:
             StorageError, Overtaken: see ``append_logs``.
             StudyConflict: another process has added a study or a trial.
         """
-        logs, self._pending = self._pending, None
-        if not logs:
-            return True
-        others = list(self._scan())
-        if any({"study_name", "datetime_start"} & log.keys() for log in others):
-            raise StudyConflict(f"{self.path}: another process has added a study or a trial")
-        self._write(logs)
-        return not others
+        with self._lock:
+            logs, self.batch = self.batch, None
+            if not logs:
+                return True
+            others = list(self._scan())
+            if any({"study_name", "datetime_start"} & log.keys() for log in others):
+                raise StudyConflict(f"{self.path}: another process has added a study or a trial")
+            self._write(logs)
+            return not others
 
     def _write(self, logs: list[Log]) -> None:
         if not self.driver:
@@ -187,10 +179,9 @@ class JournalFile(BaseJournalBackend):
 
 
 def _parsed(line: bytes) -> Log:
-    """Return what a line holds; lines of Optuna itself and of older versions have no checksum.
+    """Return what a line holds, or raise ``ValueError``.
 
-    Raises:
-        ValueError: it is no line of a journal, or its checksum is another one.
+    Lines of Optuna itself and of older versions have no checksum.
     """
     log = json.loads(line)
     if not isinstance(log, dict) or "op_code" not in log:
@@ -202,11 +193,7 @@ def _parsed(line: bytes) -> Log:
 
 
 class StudyJournal(JournalStorage):
-    """Optuna's storage over a ``JournalFile``.
-
-    Args:
-        path: of the file.
-        driver: whether it is written; else it is only looked at.
+    """Optuna's storage over a ``JournalFile``, which is written by a study's driver alone.
 
     Raises:
         InvalidValue: there is no such file to look at.
@@ -230,24 +217,20 @@ class StudyJournal(JournalStorage):
     @contextmanager
     def together(self) -> Iterator[None]:
         """Write all that is done inside in one batch, when it is left; nothing after an error."""
-        if not self.file.begin():
+        if self.file.batch is not None:
             yield
             return
+        known, self.file.batch = False, []
         try:
             yield
-            whole = self.file.commit()
-        except BaseException:
-            self.file.drop()
-            super().__init__(self.file)  # it has applied what was not written
-            raise
-        if not whole:
-            super().__init__(self.file)
+            known = self.file.commit()
+        finally:
+            self.file.batch = None
+            if not known:  # it has applied what is not in the file, or not what others wrote
+                super().__init__(self.file)
 
     def get_all_trials(
-        self,
-        study_id: int,
-        deepcopy: bool = True,
-        states: Container[TrialState] | None = None,
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
         """Return the trials of a study by number, also after the driver has compacted it."""
         if not self.file.driver and self.file.replaced:
@@ -277,11 +260,7 @@ class StudyJournal(JournalStorage):
 
 
 def copy_studies(source: BaseStorage, target: BaseStorage, names: list[str]) -> int:
-    """Copy studies with all their trials, in the order in which these were made.
-
-    Returns:
-        Number of trials.
-    """
+    """Copy studies with all their trials, in the order they were made; return how many trials."""
     trials: list[tuple[int, int, FrozenTrial]] = []
     for name in names:
         old = source.get_study_id_from_name(name)

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from optuna.exceptions import DuplicatedStudyError, StorageInternalError
@@ -48,9 +49,7 @@ class DatabaseGone(SentuneError):
 def waiting(engine: Engine, action: Callable[[bool], T]) -> T:
     """Return what an action on a database gives, tried again for ``PATIENCE`` seconds.
 
-    Args:
-        engine: of the database.
-        action: told whether an earlier attempt may have been made without its answer.
+    The action is told whether an earlier attempt may have been made without its answer.
 
     Raises:
         DatabaseGone: the database did not come back.
@@ -102,28 +101,21 @@ def _away(engine: Engine, error: Exception) -> bool:
 
 
 def _waited(
-    method: Callable[Concatenate[RDBStorage, P], T],
+    method: Callable[Concatenate[RDBStorage, P], T], *, writes_trial: bool = False
 ) -> Callable[Concatenate[StudyDatabase, P], T]:
     """Return the method of a database that is waited for."""
 
     def call(self: StudyDatabase, /, *given: P.args, **named: P.kwargs) -> T:
-        action: Callable[..., T] = getattr(self._backend, method.__name__)
-        return waiting(self.engine, lambda _: action(*given, **named))
-
-    return call
-
-
-def _written(
-    method: Callable[Concatenate[RDBStorage, P], T],
-) -> Callable[Concatenate[StudyDatabase, P], T]:
-    """Return the method, which changes a trial, of a database that is waited for."""
-
-    def call(self: StudyDatabase, /, *given: P.args, **named: P.kwargs) -> T:
-        action: Callable[..., T] = getattr(self._backend, method.__name__)
+        asked: Callable[..., T] = getattr(self._backend, method.__name__)
+        if not writes_trial:
+            return waiting(self.engine, lambda _: asked(*given, **named))
         trial_id: Any = given[0] if given else named["trial_id"]
-        return self._change(trial_id, lambda _: action(*given, **named))
+        return self._change(trial_id, lambda _: asked(*given, **named))
 
     return call
+
+
+_written = partial(_waited, writes_trial=True)
 
 
 class StudyDatabase(BaseStorage):
@@ -138,7 +130,7 @@ class StudyDatabase(BaseStorage):
     """
 
     def __init__(self, backend: RDBStorage, *, driver: bool) -> None:
-        self._backend, self.driver = backend, driver
+        self._backend, self.engine, self.driver = backend, backend.engine, driver
         self._lock = threading.RLock()
         self._trials: dict[int, list[FrozenTrial]] = {}
         self._ids: dict[tuple[int, int], int] = {}
@@ -146,20 +138,12 @@ class StudyDatabase(BaseStorage):
         self._changed: set[tuple[int, int]] = set()
         self._check: Callable[[], None] = lambda: None
 
-    @property
-    def engine(self) -> Engine:
-        """The database."""
-        return self._backend.engine
-
     def guard(self, lock: DriverLock) -> None:
         """Ask a lock before each write of a trial."""
         self._check = lock.check
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"backend": self._backend, "driver": self.driver}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(StudyDatabase, driver=self.driver), (self._backend,)
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """Create a trial once, also where the answer is lost, and return its id.
@@ -229,10 +213,7 @@ class StudyDatabase(BaseStorage):
         return trial if trial.state.is_finished() else copy.deepcopy(trial)
 
     def get_all_trials(
-        self,
-        study_id: int,
-        deepcopy: bool = True,
-        states: Container[Stored] | None = None,
+        self, study_id: int, deepcopy: bool = True, states: Container[Stored] | None = None
     ) -> list[FrozenTrial]:
         found = [t for t in self._known(study_id) if states is None or t.state in states]
         return copy.deepcopy(found) if deepcopy else found

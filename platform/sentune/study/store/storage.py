@@ -20,14 +20,12 @@ from sentune.io.database_lock import alone_in, database_url, first_line
 from sentune.io.waits import WAITS
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.outage import StudyDatabase, damaged_database
+from sentune.study.store.postgres_lock import SILENT
 from sentune.study.store.study_index import DATABASE, JOURNAL
 from sentune.study.store.trial_codec import DIRECTIONS
 
 FINGERPRINT = "world"
 """Attribute of a study: what all of its trials share."""
-
-SILENT = {"connect_timeout": 10, "tcp_user_timeout": 30_000}
-"""PostgreSQL's: seconds to connect, milliseconds after which a silent connection is given up."""
 
 BUSY_SECONDS = 60
 """How long a writer waits for another one before SQLite calls the database locked."""
@@ -87,10 +85,7 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
 
 
 def _arguments(url: URL) -> dict[str, Any]:
-    """Return how connections to a database are made.
-
-    Without limits a cut network holds a client for a quarter of an hour, also when it is whole.
-    """
+    """Return how connections to a database are made."""
     if url.get_backend_name() == "sqlite":
         return {"connect_args": {"timeout": BUSY_SECONDS}}
     if url.get_driver_name() not in ("psycopg2", "psycopg"):
@@ -101,7 +96,6 @@ def _arguments(url: URL) -> dict[str, Any]:
 
 def _write_ahead(connection: Any, record: object) -> None:
     """Set SQLite's WAL mode: readers (a dashboard, ``study show``) do not lock out the driver."""
-    del record
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
 
@@ -116,17 +110,11 @@ def knows(storage: BaseStorage, name: str) -> bool:
 
 
 def open_study(
-    storage: BaseStorage,
-    name: str,
-    *,
-    modes: Sequence[str],
-    fingerprint: Mapping[str, Any],
+    storage: BaseStorage, name: str, *, modes: Sequence[str], fingerprint: Mapping[str, Any]
 ) -> optuna.Study:
     """Open the study of this name, or make it.
 
     Args:
-        storage: from ``open_storage``.
-        name: of the study.
         modes: ``max`` or ``min`` of each objective.
         fingerprint: everything that its trials must share, JSON types.
 
@@ -135,12 +123,7 @@ def open_study(
     """
     if not knows(storage, name):
         storage.create_new_study([DIRECTIONS[mode] for mode in modes], name)
-    study = optuna.load_study(
-        storage=storage,
-        study_name=name,
-        sampler=optuna.samplers.RandomSampler(seed=0),
-        pruner=optuna.pruners.NopPruner(),
-    )
+    study = optuna.load_study(storage=storage, study_name=name)
     known = study.user_attrs.get(FINGERPRINT)
     now = json.loads(json.dumps(fingerprint))
     if known is None:

@@ -48,10 +48,11 @@ class StudyPlace:
         """Return the last ``summary.json``, and what is wrong with it; empty for nothing."""
         try:
             content = read_json(f"{self.folder}/{SUMMARY}") if self.folder else {}
+            for name in ("state", "reason"):
+                if not isinstance(content.get(name, ""), str):
+                    raise ValueError(f"{name} is no text")
         except ValueError as error:
             return {}, f"{SUMMARY} is damaged ({error}); {FIX}"
-        if wrong := [n for n in ("state", "reason") if not isinstance(content.get(n, ""), str)]:
-            return {}, f"{SUMMARY} is damaged ({wrong[0]} is no text); {FIX}"
         return content, ""
 
     def test_reads(self) -> list[dict[str, Any]]:
@@ -98,7 +99,7 @@ def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]
         raise InvalidValue("--storage", storage, fix)
     base = storage.rstrip("/") if "://" in storage else str(Path(storage).resolve())
     names = sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
-    found = [_in_folder(name, f"{base}/{name}", optuna_url) for name in names]
+    found = (_in_folder(name, f"{base}/{name}", optuna_url) for name in names)
     return [place for place in found if place is not None]
 
 
@@ -138,11 +139,10 @@ def read_json(path: str) -> dict[str, Any]:
 def _readings(content: Any) -> list[dict[str, Any]]:
     """Return a list of readings; raise ``ValueError`` for anything else."""
     needed = {"run", "test", "time", "forced"}
-    if not isinstance(content, list) or any(
-        not isinstance(one, dict) or needed - one.keys() for one in content
-    ):
+    listed: list[Any] = content if isinstance(content, list) else [None]
+    if not all(isinstance(one, dict) and needed <= one.keys() for one in listed):
         raise ValueError("it is no list of readings")
-    return content
+    return listed
 
 
 def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | None:
@@ -158,7 +158,7 @@ def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | N
         journal, database = Path(folder, JOURNAL), Path(folder, DATABASE)
         old = f"sqlite:///{database}" if database.exists() else ""
         named = str(journal) if journal.exists() else old
-    if not named and not description and not trouble:
+    if not (named or description or trouble):
         return None
     return StudyPlace(
         name=name, folder=folder, url=named or "", description=description, trouble=trouble

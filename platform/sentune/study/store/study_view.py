@@ -10,30 +10,22 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import optuna
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial
 
 from sentune.errors import DamagedFile
 from sentune.io.object_store import files_at, is_local
 from sentune.records import FinalistRecord, Spent, Spread, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
+from sentune.study.store import trial_codec as codec
 from sentune.study.store.driver_lock import Holder, standing
 from sentune.study.store.driver_process import ProcessState
 from sentune.study.store.storage import FINGERPRINT, open_storage
 from sentune.study.store.study_index import FINALS, StudyPlace
-from sentune.study.store.trial_codec import (
-    SEED,
-    TIME,
-    TRIAL,
-    known,
-    milestones,
-    record_of,
-    run_name,
-)
 
 GOES_ON = "its own command or `sentune study resume` goes on"
 TABLES = "readouts.json"
@@ -65,7 +57,7 @@ class StoredRun:
     @property
     def name(self) -> str:
         """Name of its folder."""
-        return run_name(self.trial, self.seed)
+        return codec.run_name(self.trial, self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +103,6 @@ class StudySnapshot:
 
     @property
     def name(self) -> str:
-        """Name of the study."""
         return self.place.name
 
     @property
@@ -121,7 +112,6 @@ class StudySnapshot:
 
     @property
     def objective(self) -> Objective:
-        """The first one, by which trials are compared."""
         return self.objectives[0]
 
     @property
@@ -132,7 +122,6 @@ class StudySnapshot:
 
     @cached_property
     def trials(self) -> list[TrialRecord]:
-        """The trials of the search by number."""
         return [run.record for run in self.runs]
 
     @cached_property
@@ -158,15 +147,13 @@ class StudySnapshot:
     @cached_property
     def ranked(self) -> list[TrialRecord]:
         """Complete trials, best first, the earlier among equals."""
-        metric = self.objective.metric
-        complete = [
-            t for t in self.trials if t.state is TrialState.COMPLETE and metric in t.metrics
-        ]
-        return sorted(complete, key=lambda t: (-self.objective.of(t.metrics), t.id))
+        first = self.objective
+        complete = [t for t in self.trials if t.state is TrialState.COMPLETE]
+        measured = [trial for trial in complete if first.metric in trial.metrics]
+        return sorted(measured, key=lambda trial: (-first.of(trial.metrics), trial.id))
 
     @property
     def best(self) -> TrialRecord | None:
-        """The complete trial with the best objective."""
         return self.ranked[0] if self.ranked else None
 
     @cached_property
@@ -209,9 +196,7 @@ class StudyView:
     It may be shared between threads. ``storage`` is the study's where that is open already.
     """
 
-    def __init__(
-        self, place: StudyPlace, storage: optuna.storages.BaseStorage | None = None
-    ) -> None:
+    def __init__(self, place: StudyPlace, storage: BaseStorage | None = None) -> None:
         self.place = place
         self.storage = storage or (open_storage(place.url) if place.url else None)
         self._tables: set[str] | None = None
@@ -221,9 +206,8 @@ class StudyView:
     def snapshot(self, *, driven: bool = False) -> StudySnapshot:
         """Return the study as it stands now.
 
-        Args:
-            driven: by this process, which needs neither the lock nor the folder to know that:
-                state, hours and documents are left out.
+        Where it is ``driven`` by this process, which needs neither the lock nor the folder to know
+        that, state, hours and documents are left out.
         """
         with self._lock:
             number = self._study_id("")
@@ -332,29 +316,26 @@ def _driven(holder: Holder) -> tuple[str, str]:
     return "running", {"": "", "stop": "asked to stop"}.get(holder.signal, "asked to stop now")
 
 
-def _stored(trial: optuna.trial.FrozenTrial, objective: Objective) -> StoredRun | None:
+def _stored(trial: FrozenTrial, objective: Objective) -> StoredRun | None:
     """Return the run; None where it waits, or is a copy of another trial of its study."""
-    said = trial.user_attrs
-    if not known(trial):
+    if not codec.known(trial):
         return None
-    began, ended = _milliseconds(trial.datetime_start), _milliseconds(trial.datetime_complete)
-    first = began or ended or 0
+    said = trial.user_attrs
+    # Optuna's moments are in local time
+    moments = (trial.datetime_start, trial.datetime_complete)
+    began, ended = (round(1000 * at.timestamp()) if at is not None else 0 for at in moments)
+    first = began or ended
     return StoredRun(
-        trial=said.get(TRIAL, trial.number),
-        seed=said[SEED] if TRIAL in said else None,
-        record=record_of(trial, objective),
+        trial=said.get(codec.TRIAL, trial.number),
+        seed=said[codec.SEED] if codec.TRIAL in said else None,
+        record=codec.record_of(trial, objective),
         began=first,
         ended=(ended or first) if trial.state.is_finished() else None,
         times={
-            at: round(1000 * point[TIME]) if TIME in point else ended or first
-            for at, point in milestones(trial).items()
+            at: round(1000 * point[codec.TIME]) if codec.TIME in point else ended or first
+            for at, point in codec.milestones(trial).items()
         },
     )
-
-
-def _milliseconds(moment: datetime | None) -> int | None:
-    """Return UTC milliseconds of Optuna's moments, which are in local time."""
-    return round(1000 * moment.timestamp()) if moment is not None else None
 
 
 def _finalist(trial: int, runs: dict[int, TrialRecord]) -> FinalistRecord:

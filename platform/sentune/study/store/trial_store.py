@@ -26,27 +26,8 @@ from sentune.launchers.trial_report import Report
 from sentune.records import TrialRecord
 from sentune.study.schedulers import GOES_ON, Scheduler, Verdict
 from sentune.study.space.objectives import Constraint, Objective
+from sentune.study.store import trial_codec as codec
 from sentune.study.store.journal import StudyJournal
-from sentune.study.store.trial_codec import (
-    COST,
-    END,
-    MEMORY,
-    MICRO_BATCH,
-    MILESTONE,
-    NOTES,
-    REASON,
-    REPEATS,
-    RESTARTS,
-    SEED,
-    SETTINGS,
-    TOKEN,
-    TRACEBACK,
-    best_milestone,
-    known,
-    milestones,
-    own,
-    record_of,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +72,11 @@ class TrialStore:
 
     def trials(self) -> list[FrozenTrial]:
         """Return every trial that was started here and is no copy of another one, by number."""
-        return [trial for trial in self.all_trials() if own(trial)]
+        return [trial for trial in self.all_trials() if codec.own(trial)]
 
     def records(self) -> list[TrialRecord]:
         """Return the trials as the summary shows them, with those taken over from other studies."""
-        return [self.record(trial) for trial in self.all_trials() if known(trial)]
+        return [self.record(trial) for trial in self.all_trials() if codec.known(trial)]
 
     def _place(self, number: int) -> int:
         """Return the id of a trial in its storage."""
@@ -110,7 +91,7 @@ class TrialStore:
         number = trial if isinstance(trial, int) else trial.number
         if number not in self._ended:
             stored = self.get(trial) if isinstance(trial, int) else trial
-            record = record_of(stored, self.first)
+            record = codec.record_of(stored, self.first)
             if not stored.state.is_finished():
                 return record
             self._ended[number] = record  # it never changes again
@@ -118,14 +99,14 @@ class TrialStore:
 
     def create(
         self,
-        params: Mapping[str, Any],
-        distributions: Mapping[str, BaseDistribution],
+        params: dict[str, Any],
+        distributions: dict[str, BaseDistribution],
         *,
         settings: Mapping[str, Any],
         seed: int,
         attributes: Mapping[str, Any] | None = None,
     ) -> int:
-        """Store a trial that runs, in one write, and return its number.
+        """Store a trial that runs, and return its number; see ``add``.
 
         Args:
             params: what was drawn, from the distributions of the same names.
@@ -133,17 +114,16 @@ class TrialStore:
             seed: of the training run.
             attributes: further user attributes.
         """
-        template = create_trial(
-            state=Stored.RUNNING,
-            params=dict(params),
-            distributions=dict(distributions),
-            user_attrs={**(attributes or {}), SEED: seed, SETTINGS: dict(settings)},
+        said = {**(attributes or {}), codec.SEED: seed, codec.SETTINGS: dict(settings)}
+        return self.add(
+            create_trial(
+                state=Stored.RUNNING, params=params, distributions=distributions, user_attrs=said
+            )
         )
-        return self.add(template)
 
     def add(self, template: FrozenTrial) -> int:
         """Store a trial as it is, in one write, and return its number."""
-        template.set_user_attr(TOKEN, uuid.uuid4().hex)
+        template.set_user_attr(codec.TOKEN, uuid.uuid4().hex)
         place = self.storage.create_new_trial(self._id, template)
         return self.storage.get_trial_number_from_id(place)
 
@@ -155,7 +135,7 @@ class TrialStore:
         The same report may come again after a restart: the verdict that was given stands.
         ``cost`` is what the starts of the trial have used up, see ``charge``.
         """
-        name, stored = f"{MILESTONE}{report.examples:012d}", self.get(number)
+        name, stored = f"{codec.MILESTONE}{report.examples:012d}", self.get(number)
         said = stored.user_attrs.get(name)
         with self.together():
             if said is None:
@@ -170,7 +150,7 @@ class TrialStore:
                 }
                 self._note(number, {name: said})
             elif cost:
-                self._note(number, {COST + attempt: spent for attempt, spent in cost.items()})
+                self._note(number, {codec.COST + attempt: spent for attempt, spent in cost.items()})
             self._point(stored, report.examples, said)
         return Verdict(**said["verdict"])
 
@@ -200,21 +180,19 @@ class TrialStore:
 
     def complete(self, number: int) -> TrialRecord:
         """End a trial that used up its budget, with the objectives at its best milestone."""
-        curve = milestones(self.get(number))
-        best = best_milestone(curve, self.first)
-        if best is None:
-            return self.fail(number, f"the trial ended without {self.first.metric}")
-        metrics = curve[best]["metrics"]
-        missing = [o.metric for o in self.objectives if o.metric not in metrics]
-        if missing:
-            return self.fail(number, f"the trial ended without {', '.join(missing)}", repeats=True)
+        curve = codec.milestones(self.get(number))
+        best = codec.best_milestone(curve, self.first)
+        metrics = curve[best]["metrics"] if best is not None else {}
+        if missing := [o.metric for o in self.objectives if o.metric not in metrics]:
+            reason = f"the trial ended without {', '.join(missing)}"
+            return self.fail(number, reason, repeats=best is not None)
         values = [float(metrics[objective.metric]) for objective in self.objectives]
         violations = {str(c): c.violation(metrics) for c in self.constraints}
         return self._end(number, Stored.COMPLETE, values=values, constraints=violations)
 
     def infeasible(self, number: int, reason: str) -> TrialRecord:
         """End a trial that found no memory at its smallest micro-batch; the sampler learns that."""
-        return self._end(number, Stored.PRUNED, constraints={MEMORY: 1.0}, reason=reason)
+        return self._end(number, Stored.PRUNED, constraints={codec.MEMORY: 1.0}, reason=reason)
 
     def prune(self, number: int, reason: str) -> TrialRecord:
         """End a trial that was stopped at a rung; its curve stays."""
@@ -224,8 +202,8 @@ class TrialStore:
         self, number: int, reason: str, *, repeats: bool = False, traceback: str = ""
     ) -> TrialRecord:
         """End a trial that cannot go on; where it ``repeats``, its settings are not run again."""
-        said: dict[str, Any] = {REPEATS: repeats, **({TRACEBACK: traceback} if traceback else {})}
-        return self._end(number, Stored.FAIL, reason=reason, **said)
+        said: dict[str, Any] = {codec.TRACEBACK: traceback} if traceback else {}
+        return self._end(number, Stored.FAIL, reason=reason, repeats=repeats, **said)
 
     def _end(
         self,
@@ -240,21 +218,20 @@ class TrialStore:
 
         Optuna's samplers take the last point of a curve for the value of a trial that was stopped.
         """
-        for name in {REASON, TRACEBACK} & said.keys():  # a library's words, which may name a place
-            said[name] = without_credentials(said[name])
+        said = without_credentials(said)  # a library's words may name a place
         with self.together():
             stored = self.get(number)
             if state == Stored.PRUNED and stored.intermediate_values:
                 values = [stored.intermediate_values[max(stored.intermediate_values)]]
             said |= {"values": values, "constraints": dict(constraints or {})}
-            self._note(number, {END: {"state": state.name, **said}})
+            self._note(number, {codec.END: {"state": state.name, **said}})
             self._conclude(number)
         return self.record(number)
 
     def _conclude(self, number: int) -> None:
         """End a trial as it is noted."""
         stored, place = self.get(number), self._place(number)
-        end = stored.user_attrs[END]
+        end = stored.user_attrs[codec.END]
         told = create_trial(state=Stored.FAIL, constraints=end["constraints"]).system_attrs
         for name, violation in told.items():
             if name not in stored.system_attrs:
@@ -271,38 +248,38 @@ class TrialStore:
             counts: whether the death uses up one that is forgiven.
         """
         said = self.get(number).user_attrs
-        changes: dict[str, Any] = {MICRO_BATCH: micro_batch} if micro_batch else {}
+        changes: dict[str, Any] = {codec.MICRO_BATCH: micro_batch} if micro_batch else {}
         if counts:
-            changes[RESTARTS] = said.get(RESTARTS, 0) + 1
-        self._note(number, {**changes, NOTES: [*said.get(NOTES, []), note]})
+            changes[codec.RESTARTS] = said.get(codec.RESTARTS, 0) + 1
+        self._note(number, {**changes, codec.NOTES: [*said.get(codec.NOTES, []), note]})
 
     def forgiven(self, number: int, deaths: int) -> None:
         """Store the deaths of a trial's processes that were forgiven, over all starts."""
-        self._note(number, {RESTARTS: deaths})
+        self._note(number, {codec.RESTARTS: deaths})
 
     def noted(self, number: int, notes: Sequence[str]) -> None:
         """Keep what the trial said beside its curve, each sentence once."""
-        known = self.get(number).user_attrs.get(NOTES, [])
+        known = self.get(number).user_attrs.get(codec.NOTES, [])
         fresh = [note for note in dict.fromkeys(notes) if note not in known]
         if fresh:
-            self._note(number, {NOTES: [*known, *fresh]})
+            self._note(number, {codec.NOTES: [*known, *fresh]})
 
     def charge(self, number: int, attempt: str, seconds: float, gpus: float) -> None:
         """Store the seconds since a start of a trial and its workers' GPUs, in place of the last.
 
         ``attempt`` is the start's name. A milestone may hold the same.
         """
-        self._note(number, {COST + attempt: {"seconds": seconds, "gpus": gpus}})
+        self._note(number, {codec.COST + attempt: {"seconds": seconds, "gpus": gpus}})
 
     def settle(self, number: int) -> None:
         """Write what a killed driver left out of a trial, and end it where its end is known."""
         stored = self.get(number)
-        curve = milestones(stored)
+        curve = codec.milestones(stored)
         stops = [said["verdict"] for said in curve.values() if said["verdict"]["stop"]]
         with self.together():
             for examples, said in curve.items():
                 self._point(stored, examples, said)
-            if END in stored.user_attrs:
+            if codec.END in stored.user_attrs:
                 self._conclude(number)
             elif stops:
                 self.prune(number, stops[0]["reason"])

@@ -1,13 +1,42 @@
-"""Drivers in processes of their own, for tests that race, stop and kill them."""
+"""Drivers on a clock of their own, and in processes that tests race, stop and kill."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from sentune.errors import StudyConflict
 from sentune.study.store.driver_lock import DriverLock
+from sentune.study.store.driver_process import Driver
+
+FOREIGN = Driver(
+    user="ada", host="alpha", pid=4711, started="1", boot="another boot", namespace="pid:[1]"
+)
+
+
+@dataclass
+class Clock:
+    """Time that passes only where somebody waits; each wait may do something first."""
+
+    now: float = 1000.0
+    waits: list[float] = field(default_factory=list)
+    meanwhile: Callable[[], object] = lambda: None
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.meanwhile()
+        self.waits.append(seconds)
+        self.now += seconds
+
+
+def still(url: str, clock: Clock, study: str = "study", **given: Any) -> DriverLock:
+    """A lock whose thread sleeps: what it does, the test asks for."""
+    return DriverLock(url, study, beat=2000.0, clock=clock, sleep=clock.sleep, **given)
 
 
 def race(url: str, rounds: int, barrier: Any, won: Any) -> None:

@@ -1,25 +1,13 @@
-"""Where a driver's lock lies: in a file (flock), or in PostgreSQL (advisory lock of a session).
-
-Beside the lock lies a record: the driver that holds it and since when, the seconds of all starts,
-the number of the last start (its generation), and a request to stop. Only the holder writes it,
-except for the request.
-"""
+"""A driver's lock and record in PostgreSQL: an advisory lock of a session, and a row of a table."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
-import json
 import os
-import time
-import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from sqlalchemy import Connection, CursorResult, Engine, Row, create_engine, text
 from sqlalchemy.engine import make_url
@@ -29,201 +17,15 @@ from sqlalchemy.pool import NullPool
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
 from sentune.io.database_lock import alone_in, database_url
-from sentune.study.store.driver_process import Driver
+from sentune.study.store.driver_process import LOCKS, Driver, Record
 
-LOCK_FILE = "driver.lock"
-SLOT = 2048
-"""Bytes of each of the lock file's two parts: the holder's record, and what it is asked for."""
+SILENT = {"connect_timeout": 10, "tcp_user_timeout": 30_000}
+"""Seconds to connect, milliseconds after which a silent connection is given up: without them a cut
+network holds a client for a quarter of an hour, also when it is whole again."""
 
 KEEPALIVE = {"idle": 10, "interval": 5, "count": 3}
 """Seconds of silence, seconds between questions and their number, after which a connection is cut:
 the server then frees the lock of a machine that is dead, which else takes it two hours."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """The record beside a lock.
-
-    Attributes:
-        generation: number of the last start of the study; 0 before the first one.
-        driver: the process that holds the lock; None once it was released.
-        since: when that process took it, Unix time.
-        beat: counts what the holder has written.
-        seconds: that the study was driven, over all starts.
-        signal: what the holder is asked for: empty, ``stop`` or ``stop now``.
-        quiet: seconds since the last beat.
-    """
-
-    generation: int = 0
-    driver: Driver | None = None
-    since: float = 0.0
-    beat: int = 0
-    seconds: float = 0.0
-    signal: str = ""
-    quiet: float = 0.0
-
-
-def backend_of(url: str, study: str) -> Backend | None:
-    """Return the lock of a study whose trials lie at a URL or in a file; None if there is none.
-
-    A file in the study's own folder has ``driver.lock`` beside it; of another file, the lock's name
-    holds the study's. A database other than SQLite and PostgreSQL has no lock.
-    """
-    if url.startswith("postgres"):
-        return PostgresLock(url, study)
-    path: str | None = url
-    if "://" in url:
-        named = make_url(url)
-        path = named.database if named.get_backend_name() == "sqlite" else None
-    if not path:
-        return None
-    file = Path(path).resolve()
-    own = file.parent.name == study
-    return FileLock(file.with_name(LOCK_FILE if own else f"{file.name}.{quote(study, '')}.lock"))
-
-
-class FileLock:
-    """flock on a file: the kernel frees it at the holder's death, a stopped holder keeps it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._fd: int | None = None
-        _HELD_HERE.add(self)
-
-    def close_in_child(self) -> None:
-        """Close a forked child's copy, which would hold the lock beyond this process's death."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-    def lock(self) -> bool:
-        """Take the lock if it is free; return whether this object holds it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.unlock()
-            return False
-        if not self._in_place():  # it was replaced between opening and locking
-            self.unlock()
-            return False
-        return True
-
-    def unlock(self) -> None:
-        """Free the lock."""
-        if self._fd is not None:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
-            os.close(self._fd)
-            self._fd = None
-
-    def holds(self, generation: int) -> bool:
-        """Return whether this object holds the lock, and no later start was recorded.
-
-        The record tells it where a file system does not lock across machines.
-        """
-        return self._in_place() and self.read().generation == generation
-
-    def _in_place(self) -> bool:
-        """Return whether the file is open here; one that was replaced keeps nobody away."""
-        try:
-            return self._fd is not None and os.path.samestat(self.path.stat(), os.fstat(self._fd))
-        except FileNotFoundError:
-            return False
-
-    def locked(self) -> bool:
-        """Return whether any process holds the lock; a ``lock`` meanwhile is tried again."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
-
-    def read(self) -> Record:
-        """Return the record; an empty one where the study was never driven."""
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return Record()
-        try:
-            said = json.loads(content[:SLOT].strip(b"\0 ") or b"{}")
-        except ValueError:
-            return Record(generation=int(time.time()))  # torn by a power cut: a later one follows
-        try:
-            asked = json.loads(content[SLOT:].strip(b"\0 ") or b"{}")
-        except ValueError:
-            asked = {}  # torn, or being written
-        seen, driver = said.pop("seen", time.time()), said.pop("driver", "")
-        record = Record(
-            **said,
-            driver=Driver.from_json(driver) if driver else None,
-            quiet=max(0.0, time.time() - seen),
-        )
-        ours = asked.get("generation") == record.generation and record.driver
-        return replace(record, signal=asked["signal"] if ours else "")
-
-    def begin(self, driver: Driver, *, after: int = 0) -> Record:
-        """Record a new start by the process that has just taken the lock.
-
-        Args:
-            driver: that process.
-            after: generation that the new one exceeds, as it does the last one's.
-        """
-        was = self.read()
-        return self._write(Record(
-            generation=max(was.generation, after) + 1, driver=driver, since=time.time(),
-            beat=was.beat + 1, seconds=was.seconds,
-        ))  # fmt: skip
-
-    def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
-        """Add seconds to this start's record and return it; None if the lock is lost.
-
-        The ``last`` beat says that the lock was released.
-        """
-        if not self.holds(generation):
-            return None
-        was = self.read()
-        driver = None if last else was.driver
-        now = replace(was, driver=driver, beat=was.beat + 1, seconds=was.seconds + seconds)
-        return self._write(now, sync=last)
-
-    def _write(self, record: Record, *, sync: bool = True) -> Record:
-        assert self._fd is not None
-        os.pwrite(self._fd, _as_json(record).encode(), 0)
-        if sync:
-            os.fsync(self._fd)
-        return record
-
-    def ask(self, generation: int, signal: str) -> bool:
-        """Ask the holder for something; return False if it has left."""
-        asked = json.dumps({"generation": generation, "signal": signal})
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.pwrite(fd, asked.ljust(SLOT).encode(), SLOT)
-        finally:
-            os.close(fd)
-        return self.read().signal == signal
-
-    def break_lock(self) -> None:
-        """Put a copy of the file in its place, which takes the lock from a holder that is dead."""
-        was = self.read()
-        new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        freed = replace(was, generation=was.generation + 1, driver=None)
-        new.write_text(_as_json(freed), encoding="utf-8")
-        new.replace(self.path)
-
-
-def _as_json(record: Record) -> str:
-    driver = record.driver.to_json() if record.driver else ""
-    said = {**vars(record), "driver": driver, "seen": time.time()}
-    del said["signal"], said["quiet"]
-    return json.dumps(said).ljust(SLOT)
 
 
 class PostgresLock:
@@ -245,7 +47,7 @@ class PostgresLock:
         self._session: Connection | None = None
         self._holding = False
         self._number = 0  # of the session that had the lock last, in the server
-        _HELD_HERE.add(self)
+        LOCKS.add(self)
 
     def close_in_child(self) -> None:
         # closing the connection in the child would tell the server to end this process's session
@@ -330,29 +132,30 @@ class PostgresLock:
         if table is None:
             return Record()
         rows = self._elsewhere(f"SELECT {COLUMNS} FROM sentune_drivers WHERE study = :study")
-        return _record(rows[0]) if rows else Record()
+        return Record.of(rows[0]._mapping) if rows else Record()
 
     def begin(self, driver: Driver, *, after: int = 0) -> Record:
         with alone_in(self._url):
             self._here(TABLE)
         values = {"driver": driver.to_json(), "after": after}
-        return _record(self._here(
+        return Record.of(self._here(
             "INSERT INTO sentune_drivers (study, generation, driver) "
             "VALUES (:study, :after + 1, :driver) ON CONFLICT (study) DO UPDATE SET "
             "generation = greatest(sentune_drivers.generation, :after) + 1, driver = :driver, "
             "since = now(), seen = now(), signal = '', "
-            f"beat = sentune_drivers.beat + 1 RETURNING {COLUMNS}", **values).one())  # fmt: skip
+            f"beat = sentune_drivers.beat + 1 RETURNING {COLUMNS}", **values,
+        ).mappings().one())  # fmt: skip
 
     def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
         if not self.holds(generation):
             return None
-        row = self._here(
+        found = self._here(
             "UPDATE sentune_drivers SET seconds = seconds + :seconds, beat = beat + 1, "
             "seen = now(), driver = CASE WHEN :last THEN '' ELSE driver END "
             f"WHERE study = :study AND generation = :generation RETURNING {COLUMNS}",
             seconds=seconds, last=last, generation=generation,
-        ).one_or_none()  # fmt: skip
-        return None if row is None else _record(row)
+        ).mappings().one_or_none()  # fmt: skip
+        return None if found is None else Record.of(found)
 
     def ask(self, generation: int, signal: str) -> bool:
         return bool(self._elsewhere(
@@ -400,12 +203,6 @@ HELD = """FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND CAST(classid AS bigint) = :high AND CAST(objid AS bigint) = :low"""
 
 
-def _record(row: Row[Any]) -> Record:
-    found = dict(row._mapping)
-    driver = found.pop("driver")
-    return Record(**found, driver=Driver.from_json(driver) if driver else None)
-
-
 def _own_pid(session: Connection) -> int:
     return int(session.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
 
@@ -416,7 +213,7 @@ def _engine(url: str) -> Engine:
 
     libpq's limits, where the URL does not name them, notice a cut network in 25 s.
     """
-    limits = {"connect_timeout": 10, "tcp_user_timeout": 30_000, "keepalives": 1}
+    limits = SILENT | {"keepalives": 1}
     limits |= {f"keepalives_{name}": value for name, value in KEEPALIVE.items()}
     return create_engine(
         database_url(url),
@@ -424,18 +221,3 @@ def _engine(url: str) -> Engine:
         isolation_level="AUTOCOMMIT",
         connect_args={n: limit for n, limit in limits.items() if n not in make_url(url).query},
     )
-
-
-Backend = FileLock | PostgresLock
-"""One study's lock and the record beside it. Every method raises OSError or SQLAlchemyError where
-its file or database does not answer."""
-
-_HELD_HERE: weakref.WeakSet[Backend] = weakref.WeakSet()
-
-
-def _close_in_child() -> None:
-    for backend in list(_HELD_HERE):
-        backend.close_in_child()
-
-
-os.register_at_fork(after_in_child=_close_in_child)

@@ -1,0 +1,149 @@
+"""A driver's lock and record in a file beside a study's trials: flock, and two slots of JSON."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from sentune.study.store.driver_process import LOCKS, Driver, Record
+
+LOCK_FILE = "driver.lock"
+SLOT = 2048
+"""Bytes of each of the file's two parts: the holder's record, and what it is asked for."""
+
+
+class FileLock:
+    """flock on a file: the kernel frees it at the holder's death, a stopped holder keeps it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+        LOCKS.add(self)
+
+    def close_in_child(self) -> None:
+        """Close a forked child's copy."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def lock(self) -> bool:
+        """Take the lock if it is free; return whether this object holds it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.unlock()
+            return False
+        if not self._in_place():  # it was replaced between opening and locking
+            self.unlock()
+            return False
+        return True
+
+    def unlock(self) -> None:
+        """Free the lock."""
+        if self._fd is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            os.close(self._fd)
+            self._fd = None
+
+    def holds(self, generation: int) -> bool:
+        """Return whether this object holds the lock, and no later start was recorded.
+
+        The record tells it where a file system does not lock across machines.
+        """
+        return self._in_place() and self.read().generation == generation
+
+    def _in_place(self) -> bool:
+        """Return whether the file is open here; one that was replaced keeps nobody away."""
+        try:
+            return self._fd is not None and os.path.samestat(self.path.stat(), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
+
+    def locked(self) -> bool:
+        """Return whether any process holds the lock; a ``lock`` meanwhile is tried again."""
+        try:
+            with self.path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def read(self) -> Record:
+        """Return the record; an empty one where the study was never driven."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return Record()
+        try:
+            said = json.loads(content[:SLOT].strip(b"\0 ") or b"{}")
+        except ValueError:
+            return Record(generation=int(time.time()))  # torn by a power cut: a later one follows
+        try:
+            asked = json.loads(content[SLOT:].strip(b"\0 ") or b"{}")
+        except ValueError:
+            asked = {}  # torn, or being written
+        quiet = max(0.0, time.time() - said.pop("seen", time.time()))
+        record = Record.of({**said, "quiet": quiet})
+        ours = asked.get("generation") == record.generation and record.driver
+        return replace(record, signal=asked["signal"] if ours else "")
+
+    def begin(self, driver: Driver, *, after: int = 0) -> Record:
+        """Record a new start by the process that has just taken the lock.
+
+        Its generation exceeds ``after`` and that of the last start.
+        """
+        was = self.read()
+        return self._write(Record(
+            generation=max(was.generation, after) + 1, driver=driver, since=time.time(),
+            beat=was.beat + 1, seconds=was.seconds,
+        ))  # fmt: skip
+
+    def beat(self, generation: int, seconds: float, *, last: bool = False) -> Record | None:
+        """Add seconds to this start's record and return it; None if the lock is lost.
+
+        The ``last`` beat says that the lock was released.
+        """
+        if not self.holds(generation):
+            return None
+        was = self.read()
+        driver = None if last else was.driver
+        now = replace(was, driver=driver, beat=was.beat + 1, seconds=was.seconds + seconds)
+        return self._write(now, sync=last)
+
+    def _write(self, record: Record, *, sync: bool = True) -> Record:
+        assert self._fd is not None
+        os.pwrite(self._fd, _as_json(record).encode(), 0)
+        if sync:
+            os.fsync(self._fd)
+        return record
+
+    def ask(self, generation: int, signal: str) -> bool:
+        """Ask the holder for something; return False if it has left."""
+        asked = json.dumps({"generation": generation, "signal": signal})
+        with self.path.open("r+b") as file:
+            file.seek(SLOT)
+            file.write(asked.ljust(SLOT).encode())
+        return self.read().signal == signal
+
+    def break_lock(self) -> None:
+        """Put a copy of the file in its place, which takes the lock from a holder that is dead."""
+        was = self.read()
+        new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        freed = replace(was, generation=was.generation + 1, driver=None)
+        new.write_text(_as_json(freed), encoding="utf-8")
+        new.replace(self.path)
+
+
+def _as_json(record: Record) -> str:
+    driver = record.driver.to_json() if record.driver else ""
+    said = {**vars(record), "driver": driver, "seen": time.time()}
+    del said["signal"], said["quiet"]
+    return json.dumps(said).ljust(SLOT)
