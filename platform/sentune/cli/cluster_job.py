@@ -54,11 +54,11 @@ def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOpti
         InvalidValue: naming the option, the value and what is allowed.
     """
     app = typer.Typer(add_completion=False)
-    app.command()(command(script_job.space, script_job.defaults, script_job.quick))
+    app.command()(command(script_job))
     try:
         given = typer.main.get_command(app).make_context("JOB", [*arguments]).params
     except typer.TyperException as error:
         option = getattr(error, "option_name", "JOB")
         fix = f"{script_job.space.method}'s job: {error.format_message()}"
         raise InvalidValue(option, " ".join(arguments), fix) from error
-    return options_given(given, script_job.defaults, script_job.quick)
+    return options_given(given, script_job)

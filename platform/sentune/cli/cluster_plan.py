@@ -103,7 +103,7 @@ def growth_report(
 
 def _table(title: str, *columns: str) -> Table:
     """Return a table whose columns are numbers from the second one on."""
-    table = plain_table(title=title, title_justify="left", title_style="bold")
+    table = plain_table(title=title)
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     return table

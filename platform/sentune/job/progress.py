@@ -11,13 +11,13 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from sentune.formatting import MARKS, clock, measured, short
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
-from sentune.terminal import print_line
+from sentune.terminal import number_column, plain_table, print_line
 
 
 @dataclass
@@ -190,14 +190,11 @@ class Display:
 
     def screen(self) -> Group:
         """Return the table of trials and finals, with the time below it."""
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("trial", no_wrap=True)
-        table.add_column("state", no_wrap=True)
-        table.add_column("examples", justify="right", no_wrap=True)
-        table.add_column(self.objective, justify="right", no_wrap=True)
+        words = [Column(title, no_wrap=True) for title in ("trial", "state")]
+        numbers = map(number_column, ("examples", self.objective))
+        table = plain_table(*words, *numbers, "settings", header_style="bold")
         # cut here: a column that must not wrap would squeeze the others to nothing
         room = max(10, self.console.width - len(self.objective) - 38)
-        table.add_column("settings")
         for trial in self._seen.trials[-20:]:
             word, colour = MARKS[trial.state]
             shown = Text(self._settings(trial))

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sentune.errors import InvalidValue
+from sentune.formatting import measured, spread
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.axes import Axis, axes_of
 from sentune.report.importance import Importance, importance
@@ -60,7 +61,10 @@ class View:
 
     @cached_property
     def best(self) -> TrialRecord | None:
-        """The best complete trial that holds every constraint; while there is none, any trial."""
+        """The trial that was shipped without finals; else the best complete one that holds every
+        constraint, and while there is none, any trial."""
+        if self.summary.best is not None and self.winner is None:
+            return next(trial for trial in self.summary.trials if trial.id == self.summary.best)
         scored = [trial for trial in self.ranked if self.value(trial) is not None]
         complete = [trial for trial in scored if trial.state is TrialState.COMPLETE]
         return next(iter([*(t for t in complete if t.feasible), *complete, *scored]), None)
@@ -83,6 +87,36 @@ class View:
         """The standard error over pairs that was measured beside a metric, if any."""
         found = self.measured.get(metric + ERROR)
         return found.mean if found is not None else None
+
+    @property
+    def error_kind(self) -> str:
+        """What the ± of ``metric_rows`` is."""
+        if self.winner is not None:
+            return "± sd over seeds"
+        pairs = any(name.endswith(ERROR) for name in self.measured)
+        return "± standard error over pairs" if pairs else "one run"
+
+    @property
+    def metric_rows(self) -> list[tuple[str, str, str, str]]:
+        """Each metric with the winner on dev, the shipped model on test, and what a rule without a
+        model reaches, as text; neither costs nor metrics of a subset."""
+        summary, rules = self.summary, self.summary.baselines
+        dev = {
+            name: spread(name, over, self.error(name))
+            for name, over in self.measured.items()
+            if name not in rules and not name.startswith("train/")
+        }
+        test, without = ({n: measured(n, v) for n, v in of.items()} for of in (summary.test, rules))
+        return [
+            (name, dev.get(name, ""), test.get(name, ""), without.get(name, ""))
+            for name in sorted({*dev, *test, *without})
+            if not name.endswith(ERROR) and not of_subset(name)
+        ]
+
+    @property
+    def subsets(self) -> int:
+        """Metrics of subsets, which ``summary.json`` alone has."""
+        return sum(map(of_subset, {*self.measured, *self.summary.test}))
 
     @cached_property
     def axes(self) -> list[Axis]:
@@ -129,14 +163,17 @@ def of_subset(name: str) -> bool:
 
 
 def view(
-    summary: StudySummary | Mapping[str, Any], records: Sequence[TrialRecord], folder: Path | None
+    summary: StudySummary | Mapping[str, Any],
+    records: Sequence[TrialRecord] = (),
+    folder: Path | None = None,
 ) -> View:
-    """Puts a summary and the trials' records together.
+    """Put a summary and the trials' records together.
 
     Args:
         summary: or the content of a ``summary.json``.
-        records: trials with their curves; those that the summary alone knows have none.
-        folder: of exhibits.
+        records: trials with their curves, from the store; those that the summary alone knows have
+            none.
+        folder: where a finished study left its sweeps (``exhibits/``).
 
     Raises:
         InvalidValue: the summary is of a later version, or lacks a field.

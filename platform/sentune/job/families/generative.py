@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
-
-from rich.console import Console
+from typing import Any
 
 from sentune.corpora.mixing import MixedHandle
-from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Kind
 from sentune.corpora.weights import apart, weight_names
-from sentune.job.corpora import dev_corpora, numbered
-from sentune.job.families.base import TrainedFamily
+from sentune.job.families.trained import TrainedFamily
 from sentune.job.options import OperationOptions, WordOptions
 from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Dimension, Uniform
 from sentune.study.space.space import SearchSpace
-from sentune.terminal import print_line
 from sentune.training.inputs import Inputs, operation_inputs, word_inputs
 from sentune.training.trial import Opens
 
 
-class GenerativeFamily(TrainedFamily):
-    """See ``JobFamily``."""
-
-    prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
-    _inputs: Inputs
-
-    def manifests(self) -> Sequence[str]:
-        return [*(corpus.manifest_file for corpus in self._inputs.corpora), *super().manifests()]
-
-    def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        corpora = self._inputs.corpora
-        return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}
-
-    def read(self, console: Console) -> None:
-        """Read the dev corpora, which are short, before the training corpora."""
-        self.dev = dev_corpora(self.options, self.builtin, self.prefer)
-        inputs = self._inputs = self.inputs()
-        self.folder, self.tokens = inputs.folder, inputs.tokens
-        if inputs.note:
-            print_line(console, inputs.note)
-
-    @abstractmethod
-    def inputs(self) -> Inputs:
-        """Return what a run is given."""
-
-
-class OperationFamily(GenerativeFamily):
+class OperationFamily(TrainedFamily):
     """InterSent: an encoder, a decoder, and corpora of operations mixed."""
 
     name = "operations"
+    prefer = Kind.SCORED_PAIRS
     builtin = ("builtin:operations", "builtin:scenes")
     options: OperationOptions
 
@@ -66,17 +35,10 @@ class OperationFamily(GenerativeFamily):
         self._weights = weight_names(specs) if len(specs) > 1 else ()
         return super().requested(with_weights(space, self._weights) if self._weights else space)
 
-    def inputs(self) -> Inputs:
+    def read(self, **shared: Any) -> Inputs:
+        options = self.options
         return operation_inputs(
-            self.options.corpora,
-            encoder=self.options.encoder,
-            decoder=self.options.decoder,
-            max_length=self.training.max_length,
-            cache=self.cache,
-            limit=self.options.limit,
-            uri=self.cache_uri,
-            spread=in_turn,
-            run=on_worker,
+            options.corpora, encoder=options.encoder, decoder=options.decoder, **shared
         )
 
     def handle(
@@ -89,10 +51,11 @@ class OperationFamily(GenerativeFamily):
         return MixedHandle(tuple(handles), weights), kept
 
 
-class WordFamily(GenerativeFamily):
+class WordFamily(TrainedFamily):
     """Invertible decoders: fixed word vectors, and sentences in their order."""
 
     name = "words"
+    prefer = Kind.SCORED_PAIRS
     builtin = ("builtin:similarity",)
     options: WordOptions
 
@@ -100,17 +63,10 @@ class WordFamily(GenerativeFamily):
     def pretrained(self) -> str:
         return self.options.vectors
 
-    def inputs(self) -> Inputs:
+    def read(self, **shared: Any) -> Inputs:
+        options = self.options
         return word_inputs(
-            self.options.corpus,
-            vectors=self.options.vectors,
-            frequencies=self.options.frequencies,
-            max_length=self.training.max_length,
-            cache=self.cache,
-            limit=self.options.limit,
-            uri=self.cache_uri,
-            spread=in_turn,
-            run=on_worker,
+            options.corpus, vectors=options.vectors, frequencies=options.frequencies, **shared
         )
 
 
