@@ -115,7 +115,7 @@ def test_a_job_writes_and_says_no_password(place: str, tmp_path: Path) -> None:
     )
     summary.trials, summary.spent, summary.state = [trial], Spent(trials=1), "failed"
     summary.reason = f"no answer from {options.optuna}"
-    tracker = Tracker.in_storage("doors", str(storage), tracking_uri=options.tracking)
+    tracker = Tracker("doors", str(storage), tracking_uri=options.tracking)
     place = StudyPlace(name="doors", folder=str(storage / "doors"), url="")
     run = StoredRun(trial=0, record=trial, ended=1)
     seen = StudySnapshot(place=place, objectives=(Objective(job.space.objective),), runs=(run,))

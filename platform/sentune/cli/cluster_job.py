@@ -44,11 +44,7 @@ def read_job(script: Path) -> JobDefinition:
 
 
 def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOptions:
-    """Return the options of a command line, as the script itself would have them.
-
-    Args:
-        script_job: of the script.
-        arguments: ``--trials 40 --set key=value ...``.
+    """Return the options of a command line (``--trials 40 ...``), as the script would have them.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.

@@ -81,9 +81,6 @@ def growth_report(
     """Return tables of a study on a cluster: stages, kinds of nodes, fewer trials at a time.
 
     Args:
-        config: of the study.
-        space: what it searches.
-        cluster: its kinds of nodes.
         prices: dollars an hour by node type.
         probe: how fast a trial trains; None: not known.
 

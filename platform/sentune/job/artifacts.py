@@ -33,14 +33,10 @@ def artifacts_folder(storage: str, study: str) -> Path:
 
 
 def view_of(study: StudySnapshot, storage: str) -> View:
-    """Return what a report shows of a study in any state.
-
-    Args:
-        study: as it stands.
-        storage: folder or URI of all studies, or the URL of their database.
+    """Return a study of a storage (or of a database of studies) as its report sees it.
 
     Raises:
-        InvalidValue: the study's summary is of a later version or damaged.
+        InvalidValue: its summary is of a later version or damaged.
     """
     artifacts = None if is_database(storage) else artifacts_folder(storage, study.name)
     return view(summary_of(study), study.trials, artifacts)

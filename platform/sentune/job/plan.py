@@ -64,9 +64,7 @@ def show_plan(
     """Print what a study will ask for and cost; leave nothing but the cache in the storage.
 
     Args:
-        job: not prepared yet.
-        options: that the job was made from.
-        console: to print on.
+        job: made from the options, not prepared yet.
         seconds: that the probe behind the cost may take.
     """
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():

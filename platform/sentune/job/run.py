@@ -170,7 +170,7 @@ def _tracking(config: StudyConfig, options: StudyOptions, console: Console) -> I
     """Yield MLflow's tracker; at the end wait until MLflow holds all of the study."""
     from sentune.tracking import Tracker
 
-    tracker = Tracker.in_storage(config.name, config.storage, tracking_uri=options.tracking)
+    tracker = Tracker(config.name, config.storage, tracking_uri=options.tracking)
     try:
         yield tracker
     finally:

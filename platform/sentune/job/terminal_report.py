@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sentune.credentials import without_credentials
-from sentune.formatting import MARKS, clock, measured, short, spread
+from sentune.formatting import MARKS, clock, cost, measured, short, spread
 from sentune.job.options import StudyOptions
-from sentune.records import Spent, StudySummary, TrialRecord
-from sentune.report.view import WITHOUT_RESULT, View
+from sentune.records import StudySummary
+from sentune.report.trial_sections import events
+from sentune.report.view import View
 from sentune.study.config import StudyConfig
 from sentune.terminal import plain_table, print_line
 
@@ -26,10 +27,10 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     seen = View(summary=summary)
     console.print(_trials(seen, varied))
     for trial in sorted(summary.trials, key=lambda trial: trial.id):
-        for event in _events(trial):
-            print_line(console, f"trial {trial.id}: {event}")
+        for _, said in events(trial):
+            print_line(console, f"trial {trial.id}: {without_credentials(said)}")
     console.print()
-    console.print(f"spent: {_spent(summary.spent)}", highlight=False)
+    console.print(f"spent: {cost(summary.spent)}", highlight=False)
     if summary.reason:  # what to do about it is the job's last line
         print_line(console, f"the study is {summary.state}: {summary.reason}")
     if summary.model is None:
@@ -42,24 +43,6 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     for table in (_configuration(seen), _metrics(seen)):
         console.print()
         console.print(table)
-
-
-def _events(trial: TrialRecord) -> Iterator[str]:
-    """Yield a sentence for the restarts, each note and each broken constraint of a trial."""
-    if trial.restarts:
-        times = {1: "once", 2: "twice"}.get(trial.restarts, f"{trial.restarts} times")
-        yield f"its processes died {times}, it went on each time"
-    yield from trial.notes
-    for name, by in trial.violations.items():
-        if by > 0:
-            yield f"breaks {name} by {by:.4g}"
-
-
-def _spent(spent: Spent) -> str:
-    """Return ``8 trials, 120,000 examples, 1:02:03 of wall time, 3.5 GPU hours``."""
-    wall = clock(3600 * spent.hours)
-    line = f"{spent.trials:,} trials, {spent.examples:,} examples, {wall} of wall time"
-    return f"{line}, {spent.gpu_hours:.3g} GPU hours" if spent.gpu_hours else line
 
 
 def print_commands(console: Console, commands: Mapping[str, str]) -> None:
@@ -104,16 +87,14 @@ def _trials(seen: View, varied: tuple[str, ...]) -> Table:
     table = _table("Trials", "trial", "state", objective, "examples", "time", "settings")
     for trial in seen.ranked:
         word, colour = MARKS[trial.state]
-        lines = [short({name: trial.settings[name] for name in varied if name in trial.settings})]
-        if trial.state in WITHOUT_RESULT:
-            lines.append(trial.reason)
+        settings = {name: trial.settings[name] for name in varied if name in trial.settings}
         table.add_row(
             str(trial.id),
             Text(word, colour),
             measured(objective, trial.metrics.get(objective)),
             f"{trial.examples:,}",
             clock(trial.seconds),
-            Text("\n".join(line for line in without_credentials(lines) if line)),
+            Text(without_credentials(short(settings))),
         )
     return table
 

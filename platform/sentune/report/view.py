@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +23,14 @@ ERROR = "_standard_error"
 """Ending of a metric that is the standard error of another one, over the pairs of a task."""
 
 WITHOUT_RESULT = (TrialState.FAILED, TrialState.INFEASIBLE)
+
+FATES = {
+    TrialState.PRUNED: "stopped",
+    TrialState.RUNNING: "running",
+    TrialState.COMPLETE: "complete",
+    **dict.fromkeys(WITHOUT_RESULT, "lost"),
+}
+"""What became of a trial that did not reach a rung."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +72,11 @@ class View:
     def best(self) -> TrialRecord | None:
         """The trial that was shipped without finals; else the best complete one that holds every
         constraint, and while there is none, any trial."""
-        if self.summary.best is not None and self.winner is None:
-            return next(trial for trial in self.summary.trials if trial.id == self.summary.best)
         scored = [trial for trial in self.ranked if self.value(trial) is not None]
         complete = [trial for trial in scored if trial.state is TrialState.COMPLETE]
-        return next(iter([*(t for t in complete if t.feasible), *complete, *scored]), None)
+        shipped = [t for t in complete if t.id == self.summary.best and self.winner is None]
+        feasible = (trial for trial in complete if trial.feasible)
+        return next(iter([*shipped, *feasible, *complete, *scored]), None)
 
     @property
     def winner(self) -> FinalistRecord | None:
@@ -144,6 +153,11 @@ class View:
         """Examples at which trials were compared."""
         return sorted(int(rung) for rung in self.summary.plan.get("rungs") or ())
 
+    @cached_property
+    def rung_counts(self) -> dict[int, Counter[str]]:
+        """What became of the trials at each rung, and at the end."""
+        return rung_counts(self.summary.trials, self.rungs, self.max_examples)
+
     @property
     def encoder(self) -> str:
         """What the study started from: its encoder or its word vectors; empty if it is not said."""
@@ -155,6 +169,23 @@ class View:
     def count(self, *states: TrialState) -> int:
         """Trials in any of these states."""
         return sum(trial.state in states for trial in self.summary.trials)
+
+
+def rung_counts(
+    trials: Sequence[TrialRecord], rungs: Sequence[int], end: int
+) -> dict[int, Counter[str]]:
+    """Return rung (and the end), in examples -> number of trials by what became of them there.
+
+    ``reached`` it, or before it ``stopped``, ``lost`` or ``running``; ``judged`` were stopped at
+    it. A trial has come as far as its last milestone; without its curve, as the examples it saw.
+    """
+    far = {trial.id: max(trial.curve, default=trial.examples) for trial in trials}
+    found = {}
+    for rung in dict.fromkeys((*rungs, end)):
+        found[rung] = Counter("reached" if far[t.id] >= rung else FATES[t.state] for t in trials)
+        here = (trial for trial in trials if far[trial.id] == rung)
+        found[rung]["judged"] = sum(trial.state is TrialState.PRUNED for trial in here)
+    return found
 
 
 def of_subset(name: str) -> bool:

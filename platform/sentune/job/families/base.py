@@ -18,6 +18,7 @@ from sentune.corpora.stream import share
 from sentune.errors import InvalidValue
 from sentune.io.cached_file import node_cache
 from sentune.job.corpora import describe, needs_references, numbered, read_corpora_of
+from sentune.job.options import StudyOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
 from sentune.readouts.grid import Readout
 from sentune.records import FinalistRecord, TrialRecord
@@ -40,7 +41,6 @@ class JobFamily(ABC):
     """A job of one family of methods; ``sentune.job.run`` calls its methods in this order.
 
     Attributes:
-        name: of the family, as the options name it.
         space: what is searched, narrowed to what the user asked for.
         config: the study that the options ask for; ``prepare`` may change it.
         folder: what every trial builds its method from (``TrialSpec.encoder``).
@@ -51,7 +51,6 @@ class JobFamily(ABC):
         builtin: corpora that it is judged on where no others are named.
     """
 
-    name: ClassVar[str]
     prefer: ClassVar[Kind | None] = None
     builtin: tuple[str, ...] = ()
     space: SearchSpace
@@ -93,18 +92,12 @@ class JobFamily(ABC):
             others: fields with other values than the options have.
         """
         options = self.options
-        named = {field.name for field in fields(StudyConfig)} & type(options).model_fields.keys()
         asked = {
-            **{name: getattr(options, name) for name in named},
+            **_fields_of(StudyConfig, options),
             "name": options.study,
             "storage": absolute(options.storage),
             "optuna_url": options.optuna,
-            "budget": Budget(
-                max_trials=options.max_trials,
-                max_hours=options.max_hours,
-                max_gpu_hours=options.max_gpu_hours,
-                no_gain=options.stop_after_no_gain,
-            ),
+            "budget": Budget(**_fields_of(Budget, options), no_gain=options.stop_after_no_gain),
             "objectives": tuple(Objective.parse(text) for text in options.objective[1:]),
             "constraints": tuple(map(Constraint.parse, options.constraint)),
             "points": tuple(map(space.parse_point, options.try_first)),
@@ -222,12 +215,7 @@ class JobFamily(ABC):
         return make_spec
 
     def first_spec(self, handles: Sequence[Opens], examples: int) -> TrialSpec:
-        """Return the run of the first configuration on data that this process holds.
-
-        Args:
-            handles: of the training corpora.
-            examples: after which it ends.
-        """
+        """Return the first configuration's run of so many examples, on corpora held here."""
         make_spec = self.spec_maker(hold=Held, handles=handles)
         settings: dict[str, Any] = first_configuration(searched(self.config, self.space))
         spec = make_spec(settings, "probe", self.config.seed, (examples,))
@@ -285,6 +273,12 @@ def first_configuration(space: SearchSpace) -> dict[str, Value]:
         return known[name] if name in known else dimension.at(0.5)
 
     return space.draw(suggest)
+
+
+def _fields_of(kind: type[StudyConfig | Budget], options: StudyOptions) -> dict[str, Any]:
+    """Return the options that have the name of a field."""
+    given = vars(options)
+    return {field.name: given[field.name] for field in fields(kind) if field.name in given}
 
 
 def absolute(place: str) -> str:

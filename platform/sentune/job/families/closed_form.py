@@ -48,7 +48,6 @@ PROBED_ROWS = 4_000
 class ClosedFormFamily(JobFamily):
     """See ``JobFamily``."""
 
-    name = "word-vectors"
     prefer = Kind.SCORED_PAIRS
     options: ClosedFormOptions
 

@@ -21,7 +21,6 @@ from sentune.training.trial import Opens
 class OperationFamily(TrainedFamily):
     """InterSent: an encoder, a decoder, and corpora of operations mixed."""
 
-    name = "operations"
     prefer = Kind.SCORED_PAIRS
     builtin = ("builtin:operations", "builtin:scenes")
     options: OperationOptions
@@ -54,7 +53,6 @@ class OperationFamily(TrainedFamily):
 class WordFamily(TrainedFamily):
     """Invertible decoders: fixed word vectors, and sentences in their order."""
 
-    name = "words"
     prefer = Kind.SCORED_PAIRS
     builtin = ("builtin:similarity",)
     options: WordOptions

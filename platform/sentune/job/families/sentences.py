@@ -26,7 +26,6 @@ from sentune.training.inputs import Inputs, sentence_inputs
 class SentenceFamily(TrainedFamily):
     """One encoder and one corpus; references where the method has interpretations."""
 
-    name = "sentences"
     options: JobOptions
     train: Prepared
     _referred: Prepared | None = None

@@ -20,7 +20,7 @@ from sentune.corpora.weights import apart
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.errors import InvalidValue
-from sentune.job.corpora import STORED, dev_corpora, numbered
+from sentune.job.corpora import STORED, numbered, read_evaluation
 from sentune.job.families.base import Card, JobFamily
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder
@@ -96,7 +96,8 @@ class TrainedFamily(JobFamily):
 
     def prepare(self, console: Console) -> None:
         """Read the dev corpora, which are short, before the training corpora."""
-        self.dev = dev_corpora(self.options, self.builtin, self.prefer)
+        builtin = [f"{name}?split=dev" for name in self.builtin]
+        self.dev = read_evaluation(self.options.dev or builtin, self.prefer)
         self.inputs = self.read(
             max_length=self.training.max_length,
             cache=self.cache,
