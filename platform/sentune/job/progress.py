@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Column
 from rich.text import Text
 
 from sentune.formatting import MARKS, clock, measured, short
+from sentune.job.trial_table import trials_table
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.terminal import number_column, plain_table, print_line
@@ -189,28 +189,15 @@ class Display:
         return f" ({'; '.join(parts)})"
 
     def screen(self) -> Group:
-        """Return the table of trials and finals, with the time below it."""
-        words = [Column(title, no_wrap=True) for title in ("trial", "state")]
-        numbers = map(number_column, ("examples", self.objective))
-        table = plain_table(*words, *numbers, "settings", header_style="bold")
-        # cut here: a column that must not wrap would squeeze the others to nothing
-        room = max(10, self.console.width - len(self.objective) - 38)
-        for trial in self._seen.trials[-20:]:
-            word, colour = MARKS[trial.state]
-            shown = Text(self._settings(trial))
-            shown.truncate(room, overflow="ellipsis")
-            score = self._value(trial.metrics)
-            table.add_row(str(trial.id), Text(word, colour), f"{trial.examples:,}", score, shown)
-        for run in self._seen.finals:
-            table.add_row(
-                f"{run.trial}",
-                Text("finalist", "magenta"),
-                f"{run.record.examples:,}",
-                self._value(run.record.metrics),
-                f"seed={run.seed}",
-            )
+        """Return the tables of trials and finals, with the time below them."""
+        seen, width = self._seen, self.console.width
+        trials = trials_table(seen.shown(20), [self.objective], self.varied, width=width)
+        finals = plain_table("finalist", "seed", *map(number_column, ("examples", self.objective)))
+        for run in seen.finals:
+            score = self._value(run.record.metrics)
+            finals.add_row(f"trial {run.trial}", f"{run.seed}", f"{run.record.examples:,}", score)
         footer = Text(f"{self._elapsed()} elapsed{self._outlook()}", style="dim")
-        return Group(table, footer)
+        return Group(trials, *([finals] if seen.finals else []), footer)
 
 
 def _called(run: StoredRun) -> str:

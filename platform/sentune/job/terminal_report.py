@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from sentune.credentials import without_credentials
-from sentune.formatting import MARKS, clock, cost, measured, short, spread
+from sentune.formatting import cost
 from sentune.job.options import StudyOptions
+from sentune.job.trial_table import finalists_table, trials_table
 from sentune.records import StudySummary
 from sentune.report.trial_sections import events
 from sentune.report.view import View
@@ -25,7 +25,8 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     """Prints the tables of a study that has ended, best trial first."""
     console.print()
     seen = View(summary=summary)
-    console.print(_trials(seen, varied))
+    metrics = [metric for metric, _ in seen.objectives]
+    console.print(trials_table(seen.ranked, metrics, varied, title="Trials", header_style="dim"))
     for trial in sorted(summary.trials, key=lambda trial: trial.id):
         for _, said in events(trial):
             print_line(console, f"trial {trial.id}: {without_credentials(said)}")
@@ -37,7 +38,9 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
         return
     if summary.finalists:
         console.print()
-        console.print(_finalists(seen))
+        title = "Finalists, trained again from fresh seeds"
+        shown = summary.finalists, summary.objective, summary.winner
+        console.print(finalists_table(*shown, title=title, header_style="dim"))
     if summary.verdict:
         print_line(console, summary.verdict)
     for table in (_configuration(seen), _metrics(seen)):
@@ -80,37 +83,6 @@ def _from_here(path: str) -> str:
 
 def _table(title: str, *columns: str) -> Table:
     return plain_table(*columns, title=title, header_style="dim")
-
-
-def _trials(seen: View, varied: tuple[str, ...]) -> Table:
-    objective = seen.summary.objective
-    table = _table("Trials", "trial", "state", objective, "examples", "time", "settings")
-    for trial in seen.ranked:
-        word, colour = MARKS[trial.state]
-        settings = {name: trial.settings[name] for name in varied if name in trial.settings}
-        table.add_row(
-            str(trial.id),
-            Text(word, colour),
-            measured(objective, trial.metrics.get(objective)),
-            f"{trial.examples:,}",
-            clock(trial.seconds),
-            Text(without_credentials(short(settings))),
-        )
-    return table
-
-
-def _finalists(seen: View) -> Table:
-    objective = seen.summary.objective
-    table = _table("Finalists, trained again from fresh seeds", "", "trial", objective, "seeds")
-    for finalist in seen.summary.finalists:
-        over = finalist.metrics.get(objective)
-        table.add_row(
-            Text("winner" if finalist is seen.winner else "", "green"),
-            str(finalist.trial),
-            spread(objective, over) if over else "-",
-            ", ".join(measured(objective, v) for v in over.values) if over else "",
-        )
-    return table
 
 
 def _configuration(seen: View) -> Table:
