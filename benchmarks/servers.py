@@ -90,7 +90,7 @@ def study(place: Place, name: str, trials: int) -> float:
         validate_every=100, scheduler="none", sampler="random", trials=trials, finalists=0,
         concurrent=AT_A_TIME,
     )  # fmt: skip
-    tracker = Tracker.in_storage(name, place.storage, tracking_uri=place.tracking)
+    tracker = Tracker(name, place.storage, tracking_uri=place.tracking)
     asked = Study(config, space, make_spec, short, (tracker.notify,), {})
     summary = StudySummary(
         study=name, method="toy", state="running", objective=OBJECTIVE, mode="max", corpora={},

@@ -66,7 +66,7 @@ def config(folder: Path) -> StudyConfig:
 
 def start(folder: Path) -> tuple[Study, Tracker]:
     """A start of the study, with a tracker that looks at it."""
-    tracker = Tracker.in_storage("large", str(folder))
+    tracker = Tracker("large", str(folder))
     study = Study(config(folder), SPACE, EMPTY_SPEC, empty, (tracker.notify,), {})
     summary = StudySummary(
         study="large", method="toy", state="running", objective=OBJECTIVE, mode="max", corpora={},

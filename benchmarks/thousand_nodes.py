@@ -189,7 +189,7 @@ def main() -> None:
             budget=BUDGET,
             scheduler=config.scheduling("max"),
         )  # fmt: skip
-        tracker = Tracker.in_storage("large", folder)
+        tracker = Tracker("large", folder)
         place = StudyPlace(name="large", folder=folder, url="")
         view = StudyView(place, store.study._storage)
         look = partial(view.snapshot, driven=True)

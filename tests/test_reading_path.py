@@ -24,7 +24,7 @@ TO_THE_LOSS = (
     "jobs/tune_gumbel.py",
     "job/run.py",
     "job/families/sentences.py",
-    "job/families/base.py",
+    "job/families/trained.py",
     "training/loop.py",
     "training/recipes/sentences.py",
     "methods/gumbelcse.py",

@@ -116,16 +116,12 @@ class StudyResult:
     """
 
     def __init__(self, view: Any, storage: str) -> None:
-        from sentune.job.artifacts import artifacts_folder
-        from sentune.job.study_files import summary_of
-        from sentune.report.view import view as seen
-        from sentune.study.store.study_index import is_database
+        from sentune.job.artifacts import view_of
 
         snapshot = view.snapshot()
         self.name, self.state, self.reason = snapshot.name, snapshot.state, snapshot.reason
         self._place = snapshot.place
-        artifacts = None if is_database(storage) else artifacts_folder(storage, self.name)
-        self._view: View = seen(summary_of(snapshot), snapshot.trials, artifacts)
+        self._view = view_of(snapshot, storage)
         self.figures = StudyFigures(self._view)
 
     @property
@@ -212,15 +208,11 @@ class StudyResult:
         Raises:
             StorageError: the disk is full, read-only or at fault.
         """
+        from sentune.report import build
         from sentune.report.render import to_html
 
-        path = Path(out)
-        return Path(write_document(str(path.parent), path.name, to_html(self._report())))
-
-    def _report(self) -> Any:
-        from sentune.report import build
-
-        return build(self._view.summary, self._view.summary.trials, self._view.folder)
+        path, page = Path(out), to_html(build(self._view))
+        return Path(write_document(str(path.parent), path.name, page))
 
     def __repr__(self) -> str:
         return f"<study {self.name}: {self.state}. {self.verdict}>"

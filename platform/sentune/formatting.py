@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from sentune.records import Spread, TrialState
+from sentune.records import Spent, Spread, TrialState
 
 MARKS = {
     TrialState.RUNNING: ("running", "cyan"),
@@ -112,6 +112,13 @@ def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
 def counted(number: int, noun: str) -> str:
     """Return ``1 trial``, ``3 trials``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def cost(spent: Spent) -> str:
+    """Return ``8 trials, 120,000 examples, 1:02:03 of wall time, 3.5 GPU hours``."""
+    wall = clock(3600 * spent.hours)
+    line = f"{spent.trials:,} trials, {spent.examples:,} examples, {wall} of wall time"
+    return f"{line}, {spent.gpu_hours:.3g} GPU hours" if spent.gpu_hours else line
 
 
 def hours(value: float) -> str:

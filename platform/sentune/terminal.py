@@ -58,8 +58,9 @@ def screen() -> Terminal:
 
 
 def plain_table(*columns: str | Column, **style: Any) -> Table:
-    """Return a table without lines, two blanks between its columns."""
-    return Table(*columns, **{"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), **style})
+    """Return a table without lines, two blanks between its columns, its title on the left."""
+    plain = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
+    return Table(*columns, **{**plain, "title_justify": "left", "title_style": "bold", **style})
 
 
 def number_column(title: str, **style: Any) -> Column:

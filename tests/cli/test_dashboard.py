@@ -53,7 +53,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
 def test_the_server_answers_this_machine_alone(tmp_path: Path) -> None:
     story = Story(tmp_path / "product")
     story.trial(2)
-    tracker = Tracker.in_storage("little", str(tmp_path))
+    tracker = Tracker("little", str(tmp_path))
     tracker.start(story.snapshot, story.summary())
     assert tracker.close(120)
     port = free_port()

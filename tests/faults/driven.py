@@ -110,7 +110,7 @@ def main(address: str, place: dict[str, Any], concurrent: int, *killed: str) -> 
         name=NAME, storage=place["storage"], optuna_url=place["optuna"], max_examples=BUDGET,
         trials=TRIALS, concurrent=concurrent, finalists=FINALISTS, seeds=SEEDS, seed=7,
     )  # fmt: skip
-    tracker = Tracker.in_storage(NAME, config.storage, tracking_uri=place["tracking"])
+    tracker = Tracker(NAME, config.storage, tracking_uri=place["tracking"])
     with DriverLock(storage_url(config.folder, config.optuna_url), NAME) as lock:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR,

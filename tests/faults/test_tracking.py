@@ -108,7 +108,7 @@ def test_sixteen_studies_at_once_on_a_server_that_is_killed_among_them(
     stories = [Story(tmp_path / f"product-{n}", name=f"study-{n}", trials=3) for n in range(16)]
 
     def write(one: Story, answering: threading.Event) -> None:
-        tracker = Tracker(one.name, f"http://127.0.0.1:{port}", first_wait=0.05)
+        tracker = Tracker(one.name, str(tmp_path), f"http://127.0.0.1:{port}", first_wait=0.05)
         one.tell(tracker)
         assert answering.wait(PATIENCE)
         assert tracker.close(PATIENCE)
@@ -225,7 +225,7 @@ def test_a_slow_server_holds_nobody_up_and_gets_every_run_once(
     threading.Thread(target=door.serve_forever, daemon=True).start()
     uri = f"http://127.0.0.1:{door.server_port}"
     with server(storage, port):
-        tracker = Tracker(story.name, uri, first_wait=0.05)
+        tracker = Tracker(story.name, str(storage), uri, first_wait=0.05)
         tracker.start(story.snapshot, story.summary())
         for number in range(story.trials):
             story.trial(number)

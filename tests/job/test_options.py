@@ -7,6 +7,7 @@ import pytest
 from search_spaces.intersent import SPACE
 from sentune.errors import InvalidValue
 from sentune.job.command import command
+from sentune.job.definition import JobDefinition
 from sentune.job.options import (
     JobOptions,
     OperationOptions,
@@ -96,7 +97,9 @@ def test_quick_sets_several_options_and_what_is_given_beside_it_holds(
     flow = sys.modules["sentune.job.run"]  # the package has a function of this name
     monkeypatch.setattr(flow, "tune", lambda options, space: seen.append(options))
     defaults = OperationOptions(study="usual", trials=8)
-    main = command(SPACE, defaults, {"trials": 2, "study": "fast"})
+    main = command(
+        JobDefinition(space=SPACE, defaults=defaults, quick={"trials": 2, "study": "fast"})
+    )
     main(quick=True)
     main(quick=True, trials="3")
     main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -53,50 +54,43 @@ def test_a_job_that_trains(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".cache"]
 
 
+def prepared_job(storage: Path) -> JobFamily:
+    """A job with nothing to prepare, whose probe comes to no step in time."""
+
+    def probe(seconds: float) -> Probe:
+        raise TrialFailed(f"no step was through in {seconds:g} s")
+
+    job = SimpleNamespace(
+        config=StudyConfig(name="s", storage=str(storage), max_examples=900),
+        space=SPACE,
+        prepare=lambda console: None,
+        checkpoint_bytes=lambda: 0,
+        probe=probe,
+    )
+    return cast("JobFamily", job)
+
+
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:{port}", "localhost:{port}", "damaged"])
 def test_a_dry_run_refuses_a_tracking_address_that_does_not_answer(
     uri: str, tmp_path: Path
 ) -> None:
-    class Planned:
-        config = StudyConfig(name="s", storage=str(tmp_path), max_examples=900)
-        space = SPACE
-
-        def prepare(self, console: Console) -> None:
-            del console
-
-        def checkpoint_bytes(self) -> int:
-            return 0
-
     (tmp_path / "mlflow.db").write_text("not what SQLite writes" * 100)
     given = None if uri == "damaged" else uri.format(port=free_port())
     options = JobOptions(storage=str(tmp_path), tracking=given)
     with pytest.raises(
         PlanError, match=r"--tracking.*(does not answer|write http|mv .*mlflow\.db)"
     ):
-        show_plan(cast("JobFamily", Planned()), options, QUIET)
+        show_plan(prepared_job(tmp_path), options, QUIET)
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
     if given is None or given.startswith("http"):  # training does not wait for MLflow
         text = io.StringIO()
-        checked_plan(cast("JobFamily", Planned()), options, Console(file=text, width=900))
+        checked_plan(prepared_job(tmp_path), options, Console(file=text, width=900))
         assert "training goes on" in text.getvalue()
 
 
 def test_a_plan_whose_cost_is_not_found_in_time_is_shown_without(tmp_path: Path) -> None:
-    class Slow:
-        config = StudyConfig(name="s", storage=str(tmp_path), max_examples=900)
-        space = SPACE
-
-        def prepare(self, console: Console) -> None:
-            del console
-
-        def checkpoint_bytes(self) -> int:
-            return 0
-
-        def probe(self, seconds: float) -> Probe:
-            raise TrialFailed(f"no step was through in {seconds:g} s")
-
     text = io.StringIO()
-    console, slow = Console(file=text, width=100), cast("JobFamily", Slow())
+    console, slow = Console(file=text, width=100), prepared_job(tmp_path)
     show_plan(slow, JobOptions(storage=str(tmp_path)), console, seconds=7)
     assert "8, drawn by tpe" in text.getvalue()
     assert "cannot be told: no step was through in 7 s" in text.getvalue()

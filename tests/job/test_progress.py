@@ -205,7 +205,9 @@ def test_the_live_table_shows_trials_finalists_and_hides_old_ones() -> None:
         wide.settings = {"batch_size": "x" * 200}
         scene.store(wide)
         scene.final(24, 1, trial(0, TrialState.RUNNING, 0.31, 300), {300: 0.31})
-        console.print(scene.display.screen())
+        console.print(screen := scene.display.screen())
+    trials, *_ = screen.renderables
+    assert trials.row_count == 20
     table = text.getvalue()
     assert "24.0 %" in table
     assert "31.0 %" in table

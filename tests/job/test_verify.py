@@ -80,7 +80,7 @@ def make_study(storage: Path) -> None:
     job = make_job(options, SPACE)
     job.prepare(Console(quiet=True))
     config, milestones = job.config, (32, 64)
-    handles = [Held(SharedSource(tokens.load())) for tokens in job.tokens]  # type: ignore[attr-defined]
+    handles = [Held(SharedSource(tokens.load())) for tokens in job.inputs.tokens]  # type: ignore[attr-defined]
     make_spec = job.spec_maker(hold=Held, handles=handles)
     summary = start_summary(job, options)
     describe(config, options, job.space, None)

@@ -16,11 +16,10 @@ from sentune.records import TrialRecord, TrialState
 from sentune.report.blocks import Block, Figure, Table, Text
 from sentune.report.comparison import comparison
 from sentune.report.drawing import ACCENT, BEST, INK, LINE, MUTED, PAPER, plain, to_svg
-from sentune.report.figures import rung_counts
 from sentune.report.provenance import costs
 from sentune.report.trial_sections import notes
 from sentune.report.trial_sections import trials as trials_section
-from sentune.report.view import View, view
+from sentune.report.view import View, rung_counts, view
 from tests.report.studies import FULL, OBJECTIVE, finished, study, trial, trials
 
 ENDED = st.sampled_from(list(TrialState))
@@ -44,17 +43,29 @@ def test_at_each_rung_every_trial_is_counted_once(ends: list[tuple[TrialState, i
         if not (state is TrialState.COMPLETE and examples < FULL)
     ]
     found = rung_counts(records, [1000, 3000], FULL)
-    for rung in found:
-        assert rung.reached + rung.stopped + rung.lost + rung.running == len(records)
-        assert rung.reached == sum(record.examples >= rung.examples for record in records)
-        assert rung.judged <= rung.reached <= rung.could
-    assert [rung.reached for rung in found] == sorted((r.reached for r in found), reverse=True)
+    for rung, counts in found.items():
+        fates = ("reached", "stopped", "lost", "running")
+        assert sum(counts[fate] for fate in fates) == len(records)
+        assert counts["reached"] == sum(record.examples >= rung for record in records)
+        assert counts["judged"] <= counts["reached"]
+    reached = [counts["reached"] for counts in found.values()]
+    assert reached == sorted(reached, reverse=True)
 
 
 def test_survival_goes_by_the_curve_where_there_is_one() -> None:
     record = trial(0, TrialState.PRUNED, 3000)
     record.examples = 0
-    assert [rung.reached for rung in rung_counts([record], [1000, 3000], FULL)] == [1, 1, 0]
+    found = rung_counts([record], [1000, 3000], FULL)
+    assert [counts["reached"] for counts in found.values()] == [1, 1, 0]
+
+
+def test_the_best_of_several_objectives_is_the_trial_that_was_shipped() -> None:
+    summary = study(trials(12))
+    first = view(summary).best
+    assert first is not None
+    other = next(t for t in summary.trials if t.state == "complete" and t.id != first.id)
+    summary.best = other.id
+    assert view(summary).best == other
 
 
 def test_the_savings_of_the_rungs() -> None:
@@ -126,9 +137,9 @@ def test_notes_tell_of_everything_that_happened() -> None:
     records[2].violations = {"train/seconds<=600": 12.5, "a<=1": -1.0}
     found = texts(notes(view(study(records), records, None)))
     said = {(number, what): how for number, what, how in found}
-    assert said["0", "restarts"] == "2 deaths of its processes forgiven"
+    assert said["0", "restarts"] == "its processes died twice, it went on each time"
     assert said["1", "note"].startswith("micro-batch")
-    assert said["2", "constraint"] == "train/seconds<=600 is broken by 12.5"
+    assert said["2", "constraint"] == "breaks train/seconds<=600 by 12.5"
     assert said["4", "failed"] == "no reason was given"
     assert len(said) == 5
     assert notes(view(study(trials(3)), trials(3), None)) == []

@@ -15,6 +15,7 @@ from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.report import build, write
 from sentune.report.importance import Importance
 from sentune.report.render import to_html, to_markdown
+from sentune.report.view import view
 from tests.report.studies import OBJECTIVE, finished, study, trial, trials
 
 EVIL = '<script>alert("x")</script> & $x_2 | `y`'
@@ -97,7 +98,7 @@ def states() -> dict[str, tuple[StudySummary, str]]:
 @pytest.mark.parametrize("name", list(states()))
 def test_every_state_has_its_page(name: str, tmp_path: Path) -> None:
     summary, said = states()[name]
-    html, markdown = write(build(summary, summary.trials), tmp_path)
+    html, markdown = write(build(view(summary, summary.trials)), tmp_path)
     assert (html.name, markdown.name) == ("report.html", "report.md")
     page = Page(html.read_text(encoding="utf-8"))
     assert not page.open
@@ -113,7 +114,7 @@ def test_every_state_has_its_page(name: str, tmp_path: Path) -> None:
 
 
 def test_nothing_comes_from_outside() -> None:
-    text = to_html(build(finished(), finished().trials))
+    text = to_html(build(view(finished(), finished().trials)))
     page = Page(text)
     assert not re.search(r"https?:|url\((?!#)|@import|//[a-z]", text)
     assert not page.of("link") + page.of("img") + page.of("iframe") + page.of("image")
@@ -141,7 +142,7 @@ def test_texts_of_users_are_only_text() -> None:
         plan={"scheduler": EVIL, "rungs": [1000]}, objective=EVIL, baselines={EVIL: 0.1},
     )  # fmt: skip
     summary.corpora[EVIL] = {"spec": EVIL, "fingerprint": EVIL, "kind": EVIL, "rows": 1}
-    report = build(summary, records)
+    report = build(view(summary, records))
     page = Page(to_html(report))
     assert len(page.of("script")) == 1
     assert 'alert("x")</script>' in page.text
@@ -153,8 +154,10 @@ def test_texts_of_users_are_only_text() -> None:
 def test_a_summary_on_disk_gives_the_same_page() -> None:
     summary = finished()
     content = json.loads(json.dumps(summary.to_dict()))
-    assert to_html(build(content, summary.trials)) == to_html(build(summary, summary.trials))
-    alone = Page(to_html(build(content)))
+    assert to_html(build(view(content, summary.trials))) == to_html(
+        build(view(summary, summary.trials))
+    )
+    alone = Page(to_html(build(view(content))))
     assert "Learning curves" not in alone.text
     assert "93.1 ± 0.5 %" in alone.text
 
@@ -162,12 +165,12 @@ def test_a_summary_on_disk_gives_the_same_page() -> None:
 def test_an_older_summary_is_read_and_a_later_one_refused() -> None:
     content = finished().to_dict()
     old = {k: v for k, v in content.items() if k not in ("spent", "plan", "verdict", "objectives")}
-    assert "93.1 ± 0.5 %" in to_html(build({**old, "version": 1}))
+    assert "93.1 ± 0.5 %" in to_html(build(view({**old, "version": 1})))
     with pytest.raises(InvalidValue, match="versions up to 3"):
-        build({**content, "version": 4})
+        build(view({**content, "version": 4}))
     del content["method"]
     with pytest.raises(InvalidValue, match="method"):
-        build(content)
+        build(view(content))
 
 
 @pytest.mark.parametrize("state", ["done", None])
@@ -175,23 +178,23 @@ def test_a_damaged_trial_is_said(state: str | None) -> None:
     content = finished().to_dict()
     content["trials"][0] = {"id": 0, "settings": {}, **({"state": state} if state else {})}
     with pytest.raises(InvalidValue, match=r"summary: 'little'.*damaged.*(done|state)"):
-        build(content)
+        build(view(content))
 
 
 def test_test_figures_stand_once() -> None:
-    page = Page(to_html(build(finished(), finished().trials)))
+    page = Page(to_html(build(view(finished(), finished().trials))))
     assert page.text.count("91.7 %") == 2  # in the summary, and beside the paper's
     assert "Test was read once" in page.text
     twice = finished()
     twice.test_reads = [{"forced": False}, {"forced": True}]
-    assert "Test was read 2 times, 1 of them forced" in Page(to_html(build(twice))).text
+    assert "Test was read 2 times, 1 of them forced" in Page(to_html(build(view(twice)))).text
 
 
 def test_two_hundred_trials_stay_small() -> None:
     summary = finished(200)
     for record in summary.trials:
         record.reason = "0.4768 at 1,000 examples; the best 1 of 3 go on, from 0.6807"
-    text = to_html(build(summary, summary.trials))
+    text = to_html(build(view(summary, summary.trials)))
     assert len(text.encode()) < 1_500_000
 
 
@@ -211,7 +214,7 @@ def test_exhibits_become_pictures(tmp_path: Path) -> None:
     (folder / "sweep.json").write_text(json.dumps(table))
     curve = {"precision": [1.0, 0.5], "recall": [0.0, 1.0]}
     (folder / "precision_recall.json").write_text(json.dumps(curve))
-    page = Page(to_html(build(finished(), (), tmp_path)))
+    page = Page(to_html(build(view(finished(), (), tmp_path))))
     assert "csts/spearman by readout" in page.text
     assert "over alpha_1 and alpha_2 with references 40" in page.text
     assert "csts/spearman by references" in page.text
@@ -219,7 +222,7 @@ def test_exhibits_become_pictures(tmp_path: Path) -> None:
     assert page.texts.count("80.0") == 1
     (folder / "sweep.json").write_text("{")
     with pytest.raises(InvalidValue, match="damaged"):
-        build(finished(), (), tmp_path)
+        build(view(finished(), (), tmp_path))
 
 
 def test_several_objectives_have_a_front() -> None:
@@ -229,14 +232,14 @@ def test_several_objectives_have_a_front() -> None:
         {"metric": "train/seconds", "mode": "min"},
     ]
     summary.front = [2, 3]
-    page = Page(to_html(build(summary, summary.trials)))
+    page = Page(to_html(build(view(summary, summary.trials))))
     assert "no other beats in every objective: 2, 3." in page.text
     assert "train/seconds (min)" in page.text
 
 
 def test_a_running_study_says_what_it_has_not_got() -> None:
     records = [*trials(3), trial(3, TrialState.RUNNING, 1000)]
-    text = to_markdown(build(study(records, "running"), records))
+    text = to_markdown(build(view(study(records, "running"), records)))
     assert text.startswith("# little (running)")
     assert "So far the best direction/accuracy on dev" in text
     assert "Finalists" not in text

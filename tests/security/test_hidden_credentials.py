@@ -28,6 +28,7 @@ from sentune.job.test_set import TestReads, Winner
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.report import build
 from sentune.report.render import to_html, to_markdown
+from sentune.report.view import view
 from sentune.study.planning.checks import check_database, check_writable, tracking_silence
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace
@@ -114,7 +115,7 @@ def test_a_job_writes_and_says_no_password(place: str, tmp_path: Path) -> None:
     )
     summary.trials, summary.spent, summary.state = [trial], Spent(trials=1), "failed"
     summary.reason = f"no answer from {options.optuna}"
-    tracker = Tracker.in_storage("doors", str(storage), tracking_uri=options.tracking)
+    tracker = Tracker("doors", str(storage), tracking_uri=options.tracking)
     place = StudyPlace(name="doors", folder=str(storage / "doors"), url="")
     run = StoredRun(trial=0, record=trial, ended=1)
     seen = StudySnapshot(place=place, objectives=(Objective(job.space.objective),), runs=(run,))
@@ -124,7 +125,7 @@ def test_a_job_writes_and_says_no_password(place: str, tmp_path: Path) -> None:
     reads.begin(Winner(run="0000", trial=0), options.test, force=False)
     reads.identify([corpus.fingerprint for corpus in read_evaluation(options.test)])
     write_summary(summary, job.config.folder)
-    write_page(summary, summary.trials, str(storage))
+    write_page(summary, str(storage))
     tracker.update(summary)
     tracker.close(0.1)
     report(summary, console, varied=tuple(job.space.settings))
@@ -200,7 +201,7 @@ def test_a_report_of_an_older_study_shows_none() -> None:
     study.trials[0].reason = URIS[5]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sentune.report.view.importance", lambda summary: None)
-        made = build(SimpleNamespace(**vars(study)) and study, study.trials)
+        made = build(view(SimpleNamespace(**vars(study)) and study, study.trials))
     assert "hunter2" not in to_html(made) + to_markdown(made)
 
 

@@ -27,6 +27,7 @@ from sentune.records import TrialRecord, TrialState
 from sentune.report import build
 from sentune.report.importance import Importance
 from sentune.report.render import to_html, to_markdown
+from sentune.report.view import view
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
 from sentune.study.store.study_view import StoredRun, StudySnapshot
@@ -119,7 +120,7 @@ def pages() -> tuple[str, str]:
     )
     with pytest.MonkeyPatch.context() as patch:  # the forest takes seconds
         patch.setattr("sentune.report.view.importance", lambda summary: found)
-        made = build(hostile(MARKUP + LINK), finished().trials)
+        made = build(view(hostile(MARKUP + LINK), finished().trials))
     return to_html(made), to_markdown(made)
 
 

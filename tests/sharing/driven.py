@@ -69,7 +69,7 @@ def main(
         scheduler="none", sampler="random", validate_every=300, finalists=0, priority=priority,
         max_concurrent=most,
     )  # fmt: skip
-    tracker = Tracker.in_storage(name, storage, tracking_uri=tracking)
+    tracker = Tracker(name, storage, tracking_uri=tracking)
     with DriverLock(storage_url(config.folder, optuna), name) as lock:
         ray.init(
             address=address, log_to_driver=False, logging_level=logging.ERROR,

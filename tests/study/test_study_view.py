@@ -224,11 +224,7 @@ def test_what_lies_in_the_folder_is_part_of_a_snapshot(tmp_path: Path):
     (folder / "trials" / "0000").mkdir()
     read = {"run": "0002", "test": [], "time": "2026-01-02T03:04:05+00:00", "forced": False}
     (folder / "test_reads.json").write_text(json.dumps([read]))
-    (folder / "exhibits").mkdir()
-    (folder / "report.html").write_text("page")
     found = view(tmp_path).snapshot()
     assert {run.name for run in (*found.runs, *found.finals) if run.name in found.tables} == {
         "0002", "finalist-0002-seed-1"}  # fmt: skip
     assert found.test_reads == [read]
-    assert [(path.name, into) for path, into in found.artifacts] == [
-        ("exhibits", "exhibits"), ("report.html", "report")]  # fmt: skip

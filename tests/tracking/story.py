@@ -153,3 +153,17 @@ class Story:
         self.finalists()
         tracker.notify()
         tracker.update(self.ending())
+
+
+def tracker_in(storage: Path, **options: Any) -> Tracker:
+    return Tracker("little", str(storage), **options)
+
+
+def close(tracker: Tracker) -> str:
+    assert tracker.close(120)
+    return tracker.tracking_uri
+
+
+def without_ids(runs: dict[str, Any]) -> dict[str, Any]:
+    """What a server holds, without what it alone decides."""
+    return {name: {**run, "id": ""} for name, run in runs.items()}

@@ -41,7 +41,7 @@ def test_a_damaged_database_is_named_and_written_again_once_it_is_moved_away(
 ) -> None:
     def start(uri: str) -> Tracker:
         options = {"tracking_uri": uri, "first_wait": 0.05}
-        tracker = Tracker.in_storage("little", str(storage), **options)
+        tracker = Tracker("little", str(storage), **options)
         tracker.start(story.snapshot, story.summary())
         tracker.update(story.ending())
         return tracker

@@ -36,7 +36,8 @@ def test_a_server_that_comes_and_goes_loses_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     port = free_port()
-    tracker = Tracker(story.name, f"http://ann:hush@127.0.0.1:{port}", first_wait=0.01)
+    door = f"http://ann:hush@127.0.0.1:{port}"
+    tracker = Tracker(story.name, str(storage), door, first_wait=0.01)
     tracker.start(story.snapshot, story.summary())  # nothing listens: it returns all the same
     for number in range(3):
         story.trial(number)

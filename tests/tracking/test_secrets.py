@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sentune.credentials import without_credentials
+from sentune.records import TrialRecord, TrialState
+from tests.tracking.story import Story, close, tracker_in
 
 
 @pytest.mark.parametrize(
@@ -43,3 +47,20 @@ def test_lists_and_dicts_are_walked() -> None:
         "n": 1,
         "none": None,
     }
+
+
+def test_no_credential_leaves(storage: Path, story: Story) -> None:
+    summary = story.summary()
+    summary.corpora["corpus"]["spec"] = "parquet:s3://key:hush@bucket/x"
+    summary.lineage["command"] = "tune.py --tracking http://ann:hush@host --token hush"
+    summary.plan = {"optuna": "postgresql://ann:hush@db/x"}
+    settings = {"encoder": "https://u:hush@hub/x", "list": ["http://u:hush@h"]}
+    trial = TrialRecord(id=0, state=TrialState.FAILED, settings=settings)
+    trial.reason = "cannot open http://u:hush@h/x?sig=hush"
+    story.store(trial)
+    tracker = tracker_in(storage)
+    tracker.start(story.snapshot, summary)
+    close(tracker)
+    files = [path for path in storage.rglob("*") if path.is_file()]
+    assert any(path.name == "mlflow.db" for path in files)
+    assert [path for path in files if b"hush" in path.read_bytes()] == []

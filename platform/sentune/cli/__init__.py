@@ -6,10 +6,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-import typer
-from typer.core import TyperGroup
-
-from sentune.cli.options import Group
+from sentune.cli.options import Group, lazy_group
 from sentune.errors import SentuneError
 from sentune.terminal import harmless
 
@@ -35,28 +32,12 @@ MODULES = {
 """Command, or group of commands -> module of this package, whose function or ``app`` it is."""
 
 
-class LazyGroup(TyperGroup):
-    """Imports the module of the command that is asked for; all of them for the list."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order in which the help has them."""
-        return [*MODULES]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command; None where there is none of that name."""
-        if cmd_name not in MODULES:
-            return None
-        module = import_module(f"{__name__}.{MODULES[cmd_name]}")
-        made = getattr(module, "app", None)
-        if made is None:
-            made = Group()
-            made.command(cmd_name)(getattr(module, cmd_name))
-        command = typer.main.get_command(made)
-        command.name = cmd_name
-        return command
+def _imported(name: str) -> Any:
+    module = import_module(f"{__name__}.{MODULES[name]}")
+    return getattr(module, "app", None) or getattr(module, name)
 
 
-app = Group(cls=LazyGroup)
+app = Group(cls=lazy_group(lambda: MODULES, _imported))
 
 
 @app.callback()

@@ -44,21 +44,17 @@ def read_job(script: Path) -> JobDefinition:
 
 
 def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOptions:
-    """Return the options of a command line, as the script itself would have them.
-
-    Args:
-        script_job: of the script.
-        arguments: ``--trials 40 --set key=value ...``.
+    """Return the options of a command line (``--trials 40 ...``), as the script would have them.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
     """
     app = typer.Typer(add_completion=False)
-    app.command()(command(script_job.space, script_job.defaults, script_job.quick))
+    app.command()(command(script_job))
     try:
         given = typer.main.get_command(app).make_context("JOB", [*arguments]).params
     except typer.TyperException as error:
         option = getattr(error, "option_name", "JOB")
         fix = f"{script_job.space.method}'s job: {error.format_message()}"
         raise InvalidValue(option, " ".join(arguments), fix) from error
-    return options_given(given, script_job.defaults, script_job.quick)
+    return options_given(given, script_job)

@@ -81,9 +81,6 @@ def growth_report(
     """Return tables of a study on a cluster: stages, kinds of nodes, fewer trials at a time.
 
     Args:
-        config: of the study.
-        space: what it searches.
-        cluster: its kinds of nodes.
         prices: dollars an hour by node type.
         probe: how fast a trial trains; None: not known.
 
@@ -103,7 +100,7 @@ def growth_report(
 
 def _table(title: str, *columns: str) -> Table:
     """Return a table whose columns are numbers from the second one on."""
-    table = plain_table(title=title, title_justify="left", title_style="bold")
+    table = plain_table(title=title)
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     return table

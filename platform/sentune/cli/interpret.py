@@ -59,8 +59,7 @@ def interpret(
             number_column("coverage"),
             number_column("nearest other"),
         )
-        title = Text(sentence)
-        table = plain_table(*columns, title=title, title_justify="left", header_style="dim")
+        table = plain_table(*columns, title=Text(sentence), header_style="dim")
         for one in found.interpretations:
             near = "" if math.isnan(one.similarity) else f"{one.similarity:.2g}"
             table.add_row(Text(one.reference), f"{100 * one.coverage:.3g} %", near)

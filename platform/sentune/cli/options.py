@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperGroup
 
 from sentune.errors import InvalidValue
 
 Group = partial(typer.Typer, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 """Of commands."""
+
+
+def lazy_group(
+    names: Callable[[], Collection[str]], make: Callable[[str], Callable[..., Any] | typer.Typer]
+) -> type[TyperGroup]:
+    """Return the class of a group that makes a command when it is asked for, all for the list.
+
+    Args:
+        names: of the commands, in the order of the help.
+        make: returns a command's function, or a group, by its name.
+    """
+
+    class LazyGroup(TyperGroup):
+        def list_commands(self, ctx: Any) -> list[str]:
+            return [*names()]
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in names():
+                return None
+            made = make(cmd_name)
+            if not isinstance(made, typer.Typer):
+                function, made = made, Group()
+                made.command(cmd_name)(function)
+            command = typer.main.get_command(made)
+            command.name = cmd_name
+            return command
+
+    return LazyGroup
+
 
 StudyName = Annotated[str, Argument(metavar="STUDY", help="Name of the study.")]
 Storage = Annotated[

@@ -10,7 +10,6 @@ from typer import Option
 from sentune.cli.options import Optuna, Storage, StudyName
 from sentune.cli.study import storage_of, view_of
 from sentune.errors import InvalidValue
-from sentune.study.store.study_index import is_database
 from sentune.terminal import say
 
 
@@ -23,14 +22,11 @@ def report(
     optuna: Optuna = None,
 ) -> None:
     """Write report.html and report.md: what a study found, how, from what, and at what cost."""
-    from sentune.job.artifacts import artifacts_folder
-    from sentune.job.study_files import summary_of
+    from sentune.job import artifacts
     from sentune.report import build, write
 
-    study, where = view_of(name, storage, optuna).snapshot(), storage_of(storage)
-    artifacts = None if is_database(where) else artifacts_folder(where, name)
-    pages = build(summary_of(study), study.trials, artifacts)
-    own = study.place.folder
+    study = view_of(name, storage, optuna).snapshot()
+    pages, own = build(artifacts.view_of(study, storage_of(storage))), study.place.folder
     if out is None and (not own or "://" in own):
         fix = "the study has no folder on this machine; add --out DIR"
         raise InvalidValue("--out", "", fix)

@@ -9,21 +9,10 @@ from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.job.command import exit_codes
-from sentune.job.options import (
-    ClosedFormOptions,
-    JobOptions,
-    OperationOptions,
-    StudyOptions,
-    WordOptions,
-    parse,
-)
+from sentune.job.options import StudyOptions, parse
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import DESCRIPTION, StudyPlace
 from sentune.terminal import Terminal, print_line
-
-KINDS: dict[str, type[StudyOptions]] = {
-    kind.__name__: kind for kind in (ClosedFormOptions, JobOptions, OperationOptions, WordOptions)
-}
 
 
 def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
@@ -65,12 +54,14 @@ def stored_options(place: StudyPlace) -> StudyOptions:
     Raises:
         InvalidValue: its description is missing or of another version.
     """
-    stored = place.description
+    from sentune.job.families import FAMILIES
+
+    stored, kinds = place.description, {kind.__name__: kind for kind in FAMILIES}
     if not stored:
         fix = f"{place.trouble or f'it has no {DESCRIPTION}'}; run the command that started it"
         raise InvalidValue("STUDY", place.name, fix)
-    if stored["job"] not in KINDS:
-        fix = f"give one of {', '.join(KINDS)} in {place.folder}/{DESCRIPTION}"
+    if stored["job"] not in kinds:
+        fix = f"give one of {', '.join(kinds)} in {place.folder}/{DESCRIPTION}"
         raise InvalidValue("job", stored["job"], fix)
     known = {**stored["options"], "study": place.name, "storage": place.folder.rpartition("/")[0]}
-    return parse(known, KINDS[stored["job"]]())
+    return parse(known, kinds[stored["job"]]())

@@ -14,7 +14,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sentune.credentials import without_credentials
-from sentune.formatting import MARKS, clock, measured, short, spread
+from sentune.formatting import clock, measured
+from sentune.job.trial_table import WIDE, finalists_table, marked, trials_table
 from sentune.records import Spent, TrialRecord, TrialState
 from sentune.study.store.study_view import StudySnapshot
 from sentune.terminal import number_column, plain_table
@@ -37,8 +38,6 @@ ORDER = (
     TrialState.RUNNING,
 )
 """Of the states in a count."""
-WIDE = 110
-"""Columns from which a trial's reason stands beside its settings, not below the table."""
 
 
 def studies_table(studies: Sequence[StudySnapshot]) -> Table:
@@ -71,20 +70,15 @@ def study_screen(study: StudySnapshot, width: int, rows: int) -> Group:
     trials = study.shown(rows)
     parts: list[RenderableType] = [_header(study)]
     if trials:
-        parts += [Text(), _trials_table(study, trials, width)]
+        metrics = [objective.metric for objective in study.objectives]
+        table = trials_table(trials, metrics, study.varied, width=width, alive=study.alive)
+        parts += [Text(), table]
         parts += _reasons(trials) if width < WIDE else []
         left_out = len(study.trials) - len(trials)
         if left_out > 0:
             parts.append(Text(f"and {left_out:,} more; all: sentune study export", "dim"))
     if study.finalists:
-        metric = study.objective.metric
-        table = plain_table("finalist", metric, "seeds", Column("values", overflow="fold"))
-        for finalist in study.finalists:
-            found = finalist.metrics[metric]
-            values = ", ".join(measured(metric, one) for one in found.values)
-            seeds = str(len(found.values))
-            table.add_row(f"trial {finalist.trial}", spread(metric, found), seeds, values)
-        parts += [Text(), table]
+        parts += [Text(), finalists_table(study.finalists, study.objective.metric)]
     return Group(*parts)
 
 
@@ -117,47 +111,6 @@ def _header(study: StudySnapshot) -> Table:
         if shown:
             table.add_row(name, shown if isinstance(shown, Text) else Text(str(shown)))
     return table
-
-
-def _trials_table(study: StudySnapshot, trials: Sequence[TrialRecord], width: int) -> Table:
-    """Return a line for each trial: state, objectives, cost, settings, and, if wide, reason."""
-    metrics = [objective.metric for objective in study.objectives]
-    gpus = any(trial.gpu_seconds for trial in trials)
-    titles = ["trial", "state", *metrics, "examples", "time", *(["GPU h"] if gpus else [])]
-    cells: list[list[str | Text]] = []
-    for trial in trials:
-        word, colour = _marked(trial.state, alive=study.alive)
-        scores = [measured(metric, trial.metrics.get(metric)) for metric in metrics]
-        spent = [f"{trial.examples:,}", clock(trial.seconds)]
-        spent += [f"{trial.gpu_seconds / 3600:.2f}"] if gpus else []
-        cells.append([str(trial.id), Text(word, colour), *scores, *spent])
-    figures = [Column(title, no_wrap=True) for title in titles[:2]]
-    table = plain_table(*figures, *map(number_column, titles[2:]), "settings")
-    columns = zip(titles, *([str(cell) for cell in row] for row in cells), strict=True)
-    room = width - sum(max(map(len, column)) + 2 for column in columns)
-    wide = width >= WIDE and any(trial.reason or trial.source for trial in trials)
-    if wide:
-        table.add_column("reason", overflow="fold")
-        room //= 2
-    for row, trial in zip(cells, trials, strict=True):
-        varied = {name: it for name, it in trial.settings.items() if name in study.varied}
-        settings = Text(short(varied))
-        # cut here: a column that must not wrap would squeeze the others to nothing
-        settings.truncate(max(16, room), overflow="ellipsis")
-        source = f"from {trial.source}" if trial.source else ""
-        if not wide:
-            table.add_row(*row, settings.append(f"\n{source}" if source else "", "dim"))
-            continue
-        reason = without_credentials("; ".join(filter(None, (source, trial.reason))))
-        colour = "default" if trial.state is TrialState.FAILED else "dim"
-        table.add_row(*row, settings, Text(reason, colour))
-    return table
-
-
-def _marked(state: TrialState, *, alive: bool) -> tuple[str, str]:
-    """Return word and colour of a state; the next start goes on with what no driver works at."""
-    left = state is TrialState.RUNNING and not alive
-    return ("unfinished", "yellow") if left else MARKS[state]
 
 
 def _reasons(trials: Sequence[TrialRecord]) -> list[Text]:
@@ -194,7 +147,7 @@ def _counted(study: StudySnapshot) -> str:
     """Return how many trials were started, and how many are in each state."""
     planned = f" of {study.planned:,}" if study.planned else ""
     parts = ", ".join(
-        f"{study.counts[state]:,} {_marked(state, alive=study.alive)[0]}"
+        f"{study.counts[state]:,} {marked(state, alive=study.alive)[0]}"
         for state in ORDER
         if study.counts.get(state)
     )

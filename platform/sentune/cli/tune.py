@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Collection
 
-import typer
-from typer.core import TyperGroup
-
-from sentune.cli.options import Group
+from sentune.cli.options import Group, lazy_group
 from sentune.job.command import command
 
 
-class MethodGroup(TyperGroup):
-    """Makes the command of a method from its search space and its options."""
+def _methods() -> Collection[str]:
+    from search_spaces import definitions
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the methods."""
-        from search_spaces import definitions
-
-        return [*definitions()]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command that tunes a method; None where there is none of that name."""
-        from search_spaces import definitions
-
-        job = definitions().get(cmd_name)
-        if job is None:
-            return None
-        made = Group()
-        made.command(cmd_name)(command(job.space, job.defaults, job.quick))
-        found = typer.main.get_command(made)
-        found.name = cmd_name
-        return found
+    return definitions()
 
 
-app = Group(cls=MethodGroup)
+def _tune(method: str) -> Callable[..., None]:
+    from search_spaces import find
+
+    return command(find(method))
+
+
+app = Group(cls=lazy_group(_methods, _tune))
 
 
 @app.callback()

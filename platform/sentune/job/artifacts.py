@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import fsspec
 
 from sentune.io.atomic import write_document
+from sentune.job.study_files import summary_of
 from sentune.readouts.sweep import sweeps_among
-from sentune.records import StudySummary, TrialRecord
+from sentune.records import StudySummary
 from sentune.report import build, write
 from sentune.report.drawing import write_png
 from sentune.report.figures import write_figures
 from sentune.report.sweep_figures import curves_in, precision_recall, write_sweeps
-from sentune.report.view import View
+from sentune.report.view import View, view
 from sentune.study.interactive_page import INTERACTIVE, interactive_page, plain_study
+from sentune.study.store.study_index import is_database
+from sentune.study.store.study_view import StudySnapshot
 from sentune.tracking.environment import local_folder
 
 
@@ -27,6 +30,16 @@ def artifacts_folder(storage: str, study: str) -> Path:
     It stays: MLflow may get its copy at a later start.
     """
     return local_folder(storage, study) / "exhibits"
+
+
+def view_of(study: StudySnapshot, storage: str) -> View:
+    """Return a study of a storage (or of a database of studies) as its report sees it.
+
+    Raises:
+        InvalidValue: its summary is of a later version or damaged.
+    """
+    artifacts = None if is_database(storage) else artifacts_folder(storage, study.name)
+    return view(summary_of(study), study.trials, artifacts)
 
 
 def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Path) -> None:
@@ -50,22 +63,16 @@ def write_artifacts(summary: StudySummary, tables: Mapping[str, Any], folder: Pa
     write_document(str(folder), INTERACTIVE, page)
 
 
-def write_page(summary: StudySummary, trials: Sequence[TrialRecord], storage: str) -> str:
+def write_page(summary: StudySummary, storage: str) -> None:
     """Write the study's report as a page and as Markdown.
 
     Args:
-        summary: of the study, in whatever state it ended.
-        trials: with their curves.
+        summary: of the study, in whatever state it ended; its trials have their curves.
         storage: of all studies; where that is a URI, the report goes there too.
-
-    Returns:
-        Where the page stands.
     """
     artifacts = artifacts_folder(storage, summary.study)
-    pages = write(build(summary, trials, artifacts), artifacts.parent)
-    if "://" not in storage:
-        return str(pages[0])
-    files, root = fsspec.url_to_fs(f"{storage}/{summary.study}")
-    for page in pages:
-        files.put_file(str(page), f"{root}/{page.name}")
-    return f"{storage}/{summary.study}/{pages[0].name}"
+    pages = write(build(view(summary, folder=artifacts)), artifacts.parent)
+    if "://" in storage:
+        files, root = fsspec.url_to_fs(f"{storage}/{summary.study}")
+        for page in pages:
+            files.put_file(str(page), f"{root}/{page.name}")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from typer import Option
 
 from sentune.errors import Overtaken, SentuneError
+from sentune.job.definition import JobDefinition
 from sentune.job.options import StudyOptions, option_name, parse
 from sentune.study import LAUNCHERS
 from sentune.terminal import Terminal, print_line
 
 if TYPE_CHECKING:
     from sentune.records import StudySummary
-    from sentune.study.space.space import SearchSpace
 
 FAILED, WRONG, STOPPED, INTERRUPTED = 1, 2, 3, 130
 CORPORA = ("corpus", "dev", "test", "encoder", "decoder", "vectors", "frequencies")
@@ -73,56 +73,51 @@ def check_ending(summary: StudySummary) -> None:
         raise Ended(INTERRUPTED, f"{why or 'interrupted'}; the same command resumes the study")
 
 
-def command(
-    space: SearchSpace, defaults: StudyOptions, quick: Mapping[str, Any] | None
-) -> Callable[..., None]:
-    """Return the command of a job, with an option for each field of ``defaults``."""
+def command(job: JobDefinition) -> Callable[..., None]:
+    """Return the command of a job, with an option for each field of its options."""
 
     def main(**given: Any) -> None:
         try:
             with exit_codes("interrupted; the same command resumes the study"):
-                options = options_given(given, defaults, quick)
+                options = options_given(given, job)
                 from sentune.job.run import tune
 
-                tune(options, space)
+                tune(options, job.space)
         except SentuneError as error:
             print_line(Terminal(stderr=True), f"error: {error}", "red")
             sys.exit(WRONG)
 
-    main.__doc__ = f"Tune {space.method} and leave one model with an error bar on its number."
-    fields = type(defaults).model_fields
+    main.__doc__ = f"Tune {job.space.method} and leave one model with an error bar on its number."
+    fields = type(job.defaults).model_fields
     parameters = []
     for name in sorted(fields, key=lambda name: name not in CORPORA):  # what it reads comes first
-        kind, value = fields[name].annotation, _shown(name, getattr(defaults, name))
+        kind, value = fields[name].annotation, _shown(name, getattr(job.defaults, name))
         # Values travel as text: ``parse`` alone decides what is allowed, so errors read alike.
         written: Any = bool if kind is bool else list[str] if get_origin(kind) is tuple else str
         text = f"{fields[name].description}{f' (default: {value})' if value else ''}"
         parameters.append(_parameter(name, written, text))
-    if quick is not None:
-        listed = ", ".join(f"{option_name(name)} {_shown(name, v)}" for name, v in quick.items())
+    if job.quick is not None:
+        quick = (f"{option_name(name)} {_shown(name, v)}" for name, v in job.quick.items())
+        listed = ", ".join(quick)
         parameters.append(_parameter("quick", bool, f"a first look within minutes: {listed}"))
     main.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     main.__annotations__ = {p.name: p.annotation for p in parameters}
     return main
 
 
-def options_given(
-    given: Mapping[str, Any], defaults: StudyOptions, quick: Mapping[str, Any] | None
-) -> StudyOptions:
+def options_given(given: Mapping[str, Any], job: JobDefinition) -> StudyOptions:
     """Return a job's options from the values of its command line.
 
     Args:
         given: name -> text, texts or flag, None or empty where the command line says nothing.
-        defaults: the options there.
-        quick: replaces some of them where ``given["quick"]`` is set.
+        job: its defaults stand there, and those of ``--quick`` where ``given["quick"]`` is set.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
     """
     texts = {name: value for name, value in given.items() if value is not None and value != []}
-    if texts.pop("quick", False):
-        defaults = parse(dict(quick or {}), defaults)
-    return parse(texts, defaults)
+    quick = (job.quick or {}) if texts.pop("quick", False) else {}
+    return parse(texts, parse(dict(quick), job.defaults))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from sentune.corpora.formats import read_pairs
 from sentune.corpora.formats.spec import allow_bad_rows
 from sentune.corpora.schema import Corpus, Kind
 from sentune.formatting import counted
-from sentune.job.options import AnyOptions, StudyOptions
+from sentune.job.options import AnyOptions
 from sentune.terminal import print_line
 
 STORED = 1_000
@@ -32,12 +32,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
 
 def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) -> None:
-    """Print a line for each corpus, and a warning for one with bad rows.
-
-    Args:
-        corpora: role -> corpus as ``describe`` gives it.
-        console: to print on.
-    """
+    """Print a line for each corpus (by role, as ``describe`` gives it); warn of bad rows."""
     for role, corpus in corpora.items():
         line = f"{role:<7} {corpus['spec']}: {corpus['rows']:,} {corpus['kind'].replace('-', ' ')}"
         print_line(console, line)
@@ -47,12 +42,8 @@ def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) ->
 
 
 def with_bad_rows(specs: Sequence[str], most: str | None) -> tuple[str, ...]:
-    """Return the specifications with ``--bad-rows`` on each that names no other number.
-
-    Args:
-        specs: ``FORMAT:PATH`` each; those of the package have no bad row.
-        most: the option's value; None for none.
-    """
+    """Return ``FORMAT:PATH`` of each with ``--bad-rows``, where it names no other number; what
+    ships with the package has no bad row."""
     return tuple(
         allow_bad_rows(spec, most) if most and spec and not spec.startswith("builtin:") else spec
         for spec in specs
@@ -79,13 +70,6 @@ def needs_references(corpora: Sequence[Corpus]) -> bool:
 def numbered(role: str, index: int) -> str:
     """Return the name of the nth corpus of a role: ``dev``, ``dev-2``, ``dev-3``."""
     return role if index == 0 else f"{role}-{index + 1}"
-
-
-def dev_corpora(
-    options: StudyOptions, builtin: Sequence[str], prefer: Kind | None = None
-) -> tuple[Corpus, ...]:
-    """Read ``--dev``, else the dev split of what ships with the package."""
-    return read_evaluation(options.dev or [f"{name}?split=dev" for name in builtin], prefer)
 
 
 def read_evaluation(specs: Sequence[str], prefer: Kind | None = None) -> tuple[Corpus, ...]:

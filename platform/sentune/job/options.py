@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -76,7 +76,6 @@ class StudyOptions(BaseModel):
     """What a user can ask of any job; the field's description is the option's help."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    family: ClassVar[str]
 
     corpus: str | tuple[str, ...] = Field("", description=CORPUS)
     dev: tuple[str, ...] = Field((), description="corpus to select on; repeat it for several")
@@ -256,8 +255,6 @@ class TrainingOptions(StudyOptions):
 class JobOptions(TrainingOptions):
     """What a user can ask of a method that embeds sentences and compares them."""
 
-    family: ClassVar[str] = "sentences"
-
     corpus: str = Field("builtin:nli", description=CORPUS)
     dev: tuple[str, ...] = Field(
         (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
@@ -272,8 +269,6 @@ class JobOptions(TrainingOptions):
 
 class OperationOptions(TrainingOptions):
     """What a user can ask of a method that decodes what operations make of embeddings."""
-
-    family: ClassVar[str] = "operations"
 
     corpus: tuple[str, ...] = Field(
         ("builtin:operations",),
@@ -295,8 +290,6 @@ class OperationOptions(TrainingOptions):
 class WordOptions(TrainingOptions):
     """What a user can ask of a method that is trained by gradient on fixed word vectors."""
 
-    family: ClassVar[str] = "words"
-
     corpus: str = Field("builtin:stories", description=CORPUS)
     dev: tuple[str, ...] = Field(
         (), description="corpus to select on; repeat it for several (default: builtin:similarity)"
@@ -313,8 +306,6 @@ class WordOptions(TrainingOptions):
 
 class ClosedFormOptions(StudyOptions):
     """What a user can ask of a method on word vectors, which is fitted in closed form."""
-
-    family: ClassVar[str] = "word-vectors"
 
     corpus: str = Field("", description=CORPUS)
     vectors: tuple[str, ...] = Field(

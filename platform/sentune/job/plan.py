@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from sentune.credentials import without_credentials
@@ -21,7 +21,7 @@ from sentune.study.planning.capacity import available
 from sentune.study.planning.checks import check_services, tracking_silence
 from sentune.study.planning.connect import connected
 from sentune.study.planning.plan import Plan, estimate, make_plan, size_of
-from sentune.terminal import print_line
+from sentune.terminal import plain_table, print_line
 from sentune.tracking.database import check_tracking_file
 from sentune.tracking.environment import tracking_uri_in
 
@@ -64,9 +64,7 @@ def show_plan(
     """Print what a study will ask for and cost; leave nothing but the cache in the storage.
 
     Args:
-        job: not prepared yet.
-        options: that the job was made from.
-        console: to print on.
+        job: made from the options, not prepared yet.
         seconds: that the probe behind the cost may take.
     """
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
@@ -88,10 +86,8 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
     Args:
         plan: as ``sentune.study.planning.plan.Plan.to_dict`` has it, and ``summary.json``.
     """
-    table = Table(title="Plan", title_justify="left", title_style="bold", box=None)
-    table.pad_edge, table.padding, table.show_header = False, (0, 2, 0, 0), False
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
+    label = Column(style="dim", no_wrap=True)
+    table = plain_table(label, Column(), title="Plan", show_header=False)
     for name, text in (*_asked(plan), *_cost(plan["estimate"] or {})):
         table.add_row(name, Text(text))
     return table

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sentune.corpora.batches import Held
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import over_cluster, several_machines
 from sentune.corpora.schema import Corpus, Kind
@@ -26,9 +27,10 @@ from sentune.job.corpora import (
 from sentune.job.families.base import JobFamily
 from sentune.job.study_files import MODEL, refuse_late
 from sentune.job.test_set import TestReads, Winner, best_run
-from sentune.launchers.artifact_transfer import ShippedFolder, ship
+from sentune.launchers.artifact_transfer import ship
 from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudySummary
+from sentune.report.view import View
 from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
@@ -45,6 +47,7 @@ from sentune.tasks import (
 from sentune.tasks.references import References
 from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import link_to, seal_model
+from sentune.training.trial import Opens
 
 BAG_OF_WORDS_ROWS = 300_000
 """Rows that the bag of words learns from; NLI's 275,601 triplets are fewer."""
@@ -148,24 +151,17 @@ def _judge(
 def measured(job: JobFamily, folder: str, test: tuple[Corpus, ...]) -> Result:
     """Return the metrics of a model: on a worker with GPUs if the job has any, else here."""
     references = job.references if needs_references(test) else None
-    if not job.config.gpus_per_worker:
-        return _measure(folder, test, references)
-    shipped, gpus = ship(folder), job.config.gpus_per_worker
-    result: Result = run_on_worker(_measure_shipped, shipped, test, references, gpus=gpus)
+    if not (gpus := job.config.gpus_per_worker):
+        return _measure(Held(folder), test, references)
+    result: Result = run_on_worker(_measure, ship(folder), test, references, gpus=gpus)
     return result
 
 
-def _measure(folder: str, test: tuple[Corpus, ...], references: References | None) -> Result:
-    embedder = Embedder.load(folder)
+def _measure(model: Opens, test: tuple[Corpus, ...], references: References | None) -> Result:
+    embedder = Embedder.load(model.open())
     spread = over_cluster if several_machines() else map
     tasks = tasks_for(*test, references=references, spread=spread)
     return embedder.evaluate(tasks, embedder.readouts)
-
-
-def _measure_shipped(
-    folder: ShippedFolder, test: tuple[Corpus, ...], references: References | None
-) -> Result:
-    return _measure(folder.open(), test, references)
 
 
 def baselines(train: Prepared | None, judged: Sequence[Corpus]) -> dict[str, float]:
@@ -217,24 +213,20 @@ def _winner(summary: Mapping[str, Any]) -> Any:
 
 def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
     """Return the sections of the model card."""
-    winner = summary.finalists[summary.winner].metrics if summary.winner is not None else {}
-    several = len({read["run"] for read in summary.test_reads}) > 1
-    return {
-        "Development set, mean and standard deviation over seeds": {
-            name: f"{100 * spread.mean:.2f} % ± {100 * spread.sd:.2f}"
-            for name, spread in winner.items()
-            if not name.startswith("train/")
-        },
-        "Test set, this model": {n: f"{100 * v:.2f} %" for n, v in summary.test.items()},
-        "Readings of the test set": {
-            read["time"]: f"{read['run']}{' (forced)' if read['forced'] else ''}"
-            for read in summary.test_reads
-            if several
-        },
-        "Rules without a model": {n: f"{100 * v:.2f} %" for n, v in summary.baselines.items()},
-        "Corpora": {
-            role: f"{corpus['spec']} ({corpus['rows']:,} rows, {corpus['fingerprint']})"
-            for role, corpus in summary.corpora.items()
-        },
-        "Lineage": {name: told for name, told in summary.lineage.items() if name != "chain"},
+    seen, several = View(summary=summary), len({read["run"] for read in summary.test_reads}) > 1
+    heads = (f"Development set, {seen.error_kind}", "Test set, this model", "Rules without a model")
+    metrics = {
+        head: {row[0]: row[place] for row in seen.metric_rows if row[place]}
+        for place, head in enumerate(heads, 1)
     }
+    reads = {
+        read["time"]: f"{read['run']}{' (forced)' if read['forced'] else ''}"
+        for read in summary.test_reads
+        if several
+    }
+    corpora = {
+        role: f"{corpus['spec']} ({corpus['rows']:,} rows, {corpus['fingerprint']})"
+        for role, corpus in summary.corpora.items()
+    }
+    lineage = {name: told for name, told in summary.lineage.items() if name != "chain"}
+    return {**metrics, "Readings of the test set": reads, "Corpora": corpora, "Lineage": lineage}

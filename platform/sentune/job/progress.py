@@ -11,13 +11,13 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from sentune.formatting import MARKS, clock, measured, short
+from sentune.job.trial_table import trials_table
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
-from sentune.terminal import print_line
+from sentune.terminal import number_column, plain_table, print_line
 
 
 @dataclass
@@ -189,31 +189,15 @@ class Display:
         return f" ({'; '.join(parts)})"
 
     def screen(self) -> Group:
-        """Return the table of trials and finals, with the time below it."""
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("trial", no_wrap=True)
-        table.add_column("state", no_wrap=True)
-        table.add_column("examples", justify="right", no_wrap=True)
-        table.add_column(self.objective, justify="right", no_wrap=True)
-        # cut here: a column that must not wrap would squeeze the others to nothing
-        room = max(10, self.console.width - len(self.objective) - 38)
-        table.add_column("settings")
-        for trial in self._seen.trials[-20:]:
-            word, colour = MARKS[trial.state]
-            shown = Text(self._settings(trial))
-            shown.truncate(room, overflow="ellipsis")
-            score = self._value(trial.metrics)
-            table.add_row(str(trial.id), Text(word, colour), f"{trial.examples:,}", score, shown)
-        for run in self._seen.finals:
-            table.add_row(
-                f"{run.trial}",
-                Text("finalist", "magenta"),
-                f"{run.record.examples:,}",
-                self._value(run.record.metrics),
-                f"seed={run.seed}",
-            )
+        """Return the tables of trials and finals, with the time below them."""
+        seen, width = self._seen, self.console.width
+        trials = trials_table(seen.shown(20), [self.objective], self.varied, width=width)
+        finals = plain_table("finalist", "seed", *map(number_column, ("examples", self.objective)))
+        for run in seen.finals:
+            score = self._value(run.record.metrics)
+            finals.add_row(f"trial {run.trial}", f"{run.seed}", f"{run.record.examples:,}", score)
         footer = Text(f"{self._elapsed()} elapsed{self._outlook()}", style="dim")
-        return Group(table, footer)
+        return Group(trials, *([finals] if seen.finals else []), footer)
 
 
 def _called(run: StoredRun) -> str:

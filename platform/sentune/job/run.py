@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from sentune.job.command import check_ending, command
+from sentune.job.definition import JobDefinition
 from sentune.job.options import StudyOptions, forked
 from sentune.terminal import print_line, screen
 
@@ -45,7 +46,7 @@ def run(
     was stopped before its finals (a budget, or ``sentune study stop``) or another start drives it
     now, 130 interrupted. After the last two the same command goes on.
     """
-    typer.run(command(space, defaults, quick))
+    typer.run(command(JobDefinition(space=space, defaults=defaults, quick=quick)))
 
 
 def tune(options: StudyOptions, space: SearchSpace) -> None:
@@ -134,20 +135,18 @@ def _study(
         display = Display(console, summary, plan, look, varied=tuple(job.space.settings))
         study.watchers += (display.refresh, tracker.notify)
         with display.shown():
-            found = study.run()
-        summary.state, summary.reason, summary.spent = found.state, found.reason, found.spent
-        summary.trials, summary.finalists = found.trials, found.finalists
-        summary.winner, summary.front = found.winner, found.front
-        summary.verdict, summary.comparison = found.verdict, found.comparison
+            found = dict(vars(study.run()))
+        checkpoint = Path(found.pop("best_checkpoint") or "")
+        summary = replace(summary, **found)
         lock.check()
-        if found.state == "complete":
-            tables = publish(job, Path(found.best_checkpoint or ""), summary)
+        if summary.state == "complete":
+            tables = publish(job, checkpoint, summary)
             write_artifacts(summary, tables, artifacts_folder(config.storage, config.name))
         lock.check()
         refuse_late(config.folder, lock.generation)
         study.retention.apply(everything=True)
         write_summary(summary, config.folder)
-        write_page(summary, found.trials, config.storage)
+        write_page(summary, config.storage)
         tracker.update(summary)
     return summary
 
@@ -171,7 +170,7 @@ def _tracking(config: StudyConfig, options: StudyOptions, console: Console) -> I
     """Yield MLflow's tracker; at the end wait until MLflow holds all of the study."""
     from sentune.tracking import Tracker
 
-    tracker = Tracker.in_storage(config.name, config.storage, tracking_uri=options.tracking)
+    tracker = Tracker(config.name, config.storage, tracking_uri=options.tracking)
     try:
         yield tracker
     finally:

@@ -33,7 +33,6 @@ from sentune.io.object_store import asked, files_at, names_in
 from sentune.job.study_files import MODEL
 from sentune.records import TrialState
 from sentune.study.runner.retention import ranked
-from sentune.study.store.storage import FINGERPRINT
 from sentune.study.store.study_index import DESCRIPTION, JOURNAL, SUMMARY, StudyPlace
 from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.summary import as_written, read_summary
@@ -80,20 +79,19 @@ def verify_study(place: StudyPlace) -> Iterator[Check]:
     chain = known.get("lineage", {}).get("chain", {})
     yield from _derived(chain.get("derived", {}), folder.rpartition("/")[0])
     try:
-        view = StudyView(place)
-        study, world = view.snapshot(driven=True), _world(view)
+        study = StudyView(place).snapshot(driven=True)
     except Exception as error:  # noqa: BLE001  # each kind of database has errors of its own
         yield _check("trials", place.url, _words(error))
         return
     ended = f"{study.ended:,} of {study.started:,} ended"
     yield _check("trials", place.url, "", ended) if place.url else _absent("trials", JOURNAL)
-    yield from _checkpoints(folder, study, world)
+    yield from _checkpoints(folder, study)
     if not known:
         yield _check("summary", SUMMARY, fault) if fault else _absent("summary", SUMMARY)
         return
     if known["model"] is not None:
         yield from verify_model(f"{folder}/{MODEL}", whole=False)
-    fault = _against_store(known, study, world) if place.url else ""
+    fault = _against_store(known, study) if place.url else ""
     fault = fault or _against_model(known, folder)
     trials, finalists = len(known["trials"]), len(known["finalists"])
     compared = f"{counted(trials, 'trial')}, {counted(finalists, 'finalist')}, test figures"
@@ -176,19 +174,7 @@ def _derived(derived: Mapping[str, str], storage: str) -> Iterator[Check]:
         yield _check(part, named, fault, counted(len(manifest["files"]), "file"))
 
 
-def _world(view: StudyView) -> dict[str, Any]:
-    """Return what all trials of a study share, as its store has it; empty without a trial."""
-    if view.storage is None:
-        return {}
-    try:
-        number = view.storage.get_study_id_from_name(view.place.name)
-    except KeyError:
-        return {}
-    world: dict[str, Any] = view.storage.get_study_user_attrs(number).get(FINGERPRINT, {})
-    return world
-
-
-def _checkpoints(folder: str, study: StudySnapshot, world: Mapping[str, Any]) -> Iterator[Check]:
+def _checkpoints(folder: str, study: StudySnapshot) -> Iterator[Check]:
     """Check all checkpoints that are kept, and that each is of the run in whose folder it lies."""
     settings = {run.name: run.record.settings for run in (*study.runs, *study.finals)}
     files, root = files_at(folder)
@@ -198,7 +184,7 @@ def _checkpoints(folder: str, study: StudySnapshot, world: Mapping[str, Any]) ->
         for name, fault in faults.items():
             if not fault and run in settings:
                 identity = json.loads(place.read(name)).get("identity") or {}
-                faults[name] = _other_run(identity, settings[run], world)
+                faults[name] = _other_run(identity, settings[run], study.fingerprint)
         wrong = (f"{name}: {fault}" for name, fault in faults.items() if fault)
         if faults:
             yield _check("checkpoints", f"trials/{run}", next(wrong, ""), ", ".join(faults))
@@ -229,9 +215,9 @@ def _link(link: Mapping[str, Any], directory: str) -> Check:
     return _check("checkpoint", where, fault, f"the one that {MODEL}/{MANIFEST} names")
 
 
-def _against_store(known: Mapping[str, Any], study: StudySnapshot, world: Mapping[str, Any]) -> str:
+def _against_store(known: Mapping[str, Any], study: StudySnapshot) -> str:
     """Return how a summary differs from the study's store; empty if it does not."""
-    corpora = world.get("corpora", {})
+    corpora = study.fingerprint.get("corpora", {})
     read = {role: known["corpora"].get(role, {}).get("fingerprint") for role in corpora}
     if found := next(differences(corpora, read, "corpora"), ""):
         return f"it is not as it is stored: {found}"

@@ -175,10 +175,8 @@ def _cells(view: View, table: PublishedTable, paper: str) -> Table | None:
         settings = {name: allowed[0] for name, allowed in row.settings.items()}
         cells: list[Cell | str] = [row.name]
         for column, figure in zip(table.columns, row.figures, strict=True):
-            mine, text = (
-                _best(view, column.metric, settings | column.settings),
-                percent(figure / 100),
-            )
+            mine = _best(view, column.metric, settings | column.settings)
+            text = percent(figure / 100)
             cells.append(Cell(f"{text} ({mine})", strong=True) if mine else text)
         rows.append(cells)
     if not any(isinstance(cell, Cell) for cells in rows for cell in cells):

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sentune.formatting import STATES, counted, measured
 from sentune.records import TrialRecord, TrialState
@@ -214,85 +214,42 @@ def parallel(view: View) -> Figure | None:
     return Figure("parallel", "Settings and result", said, draw, *size, wide=True, framed=False)
 
 
-class RungCount(NamedTuple):
-    """Trials by what became of them at one rung (or the end), which lies at ``examples``.
-
-    They came so far, were stopped at an earlier rung, failed or were infeasible before it, or are
-    on their way to it. ``judged`` were stopped here.
-    """
-
-    examples: int
-    reached: int
-    stopped: int
-    lost: int
-    running: int
-    judged: int
-
-    @property
-    def could(self) -> int:
-        """Trials that had the chance: neither on their way nor lost."""
-        return self.reached + self.stopped
-
-
-def rung_counts(trials: Sequence[TrialRecord], rungs: Sequence[int], end: int) -> list[RungCount]:
-    """Counts trials at each rung and at the end.
-
-    A trial has come as far as its last milestone; without its curve, as the examples it saw.
-    """
-    far = {trial.id: max(trial.curve, default=trial.examples) for trial in trials}
-    found = []
-    for examples in dict.fromkeys((*rungs, end)):
-        before = [trial for trial in trials if far[trial.id] < examples]
-        at = [trial for trial in trials if far[trial.id] == examples]
-        found.append(
-            RungCount(
-                examples=examples,
-                reached=len(trials) - len(before),
-                stopped=sum(t.state is TrialState.PRUNED for t in before),
-                lost=sum(t.state in WITHOUT_RESULT for t in before),
-                running=sum(t.state is TrialState.RUNNING for t in before),
-                judged=sum(t.state is TrialState.PRUNED for t in at),
-            )
-        )
-    return found
-
-
 def survival(view: View) -> Figure | None:
     """How many trials reached each rung; None where trials were not compared on the way."""
     if not view.rungs or not view.summary.trials:
         return None
-    found = rung_counts(view.summary.trials, view.rungs, view.max_examples)
+    found = view.rung_counts
+    said = [f"{r['reached']} of {r['reached'] + r['stopped']}" for r in found.values()]
 
     def draw(axes: Axes) -> None:
         axes.grid(visible=False)
         left = [0] * len(found)
-        for word, face, edge, hatch, counts in (
-            ("reached it", ACCENT, MUTED, "", [r.reached for r in found]),
-            ("stopped before", LINE, MUTED, "", [r.stopped for r in found]),
-            ("lost before", "none", BEST, "xxxx", [r.lost for r in found]),
-            ("on their way", "none", MUTED, "||||", [r.running for r in found]),
+        for word, face, edge, hatch, fate in (
+            ("reached it", ACCENT, MUTED, "", "reached"),
+            ("stopped before", LINE, MUTED, "", "stopped"),
+            ("lost before", "none", BEST, "xxxx", "lost"),
+            ("on their way", "none", MUTED, "||||", "running"),
         ):
+            counts = [rung[fate] for rung in found.values()]
             if any(counts):
                 bars = axes.barh(range(len(found)), counts, 0.62, left=left, label=word)
                 for bar in bars:
                     bar.set(facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.6)
             left = [a + b for a, b in zip(left, counts, strict=True)]
-        for place, rung in enumerate(found):
-            text = f"{rung.reached} of {rung.could}"
+        for place, text in enumerate(said):
             axes.annotate(text, (left[place], place), (4, 0), va="center", **BESIDE)
-        axes.set_yticks(range(len(found)), [f"{rung.examples:,}" for rung in found])
+        axes.set_yticks(range(len(found)), [f"{rung:,}" for rung in found])
         axes.invert_yaxis()
         axes.set_xlim(0, 1.18 * max(left))
         axes.locator_params(axis="x", integer=True, nbins=6)
         axes.set(xlabel="trials", ylabel="examples")
         legend(axes, columns=2)
 
-    last = found[-1]
-    said = (
-        f"How many trials reached each rung, of those that could; {last.reached} of {last.could} "
-        f"reached the end at {last.examples:,} examples."
+    told = (
+        f"How many trials reached each rung, of those that could; {said[-1]} "
+        f"reached the end at {[*found][-1]:,} examples."
     )
-    return Figure("survival", "Trials at each rung", said, draw, height=1.0 + 0.42 * len(found))
+    return Figure("survival", "Trials at each rung", told, draw, height=1.0 + 0.42 * len(found))
 
 
 def finalists(view: View) -> Figure | None:

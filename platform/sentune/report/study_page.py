@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from sentune.formatting import counted, hours, measured, spread
+from sentune.formatting import counted, hours, spread
 from sentune.io.atomic import write_document
-from sentune.records import StudySummary, TrialRecord, TrialState
+from sentune.records import TrialState
 from sentune.report import trial_sections
 from sentune.report.blocks import Block, Cell, Facts, Section, StudyReport, Table, Text
 from sentune.report.comparison import comparison
 from sentune.report.provenance import costs, lineage
 from sentune.report.render import to_html, to_markdown
-from sentune.report.view import ERROR, WITHOUT_RESULT, View, of_subset, view
+from sentune.report.view import WITHOUT_RESULT, View
 
 ENDS = {
     "running": "The study is in progress: what follows is as far as it has come.",
@@ -27,23 +27,12 @@ ENDS = {
 }
 
 
-def build(
-    summary: StudySummary | Mapping[str, Any],
-    records: Sequence[TrialRecord] = (),
-    artifacts: Path | None = None,
-) -> StudyReport:
+def build(seen: View) -> StudyReport:
     """The report of a study in any state.
 
-    Args:
-        summary: of the study, or the content of its ``summary.json``.
-        records: its trials with their curves, from the store; a trial that is missing here is
-            shown as the summary has it, without a curve.
-        artifacts: where a finished study left its sweeps (``exhibits/``).
-
     Raises:
-        InvalidValue: the summary is of a later version or damaged, or an exhibit is.
+        InvalidValue: an exhibit is damaged.
     """
-    seen = view(summary, records, artifacts)
     made = [
         Section(name, title, [block for block in blocks(seen) if block is not None])
         for name, title, blocks in SECTIONS
@@ -81,7 +70,7 @@ def overview(view: View) -> list[Block | None]:
     elif summary.reason:
         blocks.append(Text(summary.reason))
     blocks.append(Facts(_facts(view)))
-    if view.measured or summary.test:
+    if view.metric_rows:
         blocks += [_figures(view), _about(view)]
     return blocks
 
@@ -131,36 +120,12 @@ def _facts(view: View) -> dict[str, str]:
 
 
 def _figures(view: View) -> Table:
-    """The winner on dev, the shipped model on test, and what a rule without a model reaches."""
-    summary = view.summary
-    kept = {n: v for n, v in view.measured.items() if not n.startswith("train/")}
-    names = [
-        name
-        for name in sorted({*kept, *summary.test, *summary.baselines})
-        if not name.endswith(ERROR) and not of_subset(name)
-    ]
-    if view.winner is not None:
-        error = "± sd over seeds"
-    else:
-        measured_error = any(name.endswith(ERROR) for name in view.measured)
-        error = "± standard error" if measured_error else "one run"
-    columns = {
-        f"dev, {error}": {
-            name: spread(name, kept[name], view.error(name))
-            for name in names
-            if name in kept and name not in summary.baselines
-        },
-        "test, shipped model": {n: measured(n, v) for n, v in summary.test.items()},
-        "without a model": {n: measured(n, v) for n, v in summary.baselines.items()},
-    }
-    shown = {head: values for head, values in columns.items() if any(values.values())}
-    rows: list[list[Cell | str]] = [
-        [
-            Cell(name, strong=name == summary.objective),
-            *(values.get(name, "") for values in shown.values()),
-        ]
-        for name in names
-    ]
+    """``metric_rows`` without the columns that are empty."""
+    heads = ("metric", f"dev, {view.error_kind}", "test, shipped model", "without a model")
+    names, *columns = zip(*view.metric_rows, strict=True)
+    shown = {head: column for head, column in zip(heads[1:], columns, strict=True) if any(column)}
+    strong = (Cell(name, strong=name == view.summary.objective) for name in names)
+    rows = [*zip(strong, *shown.values(), strict=True)]
     return Table(heads=["metric", *shown], rows=rows, numbers=shown)
 
 
@@ -176,9 +141,8 @@ def _about(view: View) -> Text | None:
         said.append(once if times == 1 else more)
     elif view.winner is not None and not summary.test:
         said.append("No test corpus was read.")
-    parts = sum(map(of_subset, {*view.measured, *summary.test}))
-    if parts:
-        said.append(f"Metrics by subset ({parts}) are in summary.json.")
+    if view.subsets:
+        said.append(f"Metrics by subset ({view.subsets}) are in summary.json.")
     return Text(" ".join(said), "note") if said else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sentune.formatting import SIGNS, STATES, clock, counted, measured, setting, spread
@@ -108,14 +108,14 @@ def rungs(view: View) -> list[Block | None]:
         scheduler = scheduler.get("name", "asha")
     eta = f", one in {plan['eta']} goes on" if plan.get("eta") else ""
     said = f"Scheduler {scheduler}{eta}; a full trial sees {view.max_examples:,} examples."
-    found = figures.rung_counts(view.summary.trials, view.rungs, view.max_examples)
+    found = view.rung_counts
     counts = {
-        "rung": [rung.examples for rung in found],
-        "could reach": [rung.could for rung in found],
-        "reached": [rung.reached for rung in found],
-        "stopped here": [rung.judged for rung in found],
-        "lost before": [rung.lost for rung in found],
-        "on the way": [rung.running for rung in found],
+        "rung": [*found],
+        "could reach": [rung["reached"] + rung["stopped"] for rung in found.values()],
+        "reached": [rung["reached"] for rung in found.values()],
+        "stopped here": [rung["judged"] for rung in found.values()],
+        "lost before": [rung["lost"] for rung in found.values()],
+        "on the way": [rung["running"] for rung in found.values()],
     }
     shown = {name: numbers for name, numbers in counts.items() if any(numbers)}
     rows = [[f"{number:,}" for number in line] for line in zip(*shown.values(), strict=True)]
@@ -182,7 +182,7 @@ def notes(view: View) -> list[Block]:
     rows = [
         (Cell(str(trial.id), trial.id), what, said)
         for trial in every
-        for what, said in _events(trial)
+        for what, said in events(trial)
     ]
     if not rows:
         return []
@@ -196,14 +196,17 @@ def notes(view: View) -> list[Block]:
     return [*lead, Table(heads=heads, rows=rows, numbers=heads[:1], wide=heads[2:], sortable=True)]
 
 
-def _events(trial: TrialRecord) -> list[tuple[str, str]]:
-    found = [("note", note) for note in trial.notes]
+def events(trial: TrialRecord) -> Iterator[tuple[str, str]]:
+    """Yield what happened to a trial beside its curve: kind, and a sentence."""
     if trial.restarts:
-        found.append(("restarts", f"{counted(trial.restarts, 'death')} of its processes forgiven"))
+        times = {1: "once", 2: "twice"}.get(trial.restarts, f"{trial.restarts} times")
+        yield "restarts", f"its processes died {times}, it went on each time"
+    yield from (("note", note) for note in trial.notes)
+    for name, by in trial.violations.items():
+        if by > 0:
+            yield "constraint", f"breaks {name} by {by:.4g}"
     if trial.state in WITHOUT_RESULT:
-        found.append((STATES[trial.state], trial.reason or "no reason was given"))
-    broken = {name: by for name, by in trial.violations.items() if by > 0}
-    return found + [("constraint", f"{name} is broken by {by:.4g}") for name, by in broken.items()]
+        yield STATES[trial.state], trial.reason or "no reason was given"
 
 
 def _metric(view: View, trial: TrialRecord, metric: str) -> Cell:

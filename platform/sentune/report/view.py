@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sentune.errors import InvalidValue
+from sentune.formatting import measured, spread
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.axes import Axis, axes_of
 from sentune.report.importance import Importance, importance
@@ -21,6 +23,14 @@ ERROR = "_standard_error"
 """Ending of a metric that is the standard error of another one, over the pairs of a task."""
 
 WITHOUT_RESULT = (TrialState.FAILED, TrialState.INFEASIBLE)
+
+FATES = {
+    TrialState.PRUNED: "stopped",
+    TrialState.RUNNING: "running",
+    TrialState.COMPLETE: "complete",
+    **dict.fromkeys(WITHOUT_RESULT, "lost"),
+}
+"""What became of a trial that did not reach a rung."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +70,13 @@ class View:
 
     @cached_property
     def best(self) -> TrialRecord | None:
-        """The best complete trial that holds every constraint; while there is none, any trial."""
+        """The trial that was shipped without finals; else the best complete one that holds every
+        constraint, and while there is none, any trial."""
         scored = [trial for trial in self.ranked if self.value(trial) is not None]
         complete = [trial for trial in scored if trial.state is TrialState.COMPLETE]
-        return next(iter([*(t for t in complete if t.feasible), *complete, *scored]), None)
+        shipped = [t for t in complete if t.id == self.summary.best and self.winner is None]
+        feasible = (trial for trial in complete if trial.feasible)
+        return next(iter([*shipped, *feasible, *complete, *scored]), None)
 
     @property
     def winner(self) -> FinalistRecord | None:
@@ -83,6 +96,36 @@ class View:
         """The standard error over pairs that was measured beside a metric, if any."""
         found = self.measured.get(metric + ERROR)
         return found.mean if found is not None else None
+
+    @property
+    def error_kind(self) -> str:
+        """What the ± of ``metric_rows`` is."""
+        if self.winner is not None:
+            return "± sd over seeds"
+        pairs = any(name.endswith(ERROR) for name in self.measured)
+        return "± standard error over pairs" if pairs else "one run"
+
+    @property
+    def metric_rows(self) -> list[tuple[str, str, str, str]]:
+        """Each metric with the winner on dev, the shipped model on test, and what a rule without a
+        model reaches, as text; neither costs nor metrics of a subset."""
+        summary, rules = self.summary, self.summary.baselines
+        dev = {
+            name: spread(name, over, self.error(name))
+            for name, over in self.measured.items()
+            if name not in rules and not name.startswith("train/")
+        }
+        test, without = ({n: measured(n, v) for n, v in of.items()} for of in (summary.test, rules))
+        return [
+            (name, dev.get(name, ""), test.get(name, ""), without.get(name, ""))
+            for name in sorted({*dev, *test, *without})
+            if not name.endswith(ERROR) and not of_subset(name)
+        ]
+
+    @property
+    def subsets(self) -> int:
+        """Metrics of subsets, which ``summary.json`` alone has."""
+        return sum(map(of_subset, {*self.measured, *self.summary.test}))
 
     @cached_property
     def axes(self) -> list[Axis]:
@@ -110,6 +153,11 @@ class View:
         """Examples at which trials were compared."""
         return sorted(int(rung) for rung in self.summary.plan.get("rungs") or ())
 
+    @cached_property
+    def rung_counts(self) -> dict[int, Counter[str]]:
+        """What became of the trials at each rung, and at the end."""
+        return rung_counts(self.summary.trials, self.rungs, self.max_examples)
+
     @property
     def encoder(self) -> str:
         """What the study started from: its encoder or its word vectors; empty if it is not said."""
@@ -123,20 +171,40 @@ class View:
         return sum(trial.state in states for trial in self.summary.trials)
 
 
+def rung_counts(
+    trials: Sequence[TrialRecord], rungs: Sequence[int], end: int
+) -> dict[int, Counter[str]]:
+    """Return rung (and the end), in examples -> number of trials by what became of them there.
+
+    ``reached`` it, or before it ``stopped``, ``lost`` or ``running``; ``judged`` were stopped at
+    it. A trial has come as far as its last milestone; without its curve, as the examples it saw.
+    """
+    far = {trial.id: max(trial.curve, default=trial.examples) for trial in trials}
+    found = {}
+    for rung in dict.fromkeys((*rungs, end)):
+        found[rung] = Counter("reached" if far[t.id] >= rung else FATES[t.state] for t in trials)
+        here = (trial for trial in trials if far[trial.id] == rung)
+        found[rung]["judged"] = sum(trial.state is TrialState.PRUNED for trial in here)
+    return found
+
+
 def of_subset(name: str) -> bool:
     """``sts12/MSRpar/pearson``: a year of STS has up to six subsets with two metrics each."""
     return name.count("/") > 1
 
 
 def view(
-    summary: StudySummary | Mapping[str, Any], records: Sequence[TrialRecord], folder: Path | None
+    summary: StudySummary | Mapping[str, Any],
+    records: Sequence[TrialRecord] = (),
+    folder: Path | None = None,
 ) -> View:
-    """Puts a summary and the trials' records together.
+    """Put a summary and the trials' records together.
 
     Args:
         summary: or the content of a ``summary.json``.
-        records: trials with their curves; those that the summary alone knows have none.
-        folder: of exhibits.
+        records: trials with their curves, from the store; those that the summary alone knows have
+            none.
+        folder: where a finished study left its sweeps (``exhibits/``).
 
     Raises:
         InvalidValue: the summary is of a later version, or lacks a field.

@@ -1,20 +1,12 @@
-"""Brings MLflow up to date with a study's storage and folder; one thread sends what differs.
-
-Nothing waits in a queue. An outage, a kill and a new server are the same case: the next pass (of
-this process, or of the study's next start) finds what differs.
-"""
+"""Bring MLflow's runs of a study to the state of a snapshot: what differs is read and sent."""
 
 from __future__ import annotations
 
 import json
-import logging
-import re
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +15,6 @@ from sentune.credentials import without_credentials
 from sentune.errors import Overtaken
 from sentune.io.atomic import read_document
 from sentune.io.object_store import on_this_machine
-from sentune.io.waits import WAITS
 from sentune.records import StudySummary
 from sentune.report.sweep_figures import write_sweeps
 from sentune.tracking.client import (
@@ -34,16 +25,6 @@ from sentune.tracking.client import (
     Refused,
     RunKey,
     digest_of,
-    legal,
-    mlflow_client,
-)
-from sentune.tracking.database import ensure_database
-from sentune.tracking.environment import (
-    artifact_root_in,
-    local_folder,
-    quieten_mlflow,
-    shorten_timeouts,
-    tracking_uri_in,
 )
 from sentune.tracking.registry import publish
 from sentune.tracking.run_content import (
@@ -60,16 +41,12 @@ from sentune.tracking.runs import Run, StudyRuns, upload
 if TYPE_CHECKING:
     from sentune.study.store.study_view import StoredRun, StudySnapshot
 
-log = logging.getLogger(__name__)
-
-GATHER = 1.0
-"""Seconds between two passes of a study: what is stored meanwhile goes in one call a run."""
-LONGEST_WAIT = 30.0
-"""Seconds between two tries, at most."""
 DIGEST = "sentune.digest"
 """Tag of a run with the digest of all that it was sent."""
 GENERATION = "sentune.generation"
 """Tag of a study's run with the number of the study's start that has written there."""
+LEFT = {"exhibits": "exhibits", "report.html": "report", "report.md": "report"}
+"""What a job leaves in its folder -> MLflow's folder for it."""
 ONE_CALL = 100
 """Params, tags and metrics that go in one call in any case."""
 Item = tuple[str, Any]
@@ -91,18 +68,16 @@ class Server:
         self._done: set[str] = set()
 
     def reconcile(
-        self, study: StudySnapshot, summary: StudySummary, work: Path | None, registered: str
+        self, study: StudySnapshot, summary: StudySummary, work: Path, registered: str
     ) -> None:
         """Bring MLflow's runs of a study to the state of a snapshot.
 
         Args:
             study: as it is stored.
             summary: what its driver says of it.
-            work: local folder with what the job leaves for its readers; None: the study's own.
+            work: local folder with what the job leaves for its readers.
             registered: name of the registered model.
         """
-        from sentune.study.store.study_view import artifacts_in
-
         of_study, folder = study_content(study, summary, registered), study.place.folder
         self._once(("start", of_study.digest), lambda: self._refuse_late(of_study))
         if of_study.status == RUNNING:
@@ -117,7 +92,8 @@ class Server:
             self._once((file, text), partial(self._document, file, text))
         if of_study.status == RUNNING:
             return
-        for path, into in study.artifacts if work is None else artifacts_in(str(work)):
+        left = {work / name: into for name, into in LEFT.items() if (work / name).exists()}
+        for path, into in left.items():
             send = partial(upload, self._client, self._of_study(), path, into)
             self._once((str(path), of_study.digest), send)
         if summary.model is not None and winner_of(summary) is not None:
@@ -214,28 +190,32 @@ class Server:
         """Upload the tables of a run's sweeps, with their pictures."""
         from sentune.study.store.study_view import TABLES
 
-        text = read_document(f"{folder}/trials/{name}", TABLES)
-        if text is None or run.holds("readouts", digest_of(text)):
+        if (text := read_document(f"{folder}/trials/{name}", TABLES)) is None:
             return
-        with tempfile.TemporaryDirectory(prefix="sentune-readouts-") as scratch:
-            write_sweeps(json.loads(text), Path(scratch))
-            upload(self._client, run, Path(scratch), "readouts", digest_of(text))
+
+        def send() -> None:
+            with tempfile.TemporaryDirectory(prefix="sentune-readouts-") as scratch:
+                write_sweeps(json.loads(text), Path(scratch))
+                self._client.log_artifacts(run.id, scratch, "readouts")
+
+        run.put(self._client, "readouts", digest_of(text), send)
 
     def _of_study(self) -> Run:
         return self._runs.get(RunKey(), _now())
 
     def _document(self, file: str, text: str) -> None:
         run = self._of_study()
-        if not run.holds(file, digest_of(text)):
-            self._client.log_text(run.id, text, file)
-            run.note(self._client, file, digest_of(text))
+        run.put(
+            self._client,
+            file,
+            digest_of(text),
+            lambda: self._client.log_text(run.id, text, file),
+        )
 
     def _datasets(self, corpora: Mapping[str, Mapping[str, Any]]) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         run, said = self._of_study(), without_credentials(dict(corpora))
-        if run.holds("datasets", digest_of(said)):
-            return
         inputs = [
             DatasetInput(
                 Dataset(
@@ -249,8 +229,12 @@ class Server:
             )
             for role, corpus in said.items()
         ]
-        self._client.log_inputs(run.id, inputs)
-        run.note(self._client, "datasets", digest_of(said))
+        run.put(
+            self._client,
+            "datasets",
+            digest_of(said),
+            lambda: self._client.log_inputs(run.id, inputs),
+        )
 
     def _model(self, place: str, name: str, description: str, tags: Mapping[str, str]) -> None:
         """Register a model folder or URI as the champion of a name."""
@@ -262,198 +246,5 @@ class Server:
             publish(self._client, self._of_study(), folder, name, description, tags)
 
 
-class Tracker:
-    """Reconciles MLflow with one study, from a thread of its own, at most once a second.
-
-    Calls return at once, whether the server answers or not. Call ``close`` at the end: it makes
-    the last pass.
-
-    Args:
-        study: name of the study.
-        tracking_uri: MLflow's server or database.
-        artifact_root: where a new experiment keeps its artifacts; None leaves it to the server.
-        work: local folder with what the job leaves for its readers; None: the study's own.
-        first_wait: seconds until a failed pass is tried again; doubles up to ``LONGEST_WAIT``.
-    """
-
-    def __init__(
-        self,
-        study: str,
-        tracking_uri: str,
-        *,
-        artifact_root: str | None = None,
-        work: Path | None = None,
-        first_wait: float = 0.5,
-    ) -> None:
-        quieten_mlflow()
-        shorten_timeouts()
-        self.study, self.tracking_uri = study, tracking_uri
-        self._artifact_root, self._work, self._first_wait = artifact_root, work, first_wait
-        self._refusals = Refusals(tracking_uri)
-        self._take_snapshot: Callable[[], StudySnapshot] | None = None
-        self._summary: StudySummary | None = None
-        self._server: Server | None = None
-        self._changed = threading.Condition()
-        self._asked = self._done = 0
-        self._hurry = self._left = self._overtaken = False
-        self._check: Callable[[], None] = lambda: None
-        self._trouble = ""
-        self._thread = threading.Thread(target=self._run, name="sentune-tracking", daemon=True)
-
-    @classmethod
-    def in_storage(
-        cls, study: str, storage: str, *, tracking_uri: str | None = None, **options: Any
-    ) -> Tracker:
-        """The tracker of a study in a storage, with the storage's own database by default.
-
-        Args:
-            storage: folder of all studies; a URI needs ``tracking_uri``.
-            options: as the class takes them.
-
-        Raises:
-            InvalidValue: the storage is no local folder and no ``tracking_uri`` was given.
-        """
-        uri = tracking_uri or tracking_uri_in(storage)
-        if not uri.startswith(("http://", "https://", "databricks")):
-            options.setdefault("artifact_root", artifact_root_in(storage))
-        return cls(study, uri, work=local_folder(storage, study), **options)
-
-    def start(
-        self,
-        take_snapshot: Callable[[], StudySnapshot],
-        summary: StudySummary,
-        *,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Start the thread.
-
-        Args:
-            take_snapshot: takes a snapshot of the study; called from another thread.
-            summary: what its driver says of it; ``update`` gives a newer one.
-            check: raises ``Overtaken`` where another start drives the study; called before each
-                pass. After that, nothing is sent any more.
-        """
-        self._take_snapshot, self._check = take_snapshot, check
-        self.update(summary)
-        self._thread.start()
-
-    def notify(self) -> None:
-        """Ask for a pass, since the study has changed."""
-        with self._changed:
-            self._asked += 1
-            self._changed.notify_all()
-
-    def update(self, summary: StudySummary) -> None:
-        """Take a new summary of the driver, and ask for a pass."""
-        self._summary = replace(summary, corpora=dict(summary.corpora))
-        self.notify()
-
-    def flush(self, timeout: float) -> bool:
-        """Waits for a pass after this call, at most ``timeout`` seconds; tries at once.
-
-        Returns:
-            Whether MLflow holds all of the study.
-        """
-        with self._changed:
-            self._hurry = True
-            self.notify()
-            asked = self._asked
-            return self._changed.wait_for(lambda: self._done >= asked, timeout)
-
-    def close(self, timeout: float = 60.0) -> bool:
-        """Makes the last pass, at most ``timeout`` seconds long, and ends the thread.
-
-        Returns:
-            Whether MLflow holds all of the study; what it does not is sent by the next start.
-        """
-        if self._take_snapshot is None:
-            return True
-        done = self.flush(timeout)
-        with self._changed:
-            self._left = True
-            self._changed.notify_all()
-        if done:
-            self._thread.join(timeout)
-        else:
-            log.warning(
-                "not everything reached %s (%s); the study's next start (the same command) sends "
-                "what is missing",
-                without_credentials(self.tracking_uri),
-                self._trouble or f"{timeout:g} s were not enough",
-            )
-        return done
-
-    def _run(self) -> None:
-        wait = self._first_wait
-        while (asked := self._next()) is not None:
-            done = self._pass()
-            with self._changed:
-                self._hurry = self._hurry and self._asked > asked
-                if done:
-                    self._done, wait = asked, self._first_wait
-                    self._changed.notify_all()
-                    continue
-                self._changed.wait_for(lambda: self._hurry or self._left, wait)
-                wait = self._first_wait if self._hurry else min(2 * wait, LONGEST_WAIT)
-
-    def _next(self) -> int | None:
-        """Waits until a pass is due; None at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._asked > self._done or self._left)
-            if not self._trouble:  # a pass that failed has waited
-                self._changed.wait_for(lambda: self._hurry or self._left, GATHER)
-            return None if self._left else self._asked
-
-    def _pass(self) -> bool:
-        """One pass; False where it failed, which is reported once."""
-        name = without_credentials(self.tracking_uri)
-        if self._overtaken:
-            return True
-        try:
-            with WAITS.until(f"MLflow at {self.tracking_uri}", "training goes on meanwhile"):
-                self._check()
-                self._reconcile()
-        except Overtaken as error:
-            log.warning("nothing more of this start is sent to %s: %s", name, error)
-            self._overtaken = True
-            return True
-        except Exception as error:  # noqa: BLE001  # MLflow may fail in any way, a study must not
-            self._server = None
-            if not self._trouble:
-                log.warning(
-                    "%s cannot be reached (%s); training goes on, and MLflow gets what it lacks "
-                    "when it answers",
-                    name,
-                    _reason(error),
-                )
-            self._trouble = _reason(error)
-            return False
-        if self._trouble:
-            log.info("%s answers again", name)
-            self._trouble = ""
-        return True
-
-    def _reconcile(self) -> None:
-        assert self._take_snapshot is not None
-        assert self._summary is not None
-        study, summary = self._take_snapshot(), self._summary
-        if self._server is None:
-            ensure_database(self.tracking_uri)
-            client = mlflow_client(self.tracking_uri)
-            runs = StudyRuns(client, self._artifact_root, self.study, study.identity)
-            self._server = Server(client, runs, self._refusals)
-        self._server.reconcile(study, summary, self._work, re.sub("[/:]", "-", legal(self.study)))
-
-
 def _now() -> int:
     return round(1000 * time.time())
-
-
-def _reason(error: BaseException) -> str:
-    """Return a short reason: the operating system's error under an HTTP client's, if any."""
-    root = error
-    while root.__cause__ or root.__context__:
-        root = root.__cause__ or root.__context__  # type: ignore[assignment]
-    told = root if isinstance(root, OSError) else error
-    text: str = without_credentials(f"{type(told).__name__}: {told}")
-    return text if len(text) <= 500 else f"{text[:500]} ..."

@@ -26,17 +26,13 @@ def publish(
     run: Run,
     folder: Path,
     name: str,
-    description: str = "",
-    tags: Mapping[str, str] | None = None,
-    alias: str = ALIAS,
-) -> str:
-    """Makes the folder a version of the model ``name`` and points ``alias`` at it.
+    description: str,
+    tags: Mapping[str, str],
+) -> None:
+    """Make the folder a version of the model ``name``, and its champion.
 
     The files go to ``model/DIGEST`` of the run, so a later model never overwrites what an older
     version points at; the same content stays one version.
-
-    Returns:
-        The version.
     """
     short = digest(folder)[:12]
     content = upload(client, run, folder, f"model/{short}")
@@ -49,38 +45,10 @@ def publish(
             name,
             f"{run.artifact_uri}/model/{short}",
             run.id,
-            tags={**(tags or {}), _CONTENT: content},
+            tags={**tags, _CONTENT: content},
             description=description,
         ).version
-    client.set_registered_model_alias(name, alias, version)
-    return str(version)
-
-
-def register_model(
-    folder: Path,
-    name: str,
-    *,
-    run_id: str,
-    tracking_uri: str | None = None,
-    description: str = "",
-    tags: Mapping[str, str] | None = None,
-    alias: str = ALIAS,
-) -> str:
-    """Registers a model folder by hand, as an artifact of an existing run.
-
-    Args:
-        folder: the model as ``sentune.training.model.save_model`` wrote it.
-        name: name of the registered model, without ``/`` and ``:``.
-        run_id: the MLflow run that the model came from.
-        tracking_uri: see ``resolve_model``.
-
-    Returns:
-        The version.
-    """
-    client = mlflow_client(tracking_uri or default_tracking_uri())
-    found = client.get_run(run_id)
-    run = Run(run_id, found.info.artifact_uri, found.info.status, tags=dict(found.data.tags))
-    return publish(client, run, folder, name, description, tags, alias)
+    client.set_registered_model_alias(name, ALIAS, version)
 
 
 def resolve_model(address: str, tracking_uri: str | None = None) -> Path:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
-from sentune.formatting import measured, spread
+from sentune.formatting import cost, measured, spread
 from sentune.records import FinalistRecord, StudySummary, TrialRecord, TrialState
 from sentune.report.view import View
 from sentune.tracking.client import MOST_PARAM, MOST_TAG, Point, RunKey, digest_of, legal, texts
@@ -240,14 +240,12 @@ def describe(summary: StudySummary, address: str) -> str:
     Args:
         address: where the registered model is found.
     """
-    total, reason = summary.spent, f": {summary.reason}" if summary.reason else ""
-    gpu = f", {total.gpu_hours:.2f} GPU hours" if total.gpu_hours else ""
-    hours = f"{total.hours:.2f} hours{gpu}"
+    reason = f": {summary.reason}" if summary.reason else ""
     lines = [
         f"**{summary.method}** tuned for `{summary.objective}` ({summary.mode}imum)"
         f" over {len(summary.trials)} trials; the study is {summary.state}{reason}.",
         "",
-        f"Spent: {total.trials:,} trials, {total.examples:,} examples, {hours}.",
+        f"Spent: {cost(summary.spent)}.",
         "",
     ]
     if summary.verdict:

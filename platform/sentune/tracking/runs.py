@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,14 +41,18 @@ class Run:
         """Params and metrics that it holds; 0 just after it was made."""
         return len(self.params) + len(self.metrics) + len(self.points)
 
-    def holds(self, place: str, content: str) -> bool:
-        """Whether the server holds this content at a place among the run's artifacts."""
-        return self.tags.get(_content_tag(place)) == content
+    def put(self, client: Any, place: str, content: str, send: Callable[[], object]) -> None:
+        """Send what belongs at a place among the artifacts, unless the server holds it there.
 
-    def note(self, client: Any, place: str, content: str) -> None:
-        """Notes on the server which content lies at a place."""
-        client.set_tag(self.id, _content_tag(place), content)
-        self.tags[_content_tag(place)] = content
+        Args:
+            content: digest of what is sent, which a tag of the run keeps.
+            send: sends it.
+        """
+        tag = legal(f"sentune.content.{place}")
+        if self.tags.get(tag) != content:
+            send()
+            client.set_tag(self.id, tag, content)
+            self.tags[tag] = content
 
 
 class StudyRuns:
@@ -155,11 +159,8 @@ def _run(run: Any) -> Run:
     )
 
 
-def upload(client: Any, run: Run, path: Path, folder: str, content: str = "") -> str:
-    """Uploads a file into ``folder`` of a run's artifacts, or a folder's content as ``folder``.
-
-    Args:
-        content: what stands for the content; default is its digest.
+def upload(client: Any, run: Run, path: Path, folder: str) -> str:
+    """Upload a file into ``folder`` of a run's artifacts, or a folder's content as ``folder``.
 
     Returns:
         SHA-256 of the content; with the same content on the server nothing is sent.
@@ -167,15 +168,13 @@ def upload(client: Any, run: Run, path: Path, folder: str, content: str = "") ->
     Raises:
         Refused: the path is gone, or holds a pickle.
     """
-    found = digest(path)
-    place = folder or path.name if path.is_dir() else f"{folder}/{path.name}".lstrip("/")
-    if not run.holds(place, content or found):
-        if path.is_dir():
-            client.log_artifacts(run.id, str(path), place)
-        else:
-            client.log_artifact(run.id, str(path), folder or None)
-        run.note(client, place, content or found)
-    return content or found
+    content = digest(path)
+    if path.is_dir():
+        run.put(client, folder, content, lambda: client.log_artifacts(run.id, str(path), folder))
+    else:
+        place = f"{folder}/{path.name}"
+        run.put(client, place, content, lambda: client.log_artifact(run.id, str(path), folder))
+    return content
 
 
 def digest(path: Path) -> str:
@@ -196,7 +195,3 @@ def digest(path: Path) -> str:
         name = file.relative_to(path).as_posix() if path.is_dir() else file.name
         total.update(f"{name}\0{one}\n".encode())
     return total.hexdigest()
-
-
-def _content_tag(place: str) -> str:
-    return legal(f"sentune.content.{place}")

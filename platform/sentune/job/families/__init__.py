@@ -6,18 +6,26 @@ from sentune.job.families.base import JobFamily
 from sentune.job.families.closed_form import ClosedFormFamily
 from sentune.job.families.generative import OperationFamily, WordFamily
 from sentune.job.families.sentences import SentenceFamily
-from sentune.job.options import StudyOptions
+from sentune.job.options import (
+    ClosedFormOptions,
+    JobOptions,
+    OperationOptions,
+    StudyOptions,
+    WordOptions,
+)
 from sentune.study.space.space import SearchSpace
 
-FAMILIES: dict[str, type[JobFamily]] = {
-    family.name: family
-    for family in (SentenceFamily, OperationFamily, WordFamily, ClosedFormFamily)
+FAMILIES: dict[type[StudyOptions], type[JobFamily]] = {
+    ClosedFormOptions: ClosedFormFamily,
+    JobOptions: SentenceFamily,
+    OperationOptions: OperationFamily,
+    WordOptions: WordFamily,
 }
 
 
 def make_job(options: StudyOptions, space: SearchSpace) -> JobFamily:
     """Return the job of the family that the options are for."""
-    return FAMILIES[options.family](options, space)
+    return FAMILIES[type(options)](options, space)
 
 
 __all__ = ["FAMILIES", "JobFamily", "make_job"]

@@ -25,14 +25,14 @@ from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
 from sentune.io.folders import whole_folder
 from sentune.job.corpora import read_evaluation
-from sentune.job.families.base import Card, JobFamily, first_configuration
+from sentune.job.families.base import Card, JobFamily
 from sentune.job.options import ClosedFormOptions
 from sentune.launchers.artifact_transfer import ShippedFolder
 from sentune.launchers.run_trial import run_trial
 from sentune.methods import find_closed_form
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
-from sentune.study.planning.plan import Probe, searched
+from sentune.study.planning.plan import Probe
 from sentune.study.planning.probe import probe_fit
 from sentune.study.space.domains import Choice, Value
 from sentune.study.space.space import SearchSpace
@@ -48,7 +48,6 @@ PROBED_ROWS = 4_000
 class ClosedFormFamily(JobFamily):
     """See ``JobFamily``."""
 
-    name = "word-vectors"
     prefer = Kind.SCORED_PAIRS
     options: ClosedFormOptions
 
@@ -147,12 +146,10 @@ class ClosedFormFamily(JobFamily):
             if sum(part.num_rows for part in batches) >= PROBED_ROWS:
                 break
         table = pa.Table.from_batches(batches).slice(0, PROBED_ROWS)
-        settings: dict[str, Any] = first_configuration(searched(self.config, self.space))
-        specs = {}
-        for rows in (max(1, table.num_rows // 4), table.num_rows):
-            make_spec = self.spec_maker(hold=Held, handles=[Held(table.slice(0, rows))])
-            spec = make_spec(settings, "probe", self.config.seed, (rows,))
-            specs[rows] = replace(spec, max_examples=rows)
+        specs = {
+            rows: self.first_spec([Held(table.slice(0, rows))], rows)
+            for rows in (max(1, table.num_rows // 4), table.num_rows)
+        }
         words = {source: Held(table) for source, table in self.words.items()}
         program = partial(fit_and_sweep, words=words)
         return probe_fit(program, specs, seconds=seconds, threads=1)

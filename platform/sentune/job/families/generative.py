@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
-
-from rich.console import Console
+from typing import Any
 
 from sentune.corpora.mixing import MixedHandle, apart, weight_names
 from sentune.corpora.schema import Kind
-from sentune.job.corpora import dev_corpora, numbered
-from sentune.job.families.base import TrainedFamily
+from sentune.job.families.trained import TrainedFamily
 from sentune.job.options import OperationOptions, WordOptions
 from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Dimension, Uniform
 from sentune.study.space.space import SearchSpace
-from sentune.terminal import print_line
-from sentune.training.inputs import Inputs
+from sentune.training.inputs import InputMaker, Inputs
 from sentune.training.trial import Opens
 
 
-class GenerativeFamily(TrainedFamily):
-    """See ``JobFamily``."""
-
-    prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
-    _inputs: Inputs
-
-    def manifests(self) -> Sequence[str]:
-        return [*(corpus.manifest_file for corpus in self._inputs.corpora), *super().manifests()]
-
-    def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        corpora = self._inputs.corpora
-        return {numbered("corpus", i): corpus.described() for i, corpus in enumerate(corpora)}
-
-    def read(self, console: Console) -> None:
-        """Read the dev corpora, which are short, before the training corpora."""
-        self.dev = dev_corpora(self.options, self.builtin, self.prefer)
-        inputs = self._inputs = self.inputs()
-        self.folder, self.tokens = inputs.folder, inputs.tokens
-        if inputs.note:
-            print_line(console, inputs.note)
-
-    @abstractmethod
-    def inputs(self) -> Inputs:
-        """Return what a run is given."""
-
-
-class OperationFamily(GenerativeFamily):
+class OperationFamily(TrainedFamily):
     """InterSent: an encoder, a decoder, and corpora of operations mixed."""
 
-    name = "operations"
+    prefer = Kind.SCORED_PAIRS
     builtin = ("builtin:operations", "builtin:scenes")
     options: OperationOptions
 
@@ -64,9 +33,9 @@ class OperationFamily(GenerativeFamily):
         self._weights = weight_names(specs) if len(specs) > 1 else ()
         return super().requested(with_weights(space, self._weights) if self._weights else space)
 
-    def inputs(self) -> Inputs:
-        encoder, decoder = self.options.encoder, self.options.decoder
-        return self.input_maker.operations(self.options.corpora, encoder=encoder, decoder=decoder)
+    def read(self, maker: InputMaker) -> Inputs:
+        options = self.options
+        return maker.operations(options.corpora, encoder=options.encoder, decoder=options.decoder)
 
     def handle(
         self, settings: dict[str, Any], handles: Sequence[Opens]
@@ -78,10 +47,10 @@ class OperationFamily(GenerativeFamily):
         return MixedHandle(tuple(handles), weights), kept
 
 
-class WordFamily(GenerativeFamily):
+class WordFamily(TrainedFamily):
     """Invertible decoders: fixed word vectors, and sentences in their order."""
 
-    name = "words"
+    prefer = Kind.SCORED_PAIRS
     builtin = ("builtin:similarity",)
     options: WordOptions
 
@@ -89,11 +58,9 @@ class WordFamily(GenerativeFamily):
     def pretrained(self) -> str:
         return self.options.vectors
 
-    def inputs(self) -> Inputs:
+    def read(self, maker: InputMaker) -> Inputs:
         options = self.options
-        return self.input_maker.words(
-            options.corpus, vectors=options.vectors, frequencies=options.frequencies
-        )
+        return maker.words(options.corpus, vectors=options.vectors, frequencies=options.frequencies)
 
 
 def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:

@@ -1,31 +1,30 @@
-"""Methods that embed sentences and compare them (SimCSE, GaussCSE, GumbelCSE): an encoder, and one
-corpus."""
+"""Methods that embed sentences and compare them (SimCSE, GaussCSE, GumbelCSE)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from sentune.corpora.formats import kinds_of
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.schema import Kind
 from sentune.errors import InvalidValue
-from sentune.job.corpora import STORED, dev_corpora
-from sentune.job.families.base import TrainedFamily
+from sentune.job.corpora import STORED
+from sentune.job.families.trained import TrainedFamily
 from sentune.job.options import JobOptions
 from sentune.methods import find
 from sentune.readouts.grid import grid_of
 from sentune.readouts.interpretation import REFERENCES
+from sentune.study.config import StudyConfig
 from sentune.study.space.domains import Choice
+from sentune.study.space.space import SearchSpace
 from sentune.tasks.references import References
+from sentune.training.inputs import InputMaker, Inputs
 
 
 class SentenceFamily(TrainedFamily):
-    """See ``JobFamily``; its trials are ``sentune.training.loop.train`` by ``Sentences``."""
+    """One encoder and one corpus; references where the method has interpretations."""
 
-    name = "sentences"
     options: JobOptions
     train: Prepared
     _referred: Prepared | None = None
@@ -39,28 +38,26 @@ class SentenceFamily(TrainedFamily):
     def pretrained(self) -> str:
         return self.options.encoder
 
-    def read(self, console: Console) -> None:
-        """Read ``--dev``, ``--references`` and ``--corpus``; encoder and tokens go to the cache.
+    def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
+        given = self.options.references
+        if given is not None and REFERENCES not in find(space.method).readouts:
+            fix = f"{space.method} has no interpretations; leave it out"
+            raise InvalidValue("--references", given, fix)
+        return super().requested(space)
 
-        Raises:
-            CorpusError, InvalidValue: what cannot be read, with file and line or option.
-        """
-        del console
+    def read(self, maker: InputMaker) -> Inputs:
+        """Read ``--references``, then ``--corpus``; without the former they are of the latter."""
         options, method = self.options, find(self.space.method)
-        if options.references is not None and REFERENCES not in method.readouts:
-            fix = f"{self.space.method} has no interpretations; leave it out"
-            raise InvalidValue("--references", options.references, fix)
-        self.dev = dev_corpora(options, self.builtin)
         if options.references is not None:
-            self._referred = self.input_maker.prepared(
-                options.references, kinds_of(options.references)[0]
-            )
-        inputs = self.input_maker.sentences(options.corpus, method, encoder=options.encoder)
-        (self.train,), self.tokens, self.folder = inputs.corpora, inputs.tokens, inputs.folder
-        self.references = self._sampled() if REFERENCES in method.readouts else None
+            self._referred = maker.prepared(options.references, kinds_of(options.references)[0])
+        inputs = maker.sentences(options.corpus, method, encoder=options.encoder)
+        (self.train,) = inputs.corpora
+        if REFERENCES in method.readouts:
+            self.references = self._sampled(self._referred or self.train)
+        return inputs
 
-    def _sampled(self) -> References:
-        """Return a sample of the references' corpus for each n of the grid."""
+    def _sampled(self, corpus: Prepared) -> References:
+        """Return a sample of a corpus for each n of the grid."""
         drawn = self.space.settings.get(REFERENCES.name)
         grid = (
             drawn.values
@@ -68,14 +65,11 @@ class SentenceFamily(TrainedFamily):
             else grid_of(REFERENCES, self.space.grids_for(self.space.fixed))
         )
         counts = {STORED, *(int(n) for n in grid if n is not None)}
-        return References.sample(self._referred or self.train, sorted(counts), self.options.seed)
+        return References.sample(corpus, sorted(counts), self.options.seed)
 
     def manifests(self) -> Sequence[str]:
-        corpora = [self.train] if self._referred is None else [self.train, self._referred]
-        return [*(corpus.manifest_file for corpus in corpora), *super().manifests()]
+        return [*super().manifests(), *([self._referred.manifest_file] if self._referred else [])]
 
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        roles = {"corpus": self.train}
-        if self._referred is not None:
-            roles["references"] = self._referred
-        return {role: corpus.described() for role, corpus in roles.items()}
+        referred = {"references": self._referred.described()} if self._referred else {}
+        return {**super().trained_on(), **referred}

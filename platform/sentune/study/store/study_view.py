@@ -81,8 +81,8 @@ class StudySnapshot:
         written: content of the last ``summary.json``; empty before the first end.
         test_reads: content of ``test_reads.json``.
         tables: names of the runs with a ``readouts.json`` in their folder.
-        artifacts: (file or folder that a job has left for its readers, MLflow's folder for it).
         identity: see ``IDENTITY``.
+        fingerprint: what all its trials share, such as corpora and code; empty before the first.
     """
 
     place: StudyPlace
@@ -98,8 +98,8 @@ class StudySnapshot:
     written: dict[str, Any] = field(default_factory=dict)
     test_reads: list[dict[str, Any]] = field(default_factory=list)
     tables: frozenset[str] = frozenset()
-    artifacts: tuple[tuple[Path, str], ...] = ()
     identity: str = ""
+    fingerprint: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -228,6 +228,7 @@ class StudyView:
                 has_finals=self._study_id(FINALS) is not None,
                 tables=frozenset(self.with_tables()),
                 identity=said.get(IDENTITY, ""),
+                fingerprint=said.get(FINGERPRINT, {}),
                 **({} if driven else self._of_folder(len(runs))),
             )
 
@@ -249,7 +250,7 @@ class StudyView:
 
         The holder of the lock counts first, then what the last start wrote.
         """
-        folder, (written, trouble) = self.place.folder, self.place.read_summary()
+        written, trouble = self.place.read_summary()
         held = standing(self.place.url, self.place.name)
         state, reason = written.get("state", ""), written.get("reason", "")
         if held.holder is not None:
@@ -268,7 +269,6 @@ class StudyView:
             "hours": held.hours,
             "written": written,
             "test_reads": reads,
-            "artifacts": artifacts_in(folder),
         }
 
     def _runs(self, ending: str, objective: Objective) -> tuple[StoredRun, ...]:
@@ -296,14 +296,6 @@ class StudyView:
             return self.storage.get_study_id_from_name(self.place.name + ending)
         except KeyError:
             return None
-
-
-def artifacts_in(folder: str) -> tuple[tuple[Path, str], ...]:
-    """The files and folders that a job has left in a local folder, each with MLflow's folder."""
-    left = (("exhibits", "exhibits"), ("report.html", "report"), ("report.md", "report"))
-    if not folder or "://" in folder:
-        return ()
-    return tuple((Path(folder, n), into) for n, into in left if Path(folder, n).exists())
 
 
 def _driven(holder: Holder) -> tuple[str, str]:

@@ -1,0 +1,214 @@
+"""Methods that are trained by gradient: what a job does the same for all of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.mixing import MixedHandle, apart
+from sentune.corpora.ray_map import in_turn, on_worker
+from sentune.corpora.stream import hand_out
+from sentune.corpora.tokens import META, TokenFolder
+from sentune.embedder.embedder import Embedder
+from sentune.embedder.references import StoredReferences
+from sentune.errors import InvalidValue
+from sentune.job.corpora import STORED, numbered, read_evaluation
+from sentune.job.families.base import Card, JobFamily
+from sentune.job.options import TrainingOptions
+from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder
+from sentune.launchers.run_trial import run_trial
+from sentune.methods import find
+from sentune.records import FinalistRecord, TrialRecord
+from sentune.study.config import StudyConfig
+from sentune.study.planning.plan import Probe
+from sentune.study.planning.probe import checkpoint_size, probe_training
+from sentune.study.space.domains import Integer, Value
+from sentune.study.space.space import SearchSpace
+from sentune.terminal import print_line
+from sentune.training.inputs import InputMaker, Inputs
+from sentune.training.loop import train
+from sentune.training.model import export_checkpoint
+from sentune.training.recipes import recipe_of
+from sentune.training.settings import TrainingSettings, split
+from sentune.training.trial import Opens, Program, TrialSpec
+
+PROBED_ROWS = 20_000
+"""Rows of a corpus that a probe reads; whole shards are read, so there may be more."""
+
+
+class TrainedFamily(JobFamily):
+    """Methods that are trained by gradient.
+
+    Attributes:
+        inputs: the training corpora, and their token shards.
+    """
+
+    options: TrainingOptions
+    inputs: Inputs
+
+    def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
+        options, method = self.options, find(space.method)
+        known = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
+
+        def typed(name: str, text: str) -> Value:
+            own, training = split({name: text}, method)
+            value: Value = getattr(own if name in type(own).model_fields else training, name)
+            return value
+
+        left = space.narrow(options.narrowing, known, method.readouts, typed)
+        left = left.for_encoder(self.pretrained)
+        split(_without_weights(left.fixed), method)
+        if "max_length" in left.settings:
+            fix = "fix one length: a corpus is tokenised once for all trials"
+            raise InvalidValue("--set max_length", options.narrowing["max_length"], fix)
+        left = self.with_readouts(left, method.readouts)
+        if not options.population:
+            return left, self.configured(left, generations=1)
+        # its best checkpoint is the result: a schedule has no settings to seed
+        trials = options.population * options.generations
+        return left, self.configured(left, trials=trials, finalists=0, scheduler="none")
+
+    @property
+    @abstractmethod
+    def pretrained(self) -> str:
+        """Name of the encoder or word vectors, which choose the space's first points."""
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The training's settings as far as they are fixed; the length of sentences always is."""
+        return split(_without_weights(self.space.fixed), find(self.space.method))[1]
+
+    @abstractmethod
+    def read(self, maker: InputMaker) -> Inputs:
+        """Read the training corpora and tokenise them, once."""
+
+    def prepare(self, console: Console) -> None:
+        """Read the dev corpora, which are short, before the training corpora."""
+        builtin = [f"{name}?split=dev" for name in self.builtin]
+        self.dev = read_evaluation(self.options.dev or builtin, self.prefer)
+        maker = InputMaker(
+            max_length=self.training.max_length,
+            cache=self.cache,
+            limit=self.options.limit,
+            uri=self.cache_uri,
+            spread=in_turn,
+            run=on_worker,
+        )
+        self.inputs = self.read(maker)
+        self.folder = self.inputs.folder
+        if self.inputs.note:
+            print_line(console, self.inputs.note)
+        self.check_batch(sum(tokens.num_rows for tokens in self.inputs.tokens))
+        if self._nbytes > self.options.share_mb << 20:
+            self.config = replace(self.config, data_cpus=1.0)
+
+    def manifests(self) -> Sequence[str]:
+        tokens = [f"{one.uri or one.path}/{META}" for one in self.inputs.tokens]
+        return [*(corpus.manifest_file for corpus in self.inputs.corpora), *tokens]
+
+    def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
+        corpora = enumerate(self.inputs.corpora)
+        return {numbered("corpus", index): corpus.described() for index, corpus in corpora}
+
+    def check_batch(self, rows: int) -> None:
+        """Refuse a corpus whose rows are fewer than the largest batch that may be tried."""
+        dimension = self.space.settings.get("batch_size")
+        sizes = getattr(dimension, "values", ()) or (self.space.fixed.get("batch_size", 0),)
+        if isinstance(dimension, Integer):
+            sizes = (dimension.high,)
+        if max(sizes) > rows:
+            fix = f"--corpus has {rows} rows; narrow it with --set batch_size={min(rows, 32)}"
+            raise InvalidValue("batch_size", max(sizes), fix)
+
+    @property
+    def _nbytes(self) -> int:
+        return sum(tokens.nbytes for tokens in self.inputs.tokens)
+
+    def handles(self) -> list[Opens]:
+        """Return the token shards, shared where they fit together, else streamed."""
+        limit = self.options.share_mb << 20
+        fits = self._nbytes <= limit
+        return [hand_out(t, share_up_to=limit if fits else 0) for t in self.inputs.tokens]
+
+    @cached_property
+    def _shipped(self) -> ShippedFolder:
+        return self.ship(self.folder)
+
+    def program(self) -> Program:
+        return WithEncoder(train, self._shipped)
+
+    def modules(self) -> list[str]:
+        method = find(self.space.method)
+        parts = (run_trial, train, method, type(recipe_of(method)), hand_out, MixedHandle)
+        return [part.__module__ for part in parts]
+
+    def fingerprints(self) -> dict[str, Any]:
+        return {**super().fingerprints(), "encoder": self._shipped.digest}
+
+    def probe(self, seconds: float) -> Probe:
+        spec = self._local_spec()
+        _, training = split(spec.settings, find(spec.method))
+        threads = max(1, int(self.config.cpus_per_worker))
+        return probe_training(
+            spec, batch_size=training.batch_size, seconds=seconds, threads=threads
+        )
+
+    def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
+        return Probe(
+            start_seconds=0.0,
+            seconds_per_example=1 / examples_per_second,
+            seconds_per_validation=validation_seconds,
+            checkpoint_bytes=0,
+            gpu=True,
+            basis=f"{examples_per_second:g} examples a second of a worker and "
+            f"{validation_seconds:g} s a validation, as stated",
+        )
+
+    def checkpoint_bytes(self) -> int:
+        return checkpoint_size(self._local_spec())
+
+    def _local_spec(self) -> TrialSpec:
+        handles = [Held(SharedSource(_first_shards(t).load())) for t in self.inputs.tokens]
+        return self.first_spec(handles, self.config.max_examples)
+
+    def export(
+        self, best: FinalistRecord | TrialRecord, checkpoint: Path, folder: Path, card: Card
+    ) -> None:
+        """Write weights, tokenizer, settings, readouts, card, and the references."""
+        settings, _ = self.space.apart({**self.space.fixed, **best.settings})
+        export_checkpoint(
+            checkpoint,
+            folder,
+            method=self.space.method,
+            settings=_without_weights(settings),
+            encoder=self.folder,
+            readouts=best.readouts,
+            card=card,
+        )
+        if card and self.references is not None:
+            chosen = [int(n) for k, n in best.readouts.items() if k.endswith("/references")]
+            counts = self.references.within(chosen or [STORED])
+            sizes = {count: self.references.sizes[count] for count in counts}
+            kept = self.references.sentences[: sizes[counts[-1]]]
+            embeddings = Embedder.load(folder).embed(kept, show_progress=False)
+            StoredReferences(kept, embeddings.cpu(), sizes).save(folder)
+
+
+def _without_weights(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without the weights of mixed corpora, which are none of the training's."""
+    return apart(settings, ())[0]
+
+
+def _first_shards(tokens: TokenFolder) -> TokenFolder:
+    count, rows = 0, 0
+    while count < len(tokens.shards) and rows < PROBED_ROWS:
+        rows += tokens.shards[count]
+        count += 1
+    return replace(tokens, shards=tokens.shards[:count])

@@ -1,0 +1,219 @@
+"""Brings MLflow up to date with a study's storage and folder; one thread sends what differs.
+
+Nothing waits in a queue. An outage, a kill and a new server are the same case: the next pass (of
+this process, or of the study's next start) finds what differs.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sentune.credentials import without_credentials
+from sentune.errors import Overtaken
+from sentune.io.waits import WAITS
+from sentune.records import StudySummary
+from sentune.tracking.client import Refusals, legal, mlflow_client
+from sentune.tracking.database import ensure_database
+from sentune.tracking.environment import (
+    artifact_root_in,
+    local_folder,
+    quieten_mlflow,
+    shorten_timeouts,
+    tracking_uri_in,
+)
+from sentune.tracking.reconcile import Server
+from sentune.tracking.runs import StudyRuns
+
+if TYPE_CHECKING:
+    from sentune.study.store.study_view import StudySnapshot
+
+log = logging.getLogger(__name__)
+
+GATHER = 1.0
+"""Seconds between two passes of a study: what is stored meanwhile goes in one call a run."""
+LONGEST_WAIT = 30.0
+"""Seconds between two tries, at most."""
+
+
+class Tracker:
+    """Reconciles MLflow with one study, from a thread of its own, at most once a second.
+
+    Calls return at once, whether the server answers or not. Call ``close`` at the end: it makes
+    the last pass.
+
+    Args:
+        study: name of the study.
+        storage: folder or URI of all studies.
+        tracking_uri: MLflow's server or database; None: the database in the storage.
+        first_wait: seconds until a failed pass is tried again; doubles up to ``LONGEST_WAIT``.
+
+    Raises:
+        InvalidValue: the storage is no local folder and no ``tracking_uri`` was given.
+    """
+
+    def __init__(
+        self,
+        study: str,
+        storage: str,
+        tracking_uri: str | None = None,
+        *,
+        first_wait: float = 0.5,
+    ) -> None:
+        quieten_mlflow()
+        shorten_timeouts()
+        self.study, self.tracking_uri = study, tracking_uri or tracking_uri_in(storage)
+        # a server knows itself where a new experiment keeps its artifacts
+        served = self.tracking_uri.startswith(("http://", "https://", "databricks"))
+        self._artifact_root = None if served else artifact_root_in(storage)
+        self._work, self._first_wait = local_folder(storage, study), first_wait
+        self._refusals = Refusals(self.tracking_uri)
+        self._take_snapshot: Callable[[], StudySnapshot] | None = None
+        self._summary: StudySummary | None = None
+        self._server: Server | None = None
+        self._changed = threading.Condition()
+        self._asked = self._done = 0
+        self._hurry = self._left = self._overtaken = False
+        self._check: Callable[[], None] = lambda: None
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="sentune-tracking", daemon=True)
+
+    def start(
+        self,
+        take_snapshot: Callable[[], StudySnapshot],
+        summary: StudySummary,
+        *,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            take_snapshot: takes a snapshot of the study; called from another thread.
+            summary: what its driver says of it; ``update`` gives a newer one.
+            check: raises ``Overtaken`` where another start drives the study; called before each
+                pass. After that, nothing is sent any more.
+        """
+        self._take_snapshot, self._check = take_snapshot, check
+        self.update(summary)
+        self._thread.start()
+
+    def notify(self) -> None:
+        """Ask for a pass, since the study has changed."""
+        with self._changed:
+            self._asked += 1
+            self._changed.notify_all()
+
+    def update(self, summary: StudySummary) -> None:
+        """Take a new summary of the driver, and ask for a pass."""
+        self._summary = replace(summary, corpora=dict(summary.corpora))
+        self.notify()
+
+    def flush(self, timeout: float) -> bool:
+        """Waits for a pass after this call, at most ``timeout`` seconds; tries at once.
+
+        Returns:
+            Whether MLflow holds all of the study.
+        """
+        with self._changed:
+            self._hurry = True
+            self.notify()
+            asked = self._asked
+            return self._changed.wait_for(lambda: self._done >= asked, timeout)
+
+    def close(self, timeout: float = 60.0) -> bool:
+        """Makes the last pass, at most ``timeout`` seconds long, and ends the thread.
+
+        Returns:
+            Whether MLflow holds all of the study; what it does not is sent by the next start.
+        """
+        if self._take_snapshot is None:
+            return True
+        done = self.flush(timeout)
+        with self._changed:
+            self._left = True
+            self._changed.notify_all()
+        if done:
+            self._thread.join(timeout)
+        else:
+            log.warning(
+                "not everything reached %s (%s); the study's next start (the same command) sends "
+                "what is missing",
+                without_credentials(self.tracking_uri),
+                self._trouble or f"{timeout:g} s were not enough",
+            )
+        return done
+
+    def _run(self) -> None:
+        wait = self._first_wait
+        while (asked := self._next()) is not None:
+            done = self._pass()
+            with self._changed:
+                self._hurry = self._hurry and self._asked > asked
+                if done:
+                    self._done, wait = asked, self._first_wait
+                    self._changed.notify_all()
+                    continue
+                self._changed.wait_for(lambda: self._hurry or self._left, wait)
+                wait = self._first_wait if self._hurry else min(2 * wait, LONGEST_WAIT)
+
+    def _next(self) -> int | None:
+        """Waits until a pass is due; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._asked > self._done or self._left)
+            if not self._trouble:  # a pass that failed has waited
+                self._changed.wait_for(lambda: self._hurry or self._left, GATHER)
+            return None if self._left else self._asked
+
+    def _pass(self) -> bool:
+        """One pass; False where it failed, which is reported once."""
+        name = without_credentials(self.tracking_uri)
+        if self._overtaken:
+            return True
+        try:
+            with WAITS.until(f"MLflow at {self.tracking_uri}", "training goes on meanwhile"):
+                self._check()
+                self._reconcile()
+        except Overtaken as error:
+            log.warning("nothing more of this start is sent to %s: %s", name, error)
+            self._overtaken = True
+            return True
+        except Exception as error:  # noqa: BLE001  # MLflow may fail in any way, a study must not
+            self._server = None
+            if not self._trouble:
+                log.warning(
+                    "%s cannot be reached (%s); training goes on, and MLflow gets what it lacks "
+                    "when it answers",
+                    name,
+                    _reason(error),
+                )
+            self._trouble = _reason(error)
+            return False
+        if self._trouble:
+            log.info("%s answers again", name)
+            self._trouble = ""
+        return True
+
+    def _reconcile(self) -> None:
+        assert self._take_snapshot is not None
+        assert self._summary is not None
+        study, summary = self._take_snapshot(), self._summary
+        if self._server is None:
+            ensure_database(self.tracking_uri)
+            client = mlflow_client(self.tracking_uri)
+            runs = StudyRuns(client, self._artifact_root, self.study, study.identity)
+            self._server = Server(client, runs, self._refusals)
+        self._server.reconcile(study, summary, self._work, re.sub("[/:]", "-", legal(self.study)))
+
+
+def _reason(error: BaseException) -> str:
+    """Return a short reason: the operating system's error under an HTTP client's, if any."""
+    root = error
+    while root.__cause__ or root.__context__:
+        root = root.__cause__ or root.__context__  # type: ignore[assignment]
+    told = root if isinstance(root, OSError) else error
+    text: str = without_credentials(f"{type(told).__name__}: {told}")
+    return text if len(text) <= 500 else f"{text[:500]} ..."
