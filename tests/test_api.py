@@ -1,4 +1,4 @@
-"""``sentune.tune``, ``load_study`` and ``evaluate`` as a program or a notebook uses them."""
+"""The functions of ``sentune`` as a program or a notebook uses them."""
 
 from __future__ import annotations
 
@@ -38,6 +38,22 @@ NAMES = {
 def frame(kind: Kind, rows: list[tuple[Any, ...]]) -> pd.DataFrame:
     """Rows under the columns of their kind."""
     return pd.DataFrame(rows, columns=[*NAMES[kind]])
+
+
+def test_one_configuration_is_trained_without_ray(tmp_path: Path) -> None:
+    """Rows in memory, and the same command goes on; its vectors are the folder's."""
+    rows = [(f"A dog sees {n} cats.", f"A dog sees {n} animals.", "It rains.") for n in range(32)]
+    wanted = {"batch_size": 16, "dimension": 4, "references": "4", "alpha_1": "0.5"}
+    options: dict[str, Any] = {
+        "dev": "builtin:nli?split=dev&size=60", "set": wanted, "max_examples": 32,
+        "encoder": "builtin:tiny?layers=1&width=16&heads=2&inner=32", "out": tmp_path / "run",
+    }  # fmt: skip
+    model = sentune.fit("gumbel", rows, **options)
+    assert model.encode(["A dog runs."]).shape[1] == 8
+    again = sentune.fit("gumbel", rows, **options)
+    assert (again.encode(["A dog runs."]) == model.encode(["A dog runs."])).all()
+    with pytest.raises(InvalidValue, match=r"^epochs: 3 .*max_examples"):
+        sentune.fit("gumbel", epochs=3)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sentune.api import StudyFailed, StudyResult, evaluate, load_study, tune
+    from sentune.api import StudyFailed, StudyResult, evaluate, fit, load_study, tune
     from sentune.embedder.embedder import Embedder
     from sentune.errors import SentuneError
     from sentune.study.space import Choice, Integer, SearchSpace, Uniform
@@ -21,6 +21,7 @@ __all__ = [
     "StudyResult",
     "Uniform",
     "evaluate",
+    "fit",
     "load_study",
     "tune",
 ]
@@ -30,7 +31,7 @@ _MODULES = {
     "SentuneError": "sentune.errors",
     **dict.fromkeys(("Choice", "Integer", "SearchSpace", "Uniform"), "sentune.study.space"),
     **dict.fromkeys(
-        ("StudyFailed", "StudyResult", "evaluate", "load_study", "tune"), "sentune.api"
+        ("StudyFailed", "StudyResult", "evaluate", "fit", "load_study", "tune"), "sentune.api"
     ),
 }
 

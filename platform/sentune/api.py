@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,9 +69,7 @@ def tune(
 
     job = find(method)
     space = space or job.space
-    if unknown := options.keys() - type(job.defaults).model_fields:
-        known = ", ".join(sorted(type(job.defaults).model_fields))
-        raise InvalidValue(sorted(unknown)[0], options[sorted(unknown)[0]], f"give one of {known}")
+    _check_known(options, known=type(job.defaults).model_fields)
     chosen = {**options, "set": _set(set or {})}
     storage = str(options.get("storage") or job.defaults.storage)
     for role, data in (("corpus", corpus), ("dev", dev), ("test", test)):
@@ -84,6 +84,49 @@ def tune(
         if end.code == FAILED:
             raise StudyFailed(end.line) from None
     return load_study(asked.fork or asked.study, storage=asked.storage, optuna=asked.optuna)
+
+
+def fit(
+    method: str,
+    corpus: Data | Sequence[Data] | None = None,
+    *,
+    dev: Data | Sequence[Data] | None = None,
+    set: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    workers: int = 1,
+    **options: Any,
+) -> Embedder:
+    """Train one configuration on this machine, without Ray, and return its best model.
+
+    Args:
+        method, corpus, dev: as of ``tune``.
+        set: setting or readout -> its value; the others are the method's own.
+        out: folder of the run, which the same call continues; None: a temporary one, which is
+            removed when the program ends.
+        workers: processes; on a machine with GPUs each takes one.
+        options: those of ``sentune train --help``, with ``_`` for ``-``: ``encoder``,
+            ``vectors``, ``max_examples``, ``seed``, ...
+
+    Raises:
+        InvalidValue: an option or a value that cannot be used, or ``out`` holds another run.
+        CorpusError: data that cannot be read.
+        TrialFailed: the training cannot go on.
+    """
+    from sentune.embedder.embedder import Embedder
+    from sentune.terminal import say
+    from sentune.training.local import LocalRun, run_locally
+
+    _check_known(options, known=LocalRun.__dataclass_fields__)
+    folder = Path(out) if out is not None else Path(_temporary_folder())
+    rows = str(folder / "data")
+    run = LocalRun(
+        method=method,
+        settings=dict(set or {}),
+        corpus=() if corpus is None else specs_of(corpus, "corpus", rows),
+        dev=() if dev is None else specs_of(dev, "dev", rows),
+        **options,
+    )
+    return Embedder.load(run_locally(run, folder, workers=workers, say=say))
 
 
 def load_study(name: str, *, storage: str | None = None, optuna: str | None = None) -> StudyResult:
@@ -333,6 +376,20 @@ def evaluate(
     ]
     rows += [{"metric": name, "value": None, "reason": why} for name, why in result.skipped.items()]
     return pd.DataFrame(rows).set_index("metric")
+
+
+def _check_known(options: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse options that are not known."""
+    for name in options:
+        if name not in known:
+            raise InvalidValue(name, options[name], f"give one of {', '.join(sorted(known))}")
+
+
+def _temporary_folder() -> str:
+    """Return a new folder that is removed when the program ends."""
+    folder = tempfile.mkdtemp(prefix="sentune-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -207,7 +207,8 @@ def words_model(tmp_path: Path) -> Path:
         folder,
         words=words,
         settings={"variant": "average"},
-        readouts={made.axis.name: 0},
+        readouts={f"sts/{made.axis.name}": 0},
+        objective="sts/pearson",
         card={},
     )
     return folder

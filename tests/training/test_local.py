@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import sentune
+from sentune.cli import app
 from sentune.errors import InvalidValue
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.local import LocalRun, run_locally
@@ -51,6 +53,17 @@ def test_command_line(tmp_path: Path) -> None:
     assert done.stdout.count("direction/accuracy") == 10
     assert done.stdout.splitlines()[-1] == f"model: {tmp_path / 'run' / 'model'}"
     assert load_method(tmp_path / "run" / "model").settings["dimension"] == 4
+
+
+def test_a_method_on_word_vectors_is_fitted_and_verified(tmp_path: Path) -> None:
+    options = ["--method", "sif", "--limit", "500", "--set", "components=0,1"]
+    done = sentune_train(*options, "--out", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert "500 examples  sts/pearson" in done.stdout
+    model = tmp_path / "run" / "model"
+    assert sentune.Embedder.load(model).readouts["components"] in (0, 1)
+    verified = CliRunner().invoke(app, ["verify", str(model)])
+    assert "3 of 3 hold" in verified.stdout
 
 
 @pytest.mark.parametrize(

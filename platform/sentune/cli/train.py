@@ -8,26 +8,15 @@ from typing import Annotated
 from typer import Option
 
 from sentune.cli.options import Encoder, Limit, key_and_value
-from sentune.corpora.schema import Kind
-from sentune.errors import InvalidValue
 from sentune.terminal import say
-
-BUILTIN = {
-    Kind.TRIPLETS: ("builtin:nli", ("builtin:nli",)),
-    Kind.SENTENCES: ("builtin:nli", ("builtin:nli",)),
-    Kind.SENTENCE_PAIRS: ("builtin:operations", ("builtin:scenes",)),
-    Kind.OPERATIONS: ("builtin:operations", ("builtin:operations", "builtin:scenes")),
-    Kind.ADJACENT_SENTENCES: ("builtin:stories", ("builtin:similarity",)),
-}
-"""What ships with the package to train on, and to judge on."""
 
 
 def train(
     method: Annotated[
         str,
         Option(
-            help="simcse, simcse-pairs, simcse-unsupervised, gauss, gumbel, intersent or "
-            "invertible."
+            help="simcse, simcse-pairs, simcse-unsupervised, gauss, gumbel, intersent, "
+            "invertible, laes or sif."
         ),
     ],
     out: Annotated[
@@ -52,11 +41,12 @@ def train(
         str,
         Option(
             metavar="glove:FILE|fasttext:FILE",
-            help="invertible: word vectors, or builtin:ppmi, learned from the corpus.",
+            help="invertible, laes, sif: word vectors, or builtin:ppmi, learned from the corpus.",
         ),
     ] = "builtin:ppmi",
     frequencies: Annotated[
-        str | None, Option(metavar="FILE|wordfreq:LANG", help="invertible: counts of words.")
+        str | None,
+        Option(metavar="FILE|wordfreq:LANG", help="As --vectors: counts of words."),
     ] = None,
     max_examples: Annotated[int, Option(min=1, help="Examples to train on.")] = 30_000,
     limit: Limit = None,
@@ -88,19 +78,13 @@ def train(
     ] = 1,
 ) -> None:
     """Train one method with given settings and leave the best model in OUT/model."""
-    from sentune.methods import find
     from sentune.training.local import LocalRun, run_locally
 
-    trained_on, judged_on = BUILTIN[find(method).kind]
-    corpora = tuple(corpus or (trained_on,))
-    own = [spec for spec in corpora if not spec.startswith("builtin:")]
-    if own and not dev:
-        raise InvalidValue("--dev", "", f"say on which corpus to validate, as --corpus is {own[0]}")
     run = LocalRun(
         method=method,
         settings=dict(key_and_value("--set", item, "give key=value") for item in set_ or []),
-        corpus=corpora,
-        dev=tuple(dev or (f"{name}?split=dev" for name in judged_on)),
+        corpus=tuple(corpus or ()),
+        dev=tuple(dev or ()),
         encoder=encoder,
         max_examples=max_examples,
         limit=limit,

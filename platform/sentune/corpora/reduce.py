@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.beats import beat
-from sentune.corpora.ray_map import own_errors, read_in_order
 from sentune.corpora.schema import Statistics
 from sentune.io.cached_file import CachedFile
 
@@ -52,6 +51,8 @@ def accumulate(
     Raises:
         CacheError: a shard cannot be opened on a node.
     """
+    from sentune.corpora.ray_map import own_errors, read_in_order  # a local fit has no Ray
+
     rows = slice(0, sum(sizes)) if rows is None else rows
     tasks, start = [], 0
     for shard, size in zip(shards, sizes, strict=True):

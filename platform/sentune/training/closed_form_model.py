@@ -75,6 +75,7 @@ def export_closed_form(
     words: WordTable,
     settings: Mapping[str, Any],
     readouts: Mapping[str, Any],
+    objective: str,
     card: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Make the product folder of a trial's checkpoint, whole or not at all.
@@ -82,14 +83,17 @@ def export_closed_form(
     Args:
         words: that the trial was fitted with; they are copied, so that the folder is complete.
         settings: of the trial.
-        readouts: ``task/readout`` -> value; the readout's bare name is the value that is shipped.
+        readouts: ``task/readout`` -> value.
+        objective: ``task/metric``; the value that is best for this task is shipped.
     """
     model = load_fit(checkpoint, words)
+    axis, task = model.axis.name, objective.rpartition("/")[0]
+    shipped = {**readouts, axis: readouts[f"{task}/{axis}"]}
     with whole_folder(folder) as beside:
         for name in (FIT_FILE, DETAILS_FILE):
             shutil.copyfile(checkpoint / name, beside / name)
         save_whole(words, beside / WORDS)
-        write_description(beside, model, settings, readouts, card)
+        write_description(beside, model, settings, shipped, card)
 
 
 class LoadedClosedForm(NamedTuple):

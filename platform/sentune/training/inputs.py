@@ -20,7 +20,7 @@ from sentune.corpora.tokens import (
 from sentune.credentials import without_credentials
 from sentune.encoders import prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
-from sentune.encoders.words import open_words
+from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.learned import learn_words
 from sentune.encoders.words.whole import training_folder
 from sentune.methods import GradientMethod
@@ -49,6 +49,13 @@ class Inputs:
     tokens: tuple[TokenFolder, ...]
     corpora: tuple[Prepared, ...]
     note: str = ""
+
+
+def word_table(corpus: Prepared, vectors: str, frequencies: str | None, cache: Path) -> WordTable:
+    """Return the vectors of a file, or ``builtin:ppmi``'s, learned from a corpus of sentences."""
+    if vectors.startswith("builtin:"):
+        return learn_words(islice(corpus.texts("text"), LEARNED), vectors, cache)
+    return open_words(vectors, frequencies, cache)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,10 +122,7 @@ class InputMaker:
             frequencies: counts of words, for files of vectors.
         """
         corpus = self.prepared(spec, Kind.ADJACENT_SENTENCES, self.limit)
-        if vectors.startswith("builtin:"):
-            words = learn_words(islice(corpus.texts("text"), LEARNED), vectors, self.cache)
-        else:
-            words = open_words(vectors, frequencies, self.cache)
+        words = word_table(corpus, vectors, frequencies, self.cache)
         tokens = self._tokens(corpus, WordEncoder(words.without_vectors(), self.max_length))
         counts = unigram_counts(tokens, "following", len(words.words))
         known = words.known_share(list(islice(corpus.texts("text"), SAMPLE)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +20,61 @@ from sentune.corpora import Corpus
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.formats import kinds_of, read_pairs
 from sentune.corpora.mixing import Mixture, apart, weight_names
+from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
-from sentune.corpora.tokens import META, TokenTable
+from sentune.corpora.tokens import META
+from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
 from sentune.io.folders import read_manifest, whole_folder
-from sentune.methods import GradientMethod, find
-from sentune.readouts.grid import Grid, Grids, grid_of
+from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_closed_form
+from sentune.readouts.grid import Grid, Readout, grid_of
 from sentune.readouts.interpretation import REFERENCES
 from sentune.tasks.references import References
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
+from sentune.training.closed_form import fit_and_sweep
+from sentune.training.closed_form_model import (
+    VECTORS,
+    closed_form_settings,
+    export_closed_form,
+)
 from sentune.training.group import Group
-from sentune.training.inputs import InputMaker
+from sentune.training.inputs import InputMaker, word_table
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.schedules import milestones
-from sentune.training.settings import TrainingSettings, split
-from sentune.training.trial import TrialSpec
+from sentune.training.settings import split
+from sentune.training.trial import Program, TrialSpec
 
 Say = Callable[[str], None]
+
+STORIES = ("builtin:stories", ("builtin:similarity",))
+"""What methods on word vectors are trained on and judged on."""
+
+
+BUILTIN = {
+    Kind.TRIPLETS: ("builtin:nli", ("builtin:nli",)),
+    Kind.SENTENCES: ("builtin:nli", ("builtin:nli",)),
+    Kind.SENTENCE_PAIRS: ("builtin:operations", ("builtin:scenes",)),
+    Kind.OPERATIONS: ("builtin:operations", ("builtin:operations", "builtin:scenes")),
+    Kind.ADJACENT_SENTENCES: STORIES,
+}
+"""What ships with the package to train methods of a kind on, and to judge them on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRun:
     """What to train; see ``sentune train --help``. Written into the folder of the run.
 
-    Only methods that decode may have several corpora.
+    Only methods that decode may have several corpora. Without any, the run has those that ship
+    with the package.
     """
 
     method: str
-    settings: dict[str, Any]
-    corpus: tuple[str, ...]
-    dev: tuple[str, ...]
-    encoder: str
-    max_examples: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    corpus: tuple[str, ...] = ()
+    dev: tuple[str, ...] = ()
+    encoder: str = "builtin:tiny"
+    max_examples: int = 30_000
     limit: int | None = None
     validate_every: int | None = None
     objective: str | None = None
@@ -60,6 +83,41 @@ class LocalRun:
     decoder: str = "builtin:tiny"
     vectors: str = "builtin:ppmi"
     frequencies: str | None = None
+
+    def __post_init__(self) -> None:
+        trained, judged = STORIES if self.method in CLOSED_FORM else BUILTIN[self.kind.kind]
+        own = [spec for spec in self.corpus if not spec.startswith("builtin:")]
+        if own and not self.dev:
+            fix = f"say on which corpus to validate, as --corpus is {own[0]}"
+            raise InvalidValue("--dev", "", fix)
+        if self.kind.kind is not Kind.OPERATIONS and len(self.corpus) > 1:
+            fix = f"{self.kind.title} trains on one corpus"
+            raise InvalidValue("--corpus", " ".join(self.corpus), fix)
+        object.__setattr__(self, "corpus", self.corpus or (trained,))
+        dev = self.dev or tuple(f"{name}?split=dev" for name in judged)
+        object.__setattr__(self, "dev", dev)
+
+    @property
+    def kind(self) -> type[GradientMethod] | type[ClosedForm]:
+        """The method's class."""
+        return CLOSED_FORM[self.method] if self.method in CLOSED_FORM else find(self.method)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    """A run as its one trial.
+
+    Attributes:
+        spec: of the trial.
+        program: that runs it.
+        inputs: fingerprint -> manifest of the folder in the cache, of what it is trained on.
+        export: writes the model of a checkpoint into a folder; takes readouts and card too.
+    """
+
+    spec: TrialSpec
+    program: Program
+    inputs: Mapping[str, Path]
+    export: Callable[..., None]
 
 
 def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path:
@@ -80,64 +138,56 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
     if torch.cuda.is_available() and workers > torch.cuda.device_count():
         fix = f"this machine has {torch.cuda.device_count()} GPUs"
         raise InvalidValue("--workers", workers, fix)
-    dev = [read_pairs(spec) for spec in run.dev]
-    spec, tokens = _make_spec(run, dev, out.resolve())
-    _claim({**asdict(run), "tokens": tokens}, out)
+    above = out.resolve().parent
+    make = _fitted if run.method in CLOSED_FORM else _trained
+    trial, dev = make(run, out.resolve())
+    _claim({**asdict(run), "inputs": "+".join(trial.inputs)}, out)
     if workers == 1:
-        _follow(spec, Group.single(), say)
+        _follow(trial, Group.single(), say)
     else:
         with tempfile.TemporaryDirectory() as meeting:
             start: Callable[..., None] = spawn  # without types in torch
-            start(_worker, (spec, workers, meeting, say), nprocs=workers)
-    store = CheckpointStore(spec.directory)
+            start(_worker, (trial, workers, meeting, say), nprocs=workers)
+    store = CheckpointStore(trial.spec.directory)
     checkpoint, best = store.best(), store.best_progress()
     if checkpoint is None or best is None:
         raise InvalidValue("--out", str(out), "no checkpoint was written there")
+    chain = {
+        "corpora": {corpus.spec: corpus.fingerprint for corpus in dev},
+        "derived": {
+            file.parent.relative_to(above).as_posix(): read_manifest(file)[0]["checksum"]
+            for file in trial.inputs.values()
+        },
+        "checkpoint": link_to(checkpoint, Path(trial.spec.directory).name),
+    }
     with whole_folder(out / "model") as folder:
-        export_checkpoint(
-            checkpoint,
-            folder,
-            method=run.method,
-            settings=spec.settings,
-            encoder=spec.encoder,
-            readouts=best.readouts,
-            card=_card(run, best, dev),
-        )
-        seal_model(folder, {"chain": _chain(spec, tokens, checkpoint, dev)})
+        trial.export(checkpoint, folder, readouts=best.readouts, card=_card(run, best, dev))
+        seal_model(folder, {"chain": chain})
     return out / "model"
 
 
-def _chain(
-    spec: TrialSpec, tokens: str, checkpoint: Path, dev: list[Corpus]
-) -> dict[str, dict[str, Any]]:
-    """Return the checksums of what the model was made of, and where it lies."""
-    checkpoints = Path(spec.directory)
-    out, cache = checkpoints.parent, checkpoints.parent / "cache" / "tokens"
-    manifests = {key: read_manifest(cache / key / META)[0] for key in tokens.split("+")}
-    return {
-        "corpora": {corpus.spec: corpus.fingerprint for corpus in dev},
-        "derived": {
-            f"{out.name}/cache/tokens/{key}": manifest["checksum"]
-            for key, manifest in manifests.items()
-        },
-        "checkpoint": link_to(checkpoint, checkpoints.name),
-    }
-
-
-def _make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, str]:
-    """The run as a trial, and its tokens' fingerprint; what it needs lies in ``out/cache``."""
-    kind = find(run.method)
-    readouts = {readout.name: readout for readout in kind.readouts}
-    grids: dict[str, Grid] = {
-        name: readouts[name].parse(str(value))
-        for name, value in run.settings.items()
-        if name in readouts
-    }
-    settings = {name: value for name, value in run.settings.items() if name not in readouts}
+def _trained(run: LocalRun, out: Path) -> tuple[_Trial, list[Corpus]]:
+    """Return the trial of a method that is trained by gradient, and its dev corpora."""
+    kind, dev = find(run.method), [read_pairs(spec) for spec in run.dev]
+    settings, grids = _apart(run, kind.readouts)
     settings, weights = apart(settings, weight_names(run.corpus))
     _, training = split(settings, kind)
-    folder, tables, references = _inputs(run, kind, training, grids, out / "cache")
+    maker = InputMaker(max_length=training.max_length, cache=out / "cache", limit=run.limit)
+    if kind.kind is Kind.OPERATIONS:
+        made = maker.operations(run.corpus, encoder=run.encoder, decoder=run.decoder)
+    elif kind.kind is Kind.ADJACENT_SENTENCES:
+        made = maker.words(run.corpus[0], vectors=run.vectors, frequencies=run.frequencies)
+    else:
+        made = maker.sentences(run.corpus[0], kind, encoder=run.encoder)
+    tables = [tokens.load() for tokens in made.tokens]
     sources = [SharedSource(table) for table in tables]
+    references = None
+    if REFERENCES in kind.readouts:
+        (source,) = made.corpora
+        if run.references is not None:
+            source = maker.prepared(run.references, kinds_of(run.references)[0])
+        counts = [int(count) for count in grid_of(REFERENCES, grids)]
+        references = Held(References.sample(source, counts, run.seed))
     steps = run.validate_every
     every = steps * training.batch_size if steps else -(-run.max_examples // 10)
     spec = TrialSpec(
@@ -145,7 +195,7 @@ def _make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, 
         trial="local",
         method=run.method,
         settings=settings,
-        encoder=folder,
+        encoder=made.folder,
         corpus=Held(sources[0] if len(sources) == 1 else Mixture(sources, weights)),
         dev=Held(dev),
         max_examples=run.max_examples,
@@ -156,34 +206,58 @@ def _make_spec(run: LocalRun, dev: list[Corpus], out: Path) -> tuple[TrialSpec, 
         readouts=grids,
         references=references,
     )
-    return spec, "+".join(table.fingerprint for table in tables)
+    trial = _Trial(
+        spec=spec,
+        program=train,
+        inputs={tokens.fingerprint: tokens.path / META for tokens in made.tokens},
+        export=partial(
+            export_checkpoint, method=run.method, settings=settings, encoder=made.folder
+        ),
+    )
+    return trial, dev
 
 
-def _inputs(
-    run: LocalRun, kind: type[GradientMethod], training: TrainingSettings, grids: Grids, cache: Path
-) -> tuple[str, list[TokenTable], Held | None]:
-    """What the method is built from, the tokens of each corpus, and reference sentences.
+def _fitted(run: LocalRun, out: Path) -> tuple[_Trial, list[Corpus]]:
+    """Return the trial of a method that is fitted in closed form, and its dev corpora."""
+    kind = find_closed_form(run.method)
+    dev = [read_pairs(spec, prefer=Kind.SCORED_PAIRS) for spec in run.dev]
+    settings, grids = _apart(run, (kind.axis,))
+    settings |= {VECTORS: str(without_credentials(run.vectors))}
+    closed_form_settings(run.method, settings)
+    cache = out / "cache"
+    corpus = prepared(run.corpus[0], Kind.SENTENCES, cache / "sentences", limit=run.limit)
+    words = word_table(corpus, run.vectors, run.frequencies, cache)
+    spec = TrialSpec(
+        study=out.name,
+        trial="local",
+        method=run.method,
+        settings=settings,
+        encoder="",
+        corpus=Held(corpus.load()),
+        dev=Held(dev),
+        max_examples=corpus.num_rows,
+        milestones=(corpus.num_rows,),
+        objective=run.objective or kind.objective,
+        seed=run.seed,
+        directory=str(out / "checkpoints"),
+        readouts=grids,
+    )
+    trial = _Trial(
+        spec=spec,
+        program=partial(fit_and_sweep, words={settings[VECTORS]: Held(words)}),
+        inputs={corpus.fingerprint: Path(corpus.manifest_file)},
+        export=partial(
+            export_closed_form, words=words, settings=settings, objective=spec.objective
+        ),
+    )
+    return trial, dev
 
-    The latter are a sample of ``references``, or of the corpus; None for a method without
-    interpretations.
-    """
-    if kind.kind is not Kind.OPERATIONS and len(run.corpus) != 1:
-        raise InvalidValue("--corpus", " ".join(run.corpus), f"{kind.title} trains on one corpus")
-    maker = InputMaker(max_length=training.max_length, cache=cache, limit=run.limit)
-    if kind.kind is Kind.OPERATIONS:
-        made = maker.operations(run.corpus, encoder=run.encoder, decoder=run.decoder)
-    elif kind.kind is Kind.ADJACENT_SENTENCES:
-        made = maker.words(run.corpus[0], vectors=run.vectors, frequencies=run.frequencies)
-    else:
-        made = maker.sentences(run.corpus[0], kind, encoder=run.encoder)
-    tables = [tokens.load() for tokens in made.tokens]
-    if REFERENCES not in kind.readouts:
-        return made.folder, tables, None
-    (source,) = made.corpora
-    if run.references is not None:
-        source = maker.prepared(run.references, kinds_of(run.references)[0])
-    counts = [int(count) for count in grid_of(REFERENCES, grids)]
-    return made.folder, tables, Held(References.sample(source, counts, run.seed))
+
+def _apart(run: LocalRun, known: Sequence[Readout]) -> tuple[dict[str, Any], dict[str, Grid]]:
+    """Return the settings of a run, and the grids of its readouts."""
+    readouts = {readout.name: readout for readout in known}
+    grids = {n: readouts[n].parse(str(v)) for n, v in run.settings.items() if n in readouts}
+    return {n: v for n, v in run.settings.items() if n not in readouts}, grids
 
 
 def _claim(run: dict[str, Any], out: Path) -> None:
@@ -197,7 +271,7 @@ def _claim(run: dict[str, Any], out: Path) -> None:
     file.write_text(written, encoding="utf-8")
 
 
-def _worker(rank: int, spec: TrialSpec, workers: int, meeting: str, say: Say) -> None:
+def _worker(rank: int, trial: _Trial, workers: int, meeting: str, say: Say) -> None:
     """One process of several; they find each other through a file."""
     cuda = torch.cuda.is_available()
     if cuda:
@@ -211,16 +285,16 @@ def _worker(rank: int, spec: TrialSpec, workers: int, meeting: str, say: Say) ->
         world_size=workers,
     )
     try:
-        _follow(spec, Group.from_torch_distributed(), say)
+        _follow(trial, Group.from_torch_distributed(), say)
     finally:
         distributed.destroy_process_group()
 
 
-def _follow(spec: TrialSpec, group: Group, say: Say) -> None:
+def _follow(trial: _Trial, group: Group, say: Say) -> None:
     """Train to the end, writing checkpoints and saying every milestone on rank 0."""
+    spec, told = trial.spec, set[str]()
     store = CheckpointStore(spec.directory)
-    told: set[str] = set()
-    with closing(train(spec, group)) as progresses:  # type: ignore[type-var]
+    with closing(trial.program(spec, group)) as progresses:  # type: ignore[type-var]
         for progress in progresses:
             if not group.is_first:
                 continue
@@ -243,12 +317,11 @@ def _follow(spec: TrialSpec, group: Group, say: Say) -> None:
 
 def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, dict[str, Any]]:
     trained = {"corpus": ", ".join(run.corpus), "seed": run.seed}
-    kind = find(run.method).kind
-    if kind is Kind.ADJACENT_SENTENCES:
+    if run.kind.kind is Kind.ADJACENT_SENTENCES or run.method in CLOSED_FORM:
         trained |= {"vectors": run.vectors}
     else:
         trained |= {"encoder": run.encoder}
-    if kind is Kind.OPERATIONS:
+    if run.kind.kind is Kind.OPERATIONS:
         trained |= {"decoder": run.decoder}
     return {
         "Metrics on the development corpora": best.metrics,

@@ -164,13 +164,13 @@ class ClosedFormFamily(JobFamily):
     ) -> None:
         """Write the best trial's fit, at the readout that was best by the objective."""
         settings, _ = self.space.apart({**self.space.fixed, **best.settings})
-        axis, task = self.method.axis.name, self.space.objective.rpartition("/")[0]
         export_closed_form(
             checkpoint,
             folder,
             words=self.words[str(settings[VECTORS])],
             settings=settings,
-            readouts={**best.readouts, axis: best.readouts[f"{task}/{axis}"]},
+            readouts=best.readouts,
+            objective=self.space.objective,
             card=card,
         )
 
