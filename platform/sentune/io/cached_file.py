@@ -38,9 +38,6 @@ class CacheError(StorageError):
 
 _MISSING, _AGAIN = "there is no such file", "delete it and run the same command again"
 
-FETCHED = "fetched"
-"""Folder of a node's cache with what was fetched, a file named by its checksum."""
-
 
 @dataclass(frozen=True)
 class CachedFile:
@@ -88,7 +85,7 @@ class CachedFile:
         if not self.uri:
             fix = "give --cache URI, an object store or a folder that all nodes see"
             raise CacheError(self.path, fault, fix if fault == _MISSING else _AGAIN)
-        copy = node_cache() / FETCHED / f"{self.blake2b}{Path(self.path).suffix}"
+        copy = fetched(f"{self.blake2b}{Path(self.path).suffix}")
         if _fault(str(copy), self.bytes, self.blake2b):
             try:
                 _fetch(self.uri, copy)
@@ -103,6 +100,11 @@ class CachedFile:
 def node_cache() -> Path:
     """Return the folder at home for what can be made or fetched again."""
     return Path.home() / ".cache" / "sentune"
+
+
+def fetched(name: str) -> Path:
+    """Return the place of what a node has fetched, a file or folder named by its checksum."""
+    return node_cache() / "fetched" / name
 
 
 def upload(folder: Path, uri: str) -> None:

@@ -40,7 +40,7 @@ class Launch:
     Attributes:
         program: what trains; picklable.
         launcher: ``inline`` or ``train``.
-        workers: of a trial, or (fewest, most) of an elastic group.
+        workers: of a trial, fewest and most; equal but for an elastic group.
         cpus: CPUs of a worker; torch uses as many threads.
         gpus: GPUs of a worker, fractions allowed.
         max_failures: deaths of a trial's processes that are forgiven.
@@ -52,7 +52,7 @@ class Launch:
 
     program: Program
     launcher: str
-    workers: int | tuple[int, int]
+    workers: tuple[int, int]
     cpus: float
     gpus: float
     max_failures: int

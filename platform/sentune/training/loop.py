@@ -11,12 +11,12 @@ from pathlib import Path
 
 from sentune.beats import beat
 from sentune.corpora.batches import Batch, BatchSource
-from sentune.errors import InvalidValue, TrialFailed
+from sentune.errors import InvalidValue, TrialFailed, first_line
 from sentune.methods import find
 from sentune.tasks import Result
 from sentune.training.checkpoints import SavedProgress
 from sentune.training.group import Group
-from sentune.training.memory import OutOfMemory, first_line, short_of_memory
+from sentune.training.memory import OutOfMemory, short_of_memory
 from sentune.training.precision import check_precision
 from sentune.training.recipes import Validates, build_method, recipe_of
 from sentune.training.schedules import steps_for

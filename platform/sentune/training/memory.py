@@ -56,11 +56,6 @@ def short_of_memory(error: BaseException) -> str:
     return DEVICE if any(said in words for said in _DEVICE_WORDS) else ""
 
 
-def first_line(error: BaseException) -> str:
-    """Return an error's first words."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
-
-
 _settled_modules = 0
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from sentune.corpora.batches import Batch
-from sentune.errors import TrialFailed
+from sentune.errors import TrialFailed, first_line
 from sentune.methods.base import GradientMethod
 from sentune.training.group import Group
-from sentune.training.memory import OutOfMemory, first_line, free, short_of_memory
+from sentune.training.memory import OutOfMemory, free, short_of_memory
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.base import Backward, Rows
 from sentune.training.schedules import learning_rate_factor, steps_for

@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from sentune.credentials import without_credentials
-from sentune.errors import PlanError
+from sentune.errors import PlanError, named
 from sentune.io.atomic import StorageError, check_storage
 from sentune.io.sqlite_file import damage_in, sqlite_path
 from sentune.study.config import StudyConfig
@@ -63,7 +63,7 @@ def check_writable(storage: str) -> None:
         fix = "make it writable for this user, or name another one"
         if isinstance(error, ImportError):
             fix = "install the package that its kind of address needs"
-        why = f"it cannot be written ({_words(error)}); {fix}"
+        why = f"it cannot be written ({named(error)}); {fix}"
         raise PlanError("--storage", without_credentials(storage), why) from error
 
 
@@ -119,13 +119,13 @@ def check_database(address: str | None, option: str = "--optuna") -> None:
     try:
         within(PATIENCE, lambda: _begin(url))
     except (ImportError, NoSuchModuleError) as error:
-        fix = f"{_words(error)}; install the database's driver, such as psycopg2-binary"
+        fix = f"{named(error)}; install the database's driver, such as psycopg2-binary"
         raise PlanError(option, shown, fix) from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         mend = (
             "bring it back from a copy" if damage_in(error) else "start it, or correct its address"
         )
-        fix = f"it cannot be opened ({_words(error)}); {mend}"
+        fix = f"it cannot be opened ({named(error)}); {mend}"
         raise PlanError(option, shown, fix) from error
 
 
@@ -171,9 +171,7 @@ def tracking_silence(uri: str) -> str:
         return "" if writable else f"{there} is no folder that this user may write into"
     if kind in ("http", "https") and host:
         answer = http_answer(f"{uri.rstrip('/')}/health")  # it may want credentials here
-        if not isinstance(answer, Exception):
-            return ""
-        return str(without_credentials(f"it does not answer ({_words(answer)})"))
+        return f"it does not answer ({named(answer)})" if isinstance(answer, Exception) else ""
     if kind in ("sqlite", "postgresql", "mysql", "mssql"):
         try:
             check_database(uri, "--tracking")
@@ -202,7 +200,7 @@ def http_answer(
     except (OSError, ValueError) as error:
         return error
     except HTTPException as error:  # what answers speaks another protocol
-        return ValueError(_words(error))
+        return ValueError(named(error))
 
 
 def within(seconds: float, action: Callable[[], T]) -> T:
@@ -228,8 +226,3 @@ def within(seconds: float, action: Callable[[], T]) -> T:
     if not returned:
         raise TimeoutError(f"no answer within {seconds:g} s")
     return returned[0]
-
-
-def _words(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

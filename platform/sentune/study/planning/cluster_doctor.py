@@ -82,7 +82,7 @@ def joined(address: str) -> list[Finding]:
     """
     token()
     if address != "auto" and (silence := silent_head(address, "--address")):
-        return [_cross("reachable", silence, START_FIX)]
+        return [Finding("reachable", silence, START_FIX)]
     try:
         context = ray.init(
             address=address,
@@ -93,19 +93,20 @@ def joined(address: str) -> list[Finding]:
     except (ConnectionError, RuntimeError, AuthenticationError) as error:
         words = " ".join(str(error).split())
         if "ersion mismatch" in words:
-            fix = "install requirements.lock here and there"
-            return [_tick("reachable", address), _cross("Ray", words, fix)]
-        if address == "auto" and "token" not in words:
-            return [_cross("reachable", f"no cluster runs on this machine ({words})", START_FIX)]
-        refusal = f"the cluster does not let this machine in ({words})"
-        return [_tick("reachable", address), _cross("authentication", refusal, TOKEN_FIX)]
-    reached, url = _tick("reachable", context.address_info["gcs_address"]), context.dashboard_url
+            refusal = Finding("Ray", words, "install requirements.lock here and there")
+        elif address == "auto" and "token" not in words:
+            return [Finding("reachable", f"no cluster runs on this machine ({words})", START_FIX)]
+        else:
+            why = f"the cluster does not let this machine in ({words})"
+            refusal = Finding("authentication", why, TOKEN_FIX)
+        return [Finding("reachable", address), refusal]
+    reached, url = Finding("reachable", context.address_info["gcs_address"]), context.dashboard_url
     if not url:
-        return [reached, _tick("dashboard", "none")]
+        return [reached, Finding("dashboard", "none")]
     if urlsplit(f"//{url}").hostname in LOOPBACK:
-        return [reached, _tick("dashboard", f"{url}, on loopback")]
+        return [reached, Finding("dashboard", f"{url}, on loopback")]
     fix = "start the head with --dashboard-host=127.0.0.1"
-    return [reached, _cross("dashboard", f"{url}, on an open address", fix)]
+    return [reached, Finding("dashboard", f"{url}, on an open address", fix)]
 
 
 def left() -> None:
@@ -119,31 +120,23 @@ def job_server(address: str) -> list[Finding]:
     without = http_answer(version, patience=ANSWER_SECONDS)
     if isinstance(without, Exception):
         fix = "open the way: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
-        return [_cross("reachable", f"nothing answers at {address} ({without})", fix)]
-    reached = _tick("reachable", address)
+        return [Finding("reachable", f"nothing answers at {address} ({without})", fix)]
+    reached = Finding("reachable", address)
     if without[0] == 200:
         fix = "export RAY_AUTH_MODE=token before ray start, on every node"
         trouble = "the job server answers without a token"
-        return [reached, _cross("authentication", trouble, fix)]
+        return [reached, Finding("authentication", trouble, fix)]
     having = {"Authorization": f"Bearer {token()}"}
     answer = http_answer(version, having, patience=ANSWER_SECONDS)
     if isinstance(answer, Exception) or answer[0] != 200:
         trouble = "the job server does not take this machine's token"
-        return [reached, _cross("authentication", trouble, TOKEN_FIX)]
-    door = _tick("authentication", "with the token, and not without")
+        return [reached, Finding("authentication", trouble, TOKEN_FIX)]
+    door = Finding("authentication", "with the token, and not without")
     found = str(json.loads(answer[1])["ray_version"])
     if found == ray.__version__:
-        return [reached, door, _tick("Ray", found)]
+        return [reached, door, Finding("Ray", found)]
     fix = "install requirements.lock on both sides"
-    return [reached, door, _cross("Ray", f"{found}, here {ray.__version__}", fix)]
-
-
-def _tick(subject: str, found: str) -> Finding:
-    return Finding(subject=subject, ok=True, detail=found)
-
-
-def _cross(subject: str, trouble: str, fix: str) -> Finding:
-    return Finding(subject=subject, ok=False, detail=trouble, fix=fix)
+    return [reached, door, Finding("Ray", f"{found}, here {ray.__version__}", fix)]
 
 
 @dataclass(frozen=True, kw_only=True)
