@@ -71,14 +71,11 @@ def result_code(modules: Iterable[str], package: Path = PACKAGE) -> dict[str, st
 
     A study is not continued across a change of it. It is found without running it: imports inside
     functions count, of a package's ``__init__`` those of the names that are asked for, and of a
-    registry none. Of this package only the given modules count and the parts in ``FOLLOWED``: how
-    a study is driven, kept, shown and tracked changes no figure, and a corpus counts by its rows,
-    not by what has read them. Of a module outside of this package, what it imports from its own
-    package counts, or from modules beside its file.
-
-    Args:
-        modules: names of imported modules: of the training, the method and its recipe.
-        package: folder of this package.
+    registry none. Of this package only the given modules count (of the training, the method and
+    its recipe) and the parts in ``FOLLOWED``: how a study is driven, kept, shown and tracked
+    changes no figure, and a corpus counts by its rows, not by what has read them. Of a module
+    outside of this package, what it imports from its own package counts, or from modules beside
+    its file.
 
     Raises:
         InvalidValue: a module has no file.
@@ -187,10 +184,7 @@ def runtime_env() -> dict[str, Any]:
 
 
 def require_code(expected: str) -> None:
-    """Check, in a trial's actor, that it runs the driver's code; costs a few ms, once a process.
-
-    Args:
-        expected: the driver's ``code_fingerprint()``.
+    """Check that this process runs code of the driver's fingerprint; costs a few ms, once.
 
     Raises:
         CodeMismatch: the fingerprints differ.

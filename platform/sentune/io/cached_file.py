@@ -59,14 +59,8 @@ class CachedFile:
     def of(
         cls, folder: Path, name: str, files: Mapping[str, Mapping[str, Any]], uri: str
     ) -> CachedFile:
-        """Return a file of a folder.
-
-        Args:
-            folder: on the driver's machine.
-            name: of the file.
-            files: name -> its record in the folder's manifest; none where it has no manifest.
-            uri: of a copy of the folder; empty where there is none.
-        """
+        """Return a file of a folder: its record is the one in ``files``, where there is one, its
+        copy lies below ``uri``, unless that is empty."""
         return cls(str(folder / name), uri and f"{uri}/{name}", **files.get(name, {}))
 
     def here(self) -> str:
@@ -124,10 +118,6 @@ def upload(folder: Path, uri: str) -> None:
 
 def stored_manifest(uri: str, name: str) -> dict[str, Any] | None:
     """Return the manifest of a folder in an object store; None where not all its files are there.
-
-    Args:
-        uri: of the folder.
-        name: of the manifest.
 
     Raises:
         StorageError: the store refuses, or does not answer.

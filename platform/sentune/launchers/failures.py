@@ -83,10 +83,8 @@ class Attempt:
 def after_return(departed: tuple[int, bool] | None, attempt: Attempt) -> Attempt | None:
     """Return the next attempt of a group whose workers have returned; None where the trial is over.
 
-    Args:
-        departed: where it has left with a checkpoint, in examples, and whether because its machine
-            is being taken back; if not, there was room for more workers.
-        attempt: that has ended.
+    ``departed`` says where it has left with a checkpoint, in examples, and whether because its
+    machine is being taken back; if not, there was room for more workers.
     """
     if departed is None:
         return None

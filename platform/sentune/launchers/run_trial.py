@@ -100,11 +100,8 @@ def run_trial(
 def guarded(
     program: Program, spec: TrialSpec, group: Group, code: str, ask: Ask = no_signal
 ) -> Generator[Report, None, None]:
-    """``run_trial`` on the driver's code, where an error is the last report and not an exception.
-
-    Args:
-        code: fingerprint of the driver's code; with another one the trial fails.
-    """
+    """``run_trial`` on code of the driver's fingerprint; an error is the last report and not an
+    exception."""
     try:
         require_code(code)
         yield from run_trial(program, spec, group, ask)
@@ -128,13 +125,8 @@ class _CheckpointWriter:
         self.notes = self._store.notes
 
     def write(self, progress: Progress, score: float | None, *, at_once: bool) -> None:
-        """Write the checkpoint that is due, if any.
-
-        Args:
-            progress: newest.
-            score: higher is better; None between milestones.
-            at_once: the trial leaves with it.
-        """
+        """Write the checkpoint that is due, if any, or with ``at_once`` the one to leave with; the
+        score, higher is better, is None between milestones."""
         seen, self._seen = self._seen, max(self._seen, progress.examples)
         due = bool(self._every) and self._seen // self._every > seen // self._every
         if progress.examples > self._kept and (progress.milestone or due or at_once):

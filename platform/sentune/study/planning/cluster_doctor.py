@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import fsspec
 import ray
 import sqlalchemy
 import torch
@@ -33,7 +32,7 @@ from sentune.cluster.findings import Finding, NodeAnswer
 from sentune.code import CodeMismatch, compare, loaded_code, runtime_env
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, PlanError
-from sentune.io.atomic import StorageError
+from sentune.io.object_store import StorageError, files_at
 from sentune.study.planning import checks
 from sentune.study.planning.checks import check_database, check_writable, http_answer, within
 from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, silent_head, token
@@ -270,11 +269,8 @@ def inherited() -> Mapping[str, str]:
 
 
 def clock_bounds(readings: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Return how far a clock may be ahead: the least and the most seconds.
-
-    Args:
-        readings: before asking, the answer, after it.
-    """
+    """Return how far a clock may be ahead, the least and the most seconds, by readings of the time
+    before asking, the answer, and the time after it."""
     return (
         max(answer - after for _, answer, after in readings),
         min(answer - before for before, answer, _ in readings),
@@ -291,7 +287,7 @@ def marked(storage: str) -> Iterator[str]:
     check_writable(storage)
     base = storage if "://" in storage else str(Path(storage).resolve())
     address = f"{base.rstrip('/')}/.sentune-check-{uuid.uuid4().hex}"
-    filesystem, path = fsspec.core.url_to_fs(address)
+    filesystem, path = files_at(address)
 
     def bounded(action: Callable[[], object]) -> None:
         try:
@@ -310,7 +306,7 @@ def storage_trouble(address: str) -> str:
     """Return whether the driver's file is seen here, and another one can be written beside it."""
     try:
         check_writable(address.rpartition("/")[0])
-        filesystem, path = fsspec.core.url_to_fs(address)
+        filesystem, path = files_at(address)
         there = within(checks.PATIENCE, lambda: filesystem.exists(path))
     except (PlanError, StorageError, TimeoutError) as error:
         return str(error)

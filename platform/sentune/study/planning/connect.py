@@ -76,10 +76,8 @@ def connected() -> Iterator[None]:
 
 
 def run_on_worker(function: Callable[..., Any], *arguments: Any, gpus: float = 0) -> Any:
-    """Return the result of ``function(*arguments)`` from a process with the resources of a trial.
-
-    A head node without a GPU can so test and save a model that was trained on one.
-    """
+    """Return ``function(*arguments)`` from a process with a trial's resources: a head node without
+    a GPU can so test and save a model that was trained on one."""
     task = ray.remote(num_cpus=1, num_gpus=gpus)(function)
     return ray.get(task.remote(*arguments))
 

@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
 from sentune.errors import InvalidValue
-from sentune.study.runner.trial_source import Candidate, candidate_of
+from sentune.study.runner.trial_source import Candidate, Source, candidate_of
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Choice, Dimension, Value
 from sentune.study.space.space import SearchSpace
@@ -37,8 +37,8 @@ MEMBER, GENERATION, PARENT = "member", "generation", "parent"
 """User attributes of a segment: whose it is, its place, and the trial whose checkpoint it takes."""
 
 
-class Population:
-    """Gives the segments of a population; a ``Source``.
+class Population(Source):
+    """Gives the segments of a population.
 
     Args:
         store: whose scheduler stops nothing.
@@ -76,30 +76,12 @@ class Population:
         if generations > store.budget:
             fix = f"give at most {store.budget}, one for each example"
             raise InvalidValue("--generations", generations, fix)
-        self.store, self.space, self.seed = store, space, seed
+        super().__init__(store, ())
+        self.space, self.seed = space, seed
         self.members, self.generations = members, generations
         self.replaced = min(math.ceil(share * members), members // 2)
-        self.finished = self._closed = False
         segments = [trial for members in self._table() for trial in members.values()]
-        self._orphans = [trial for trial in segments if not trial.state.is_finished()]
-
-    def close(self) -> None:
-        """Start no further segment; those that run go on."""
-        self._closed = True
-
-    def next(self, live: int) -> Candidate | None:
-        """Return the next segment; None while a generation waits for the last of the one before."""
-        while self._orphans and not self._closed:
-            orphan = self._orphans.pop(0)
-            candidate = self._candidate(orphan)
-            if candidate.stop_at not in milestones(orphan):
-                return candidate
-            self.store.complete(orphan.number)  # its driver was killed just before it could
-        started = None if self._closed else self._start()
-        if started is not None:
-            return self._candidate(started)
-        self.finished = live == 0
-        return None
+        self._orphans.extend(trial for trial in segments if not trial.state.is_finished())
 
     def needed(self) -> set[str]:
         """Return names of the runs whose checkpoints a member may still take up."""
@@ -127,7 +109,7 @@ class Population:
         return table
 
     def _start(self) -> FrozenTrial | None:
-        """Store the next segment in one write; None while there is none, or if all have failed."""
+        """Store the next segment; None while a generation waits for the last of the one before."""
         table = self._table()
         generation = next((g for g, of in enumerate(table) if len(of) < self.members), None)
         if generation is None:
@@ -185,13 +167,17 @@ class Population:
         }
         return sorted(ends, key=lambda member: (-ends[member], member))
 
-    def _candidate(self, trial: FrozenTrial) -> Candidate:
-        notes = trial.user_attrs
+    def _candidate(self, run: FrozenTrial) -> Candidate | None:
+        notes = run.user_attrs
+        stop_at = self._stop(notes[GENERATION])
+        if stop_at in milestones(run):  # its driver was killed just before it could
+            self.store.complete(run.number)
+            return None
         return replace(
-            candidate_of(trial),
+            candidate_of(run),
             start_from=run_name(notes[PARENT]) if PARENT in notes else "",
             start_at=notes.get(BEGUN_AT, 0),
-            stop_at=self._stop(notes[GENERATION]),
+            stop_at=stop_at,
         )
 
 
