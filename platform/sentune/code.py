@@ -30,6 +30,9 @@ FOLLOWED = ("corpora", "encoders", "geometry", "methods", "readouts", "tasks", "
 REGISTRIES = ("sentune.methods", "sentune.training.recipes")
 """Packages whose ``__init__`` imports all methods or all recipes, of which a study has one each."""
 
+ANSWER_SECONDS = 120.0
+"""Of all nodes; a worker's first start ships the packages."""
+
 _FIX = (
     "start Ray with ray.init(runtime_env=sentune.code.runtime_env()) "
     "and let a job's first import be `import _path`"
@@ -197,14 +200,11 @@ def require_code(expected: str) -> None:
         )
 
 
-def assert_same_code(*, timeout_s: float = 120.0) -> None:
+def assert_same_code() -> None:
     """Compare the code of this driver with that of a worker process on every node alive.
 
     Takes no CPU of the cluster (the tasks ask for none), so it neither waits for running trials
     nor makes the cluster grow. Nodes that join later are checked by ``require_code``.
-
-    Args:
-        timeout_s: seconds to wait for the answers; a worker's first start ships the packages.
 
     Raises:
         CodeMismatch: a worker's code differs, with both fingerprints, folders and the files.
@@ -229,7 +229,7 @@ def assert_same_code(*, timeout_s: float = 120.0) -> None:
         for node in ray.nodes()
         if node["Alive"]
     }
-    ray.wait(list(asked), num_returns=len(asked), timeout=timeout_s)
+    ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_SECONDS)
     for answer, node in asked.items():
         try:
             found = ray.get(answer, timeout=0)

@@ -168,21 +168,6 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
     assert study.state(1) is TrialState.COMPLETE, "the study goes on"
 
 
-@pytest.mark.parametrize(
-    ("settings", "half"),
-    [
-        ({"batch_size": "6"}, 3),
-        ({"micro_batch": "none", "batch_size": 6}, 3),
-        ({"micro_batch": None, "batch_size": 6}, 3),
-        ({"micro_batch": "4", "batch_size": 6}, 2),
-        ({"micro_batch": "none"}, 0),
-        ({}, 0),
-    ],
-)
-def test_half_of_what_is_stated_as_text_or_not_at_all(settings: dict[str, Any], half: int) -> None:
-    assert Candidate(number=0, name="0000", settings=settings, seed=1).half == half
-
-
 def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> None:
     study = Study(tmp_path, trials=3)
     verdicts = study.runner.verdicts = Verdicts()

@@ -13,6 +13,7 @@ from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, Wo
 from torch import distributed
 
 from sentune.errors import SentuneError, last_line
+from sentune.launchers.launch import halved
 from sentune.launchers.ray_train_internals import WorkerGroupStartupTimeoutError, unwrapped
 from sentune.launchers.trial_report import Report, died, failed
 from sentune.training.group import Group
@@ -151,21 +152,6 @@ def without_place(error: TrainingFailedError) -> bool:
     return isinstance(error, ControllerError) and isinstance(
         error.controller_failure, WorkerGroupStartupTimeoutError
     )
-
-
-def halved(spec: TrialSpec, workers: int = 1) -> int:
-    """Return half of each worker's micro-batch; 0 where that is one example."""
-    # every worker of a group has this module, and only its end needs the methods
-    from sentune.methods import TRAINED
-    from sentune.training.settings import TrainingSettings
-
-    defaults = getattr(TRAINED.get(spec.method), "training_defaults", {})
-    values = {**defaults, **spec.settings}
-    batch = int(values.get("batch_size") or TrainingSettings.model_fields["batch_size"].default)
-    micro = values.get("micro_batch")
-    share = -(-batch // max(1, workers))
-    now = spec.micro_batch or (share if micro in (None, "none") else int(micro))
-    return min(now, share) // 2
 
 
 def _first_failure(failures: Sequence[tuple[int, BaseException]]) -> Report | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from sentune.launchers.control_actor import ControlClient
-from sentune.training.trial import Program
+from sentune.training.trial import Program, TrialSpec
 
 T = TypeVar("T")
 
@@ -83,3 +83,19 @@ class Launch:
         from sentune.launchers.ray_train import train_trainable  # loads Ray Train
 
         return train_trainable(self)
+
+
+def halved(spec: TrialSpec, workers: int = 1) -> int:
+    """Return half of each worker's micro-batch, rounded up; 0 where there is nothing to halve."""
+    # every worker of a group has this module, and only a lack of memory needs the methods
+    from sentune.methods import TRAINED
+    from sentune.training.settings import TrainingSettings
+
+    stated = dict(spec.settings)
+    if method := TRAINED.get(spec.method):
+        usual = TrainingSettings.model_fields["batch_size"].default
+        stated = {"batch_size": usual, **method.training_defaults, **stated}
+    batch, micro = stated.get("batch_size"), stated.get("micro_batch")
+    share = -(-int(batch or 1) // max(1, workers))
+    now = spec.micro_batch or (share if micro in (None, "none") else int(micro))
+    return -(-min(now, share) // 2) if min(now, share) > 1 else 0

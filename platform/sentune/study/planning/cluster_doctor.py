@@ -184,13 +184,8 @@ class NodeInspector:
         return time.time()
 
 
-def ask_nodes(addresses: StudyAddresses, *, patience: float = PATIENCE) -> list[NodeAnswer]:
-    """Return an answer of every node that is up, the head first; silence is an answer, too.
-
-    Args:
-        addresses: a study's.
-        patience: seconds for the answers of all nodes; each clock has ``CLOCK_PATIENCE`` more.
-    """
+def ask_nodes(addresses: StudyAddresses) -> list[NodeAnswer]:
+    """Return an answer of every node that is up, the head first; silence is an answer, too."""
     nodes = sorted((n for n in ray.nodes() if n["Alive"]), key=lambda n: not _is_head(n))
     with ExitStack() as later:
         mark, unwritable = None, {}
@@ -206,9 +201,9 @@ def ask_nodes(addresses: StudyAddresses, *, patience: float = PATIENCE) -> list[
             inspector.inspect.remote(addresses, mark, _is_head(node))
             for inspector, node in zip(inspectors, nodes, strict=True)
         ]
-        ready, _ = ray.wait(found, num_returns=len(found), timeout=patience)
+        ready, _ = ray.wait(found, num_returns=len(found), timeout=PATIENCE)
         answers = [
-            _answer(node, inspector, one if one in set(ready) else None, patience)
+            _answer(node, inspector, one if one in set(ready) else None)
             for node, inspector, one in zip(nodes, inspectors, found, strict=True)
         ]
         for inspector in inspectors:
@@ -223,10 +218,10 @@ def _is_head(node: Mapping[str, Any]) -> bool:
     return "node:__internal_head__" in node["Resources"]
 
 
-def _answer(node: Mapping[str, Any], inspector: Any, found: Any, patience: float) -> NodeAnswer:
+def _answer(node: Mapping[str, Any], inspector: Any, found: Any) -> NodeAnswer:
     name, readings = str(node["NodeManagerAddress"]), []
     if found is None:
-        return NodeAnswer(node=name, trouble=f"no answer within {patience:g} s")
+        return NodeAnswer(node=name, trouble=f"no answer within {PATIENCE:g} s")
     try:
         seen = ray.get(found, timeout=CLOCK_PATIENCE)
         for _ in range(PINGS):

@@ -33,6 +33,9 @@ FACTORS, RESAMPLED = (0.8, 1.2), 0.25
 """Jaderberg et al., appendix A.1.1: a number is multiplied by one of these, or drawn anew with
 this probability."""
 
+SHARE = 0.25
+"""Of the members that is replaced after a generation, and of those that replace them."""
+
 MEMBER, GENERATION, PARENT = "member", "generation", "parent"
 """User attributes of a segment: whose it is, its place, and the trial whose checkpoint it takes."""
 
@@ -46,7 +49,6 @@ class Population(Source):
         members: training runs side by side.
         generations: segments of each; checkpoints are exchanged between them.
         seed: of the study.
-        share: of the members that is replaced after a generation, and of those that replace them.
 
     Raises:
         InvalidValue: too few members or generations, no setting that is searched may change in
@@ -61,14 +63,11 @@ class Population(Source):
         members: int,
         generations: int,
         seed: int,
-        share: float = 0.25,
     ) -> None:
         if members < 2:
             raise InvalidValue("--population", members, "give 2 or more members")
         if generations < 1:
             raise InvalidValue("--generations", generations, "give 1 or more")
-        if not 0 < share <= 0.5:
-            raise InvalidValue("share", share, "give more than 0 and at most 0.5")
         if not space.live & space.settings.keys():
             known = ", ".join(sorted(space.live)) or f"none of {space.method}"
             fix = f"settings that may change in mid-training are {known}; search one of them"
@@ -79,7 +78,7 @@ class Population(Source):
         super().__init__(store, ())
         self.space, self.seed = space, seed
         self.members, self.generations = members, generations
-        self.replaced = min(math.ceil(share * members), members // 2)
+        self.replaced = min(math.ceil(SHARE * members), members // 2)
         segments = [trial for members in self._table() for trial in members.values()]
         self._orphans.extend(trial for trial in segments if not trial.state.is_finished())
 

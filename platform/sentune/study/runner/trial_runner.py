@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sentune.launchers.launch import OpaqueValue
+from sentune.launchers.launch import OpaqueValue, halved
 from sentune.launchers.trial_report import Report
 from sentune.study.runner.limits import Halt, Limits, Why
 from sentune.study.runner.trial_source import Candidate, Source
@@ -249,7 +249,7 @@ class TrialRunner:
 
     def _goes_on(self, candidate: Candidate, crash: Report) -> bool:
         """Whether a run whose process died is given out again."""
-        if crash.out_of_memory and (half := candidate.half):
+        if crash.out_of_memory and (half := halved(self.spec_of(candidate))):
             self._give_again(candidate, crash.failure, micro_batch=half)
         elif crash.out_of_memory and candidate.micro_batch == 1:
             return False

@@ -63,14 +63,6 @@ class Candidate:
     start_at: int = 0
     stop_at: int = 0
 
-    @property
-    def half(self) -> int:
-        """Half as many sentences at a time, rounded up; 0 where there is nothing to halve."""
-        stated = (self.settings.get(name) for name in ("micro_batch", "batch_size"))
-        sizes = (int(size) for size in stated if size not in (None, "none"))
-        now = self.micro_batch or next(sizes, 1)
-        return -(-now // 2) if now > 1 else 0
-
 
 class Source(ABC):
     """Gives one training run after the other.
