@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -200,13 +201,16 @@ def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
 
 def _is_outage(error: Exception) -> bool:
     """Return whether the error is one of a network or a server, which may pass."""
+    if isinstance(error, OSError):
+        return not isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError)
     import aiohttp  # these take half a second, and an outage is rare
-    from botocore.exceptions import ConnectionError as BotoConnectionError
-    from s3fs.core import S3_RETRYABLE_ERRORS
 
-    if isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError):
-        return False
-    network = (OSError, aiohttp.ClientError, BotoConnectionError, *S3_RETRYABLE_ERRORS)
+    network: tuple[type[Exception], ...] = (aiohttp.ClientError,)
+    if "s3fs" in sys.modules:  # other stores do without it
+        from botocore.exceptions import ConnectionError as BotoConnectionError
+        from s3fs.core import S3_RETRYABLE_ERRORS
+
+        network = (*network, BotoConnectionError, *S3_RETRYABLE_ERRORS)
     return isinstance(error, network)
 
 

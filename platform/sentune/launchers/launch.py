@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from sentune.launchers.control_actor import ControlClient
 from sentune.training.trial import Program, TrialSpec
-
-T = TypeVar("T")
 
 GROW_SECONDS = 60.0
 """How long there must be room for more workers before a group leaves for it: a group that starts
@@ -17,16 +15,16 @@ again imports its packages on every worker, and trains on nothing meanwhile."""
 
 
 @dataclass(frozen=True, repr=False)
-class OpaqueValue(Generic[T]):
+class OpaqueValue:
     """Keeps Tune from copying, resolving or printing what a trial is given.
 
     Tune copies configurations deeply, writes them into names and logs, and may resolve object
     references in them; a trial's corpus is such a reference.
     """
 
-    value: T
+    value: Any
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> OpaqueValue[T]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpaqueValue:
         return self
 
     def __repr__(self) -> str:

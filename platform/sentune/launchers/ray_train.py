@@ -96,14 +96,14 @@ def _run_group(launch: Launch, name: str, attempt: Attempt) -> Attempt | None:
                 return attempt
             then = Report(left=True, notes=[*attempt.notes], restarts=attempt.deaths)
         else:
-            recorded, stall = ray.get(control.take_failure.remote(name))
-            words = traceback.format_exc()
+            end, words = ray.get(control.take_end.remote(name)), traceback.format_exc()
+            recorded, stall = end.get("failure"), end.get("stall", "")
             then = after_failure(error, recorded, attempt, launch.max_failures, words, stall)
         if isinstance(then, Attempt):
             return then
         tune.report(then.to_result())
         return None
-    return after_return(ray.get(control.take_departure.remote(name)), attempt)
+    return after_return(ray.get(control.take_end.remote(name)).get("departure"), attempt)
 
 
 def _trainer(launch: Launch, name: str, attempt: Attempt) -> TorchTrainer:
@@ -148,7 +148,7 @@ def _work(given: dict[str, Any]) -> None:
     except Exception as error:
         if not passes(error):
             report = own_error(error, group, traceback.format_exc())
-            ray.get(launch.control.actor.record_failure.remote(name, report.to_result()))
+            ray.get(launch.control.actor.record_end.remote(name, failure=report.to_result()))
         raise
 
 
@@ -161,8 +161,8 @@ def _train(launch: Launch, name: str, attempt: Attempt, group: Group) -> None:
         for report in run_trial(launch.program, attempt.spec, group, together, attempt.notes):
             if report.preempted or report.resizes:
                 if group.is_first:
-                    left = control.record_departure.remote(name, report.examples, report.preempted)
-                    ray.get(left)
+                    left = (report.examples, report.preempted)
+                    ray.get(control.record_end.remote(name, departure=left))
                 return
             ray.train.report(replace(report, gpus=gpus, restarts=restarts).to_result())
             if not ray.get(control.verdict.remote(name, report.examples)):

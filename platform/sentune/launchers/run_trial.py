@@ -8,23 +8,16 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sentune.beats import beat
 from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.launchers.control_actor import Ask, ControlSignal, no_signal
 from sentune.launchers.trial_report import Report, failed
-from sentune.lazy_import import LazyModule
 from sentune.readouts.sweep import sweeps_among
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
-
-if TYPE_CHECKING:
-    from torch import distributed
-else:
-    distributed = LazyModule("torch.distributed")
 
 SECONDS = "train/seconds"
 """Metric of a program that counts its own time over restarts."""
@@ -91,6 +84,8 @@ def run_trial(
     except ValueError as error:
         # Ray Train takes a group down when one of its workers is lost. The others then hear from
         # torch that there never was a group, a ValueError that looks like the trial's own
+        from torch import distributed  # a trial that trains nothing does without
+
         if group.world_size == 1 or distributed.is_initialized():
             raise
         message = f"the process group was taken down, another worker is lost ({error})"

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 
 from sentune.code import CodeMismatch
 from sentune.errors import Overtaken, SentuneError, first_line, last_line
 from sentune.io.atomic import StorageError
-from sentune.lazy_import import LazyModule
 from sentune.training.memory import OutOfMemory, short_of_memory
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
 
 PAYLOAD = "said"
 """The one key under which a report travels through Tune's and Train's result dictionaries."""
@@ -84,6 +78,8 @@ class Report:
 
 def failed(error: BaseException, traceback: str = "") -> Report:
     """Return the report of an error that ended the trial."""
+    import torch  # a driver does without it
+
     short = isinstance(error, OutOfMemory) or bool(short_of_memory(error))
     return Report(
         failure=reason(error),
