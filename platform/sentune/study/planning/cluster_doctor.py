@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import configparser
 import json
-import logging
 import os
 import platform
 import time
@@ -29,13 +28,13 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sentune.cluster.findings import Finding, NodeAnswer
-from sentune.code import CodeMismatch, compare, loaded_code, runtime_env
+from sentune.code import CodeMismatch, compare, loaded_code
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue, PlanError
 from sentune.io.object_store import StorageError, files_at
 from sentune.study.planning import checks
 from sentune.study.planning.checks import check_database, check_writable, http_answer, within
-from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, silent_head, token
+from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, join, silent_head, token
 
 PATIENCE = 120.0
 """Seconds for the answers of all nodes; a worker's first start ships the packages."""
@@ -83,12 +82,7 @@ def joined(address: str) -> list[Finding]:
     if address != "auto" and (silence := silent_head(address, "--address")):
         return [Finding("reachable", silence, START_FIX)]
     try:
-        context = ray.init(
-            address=address,
-            runtime_env=runtime_env(),
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-        )
+        context = join(address)
     except (ConnectionError, RuntimeError, AuthenticationError) as error:
         words = " ".join(str(error).split())
         if "ersion mismatch" in words:
