@@ -6,6 +6,7 @@ import math
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,7 +89,9 @@ class Study:
 
     def _spec(self, candidate: Candidate) -> Any:
         self.given.append(candidate)
-        return candidate
+        return SimpleNamespace(
+            method="toy", settings=candidate.settings, micro_batch=candidate.micro_batch
+        )
 
     def start(self, name: str) -> Candidate | None:
         return self.given[-1] if self.runner.give(name) is not None else None

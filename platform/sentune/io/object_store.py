@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import errno
 import logging
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -205,13 +204,13 @@ def _is_outage(error: Exception) -> bool:
         return not isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError)
     import aiohttp  # these take half a second, and an outage is rare
 
-    network: tuple[type[Exception], ...] = (aiohttp.ClientError,)
-    if "s3fs" in sys.modules:  # other stores do without it
+    network: list[type[Exception]] = [aiohttp.ClientError]
+    with suppress(ImportError):  # stores other than S3 do without these
         from botocore.exceptions import ConnectionError as BotoConnectionError
         from s3fs.core import S3_RETRYABLE_ERRORS
 
-        network = (*network, BotoConnectionError, *S3_RETRYABLE_ERRORS)
-    return isinstance(error, network)
+        network += [BotoConnectionError, *S3_RETRYABLE_ERRORS]
+    return isinstance(error, tuple(network))
 
 
 def _refused(uri: str, error: Exception) -> StorageError | None:
