@@ -1,7 +1,7 @@
 """What this process is doing on a trial: one record, replaced with every step.
 
 Whatever takes long calls ``beat``; a launcher sends the newest record to the driver, which shows it
-and takes a trial that gives none for a lost one. A beat costs a microsecond and sends nothing.
+and takes a trial that gives none for a lost one. A beat costs a few microseconds and sends nothing.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def test_a_run_that_stalls_is_ended_and_given_out_again(
         control.answer = {candidate.name: beat}
         study.say(f"t{death}", 100)
         while len(killed) == death:
-            study.runner.watch(lambda: {f"t{death}": f"actor {death}"})  # noqa: B023
+            study.runner.watch(lambda: {"0000": f"actor {death}"})  # noqa: B023
             now[0] += 2.0
         study.runner.end(f"t{death}", Report(failure="killed by ray.kill"))
     assert killed == ["actor 0", "actor 1", "actor 2"]

@@ -43,7 +43,7 @@ class TrialRunner:
         stalls: ends processes that give no beat any more; None where none is looked at.
         live: Tune's id -> what it runs.
         last: number of a run -> its last report.
-        crashes: Tune's id -> why its process died, or was ended.
+        crashes: name of a run -> why its process died, or was ended.
     """
 
     store: TrialStore
@@ -114,7 +114,7 @@ class TrialRunner:
         """Halt the study where a limit says so, end what has stalled; called again and again.
 
         Args:
-            actors: Tune's id of each run that has a process -> the process's actor handle.
+            actors: name of each run that has a process -> the process's actor handle.
         """
         if self.sharing is not None:
             self.sharing.live = len(self.live)
@@ -123,11 +123,8 @@ class TrialRunner:
         elif self.limits.watch() is not None:
             self.halt()
         if self.stalls is not None:
-            ids = {candidate.name: tune_id for tune_id, candidate in self.live.items()}
-            found = self.stalls.look(
-                lambda: {self.live[one].name: actor for one, actor in actors().items()}
-            )
-            self.crashes |= {ids[name]: Report(failure=reason) for name, reason in found.items()}
+            stalled = self.stalls.look(actors)
+            self.crashes |= {name: Report(failure=reason) for name, reason in stalled.items()}
 
     def halt(self, halt: Halt | None = None) -> None:
         """Start no further run; those at work write a checkpoint and leave, to be continued."""
@@ -192,7 +189,8 @@ class TrialRunner:
             tune_id: of the run.
             crash: of its process, where ``crashes`` does not know more; None: it did not die.
         """
-        candidate, known = self.live.pop(tune_id), self.crashes.pop(tune_id, crash)
+        candidate = self.live.pop(tune_id)
+        known = self.crashes.pop(candidate.name, crash)
         crash = known if crash is not None else None
         if (client := self.verdicts or self.control) is not None:
             client.forget(candidate.name)
