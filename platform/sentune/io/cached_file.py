@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from sentune.errors import SentuneError
 from sentune.io.atomic import read_document
 from sentune.io.checksums import damage
-from sentune.io.folders import checked_manifest
+from sentune.io.folders import checked_manifest, draft_name
 from sentune.io.object_store import StorageError, asked, files_at
 
 
@@ -145,7 +143,7 @@ def _fetch(uri: str, copy: Path) -> None:
     """Copy an object to a file, whole or not at all."""
     store, path = files_at(uri)
     copy.parent.mkdir(parents=True, exist_ok=True)
-    beside = copy.with_name(f".{copy.name}.{os.getpid()}-{uuid4().hex[:8]}")
+    beside = copy.with_name(draft_name(copy.name))
     try:
         asked(uri, lambda: store.get_file(path, str(beside)))
         beside.replace(copy)
