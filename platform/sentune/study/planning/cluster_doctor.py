@@ -30,7 +30,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sentune.cluster.findings import Finding, NodeAnswer
 from sentune.code import CodeMismatch, compare, loaded_code
 from sentune.credentials import without_credentials
-from sentune.errors import InvalidValue, PlanError
+from sentune.errors import InvalidValue, PlanError, first_line, last_line
 from sentune.io.object_store import StorageError, files_at
 from sentune.study.planning import checks
 from sentune.study.planning.checks import check_database, check_writable, http_answer, within
@@ -225,7 +225,7 @@ def _answer(node: Mapping[str, Any], inspector: Any, found: Any) -> NodeAnswer:
     except GetTimeoutError:
         return NodeAnswer(node=name, trouble=f"no second answer within {CLOCK_PATIENCE:g} s")
     except RayError as error:
-        return NodeAnswer(node=name, trouble=str(error).strip().splitlines()[-1])
+        return NodeAnswer(node=name, trouble=last_line(error) or repr(error))
     difference = ""
     try:
         compare(loaded_code(), seen["code"], where=name)
@@ -309,7 +309,7 @@ def database_trouble(url: str) -> str:
         if make_url(url).get_backend_name() == "postgresql":  # makes tables within a transaction
             within(checks.PATIENCE, lambda: _make_table(url))
     except (PlanError, SQLAlchemyError, TimeoutError) as error:
-        return str(without_credentials(str(error).splitlines()[0]))
+        return first_line(error)
     return ""
 
 
