@@ -1,19 +1,18 @@
 """What this process is doing on a trial: one record, replaced with every step.
 
 Whatever takes long calls ``beat``; a launcher sends the newest record to the driver, which shows it
-and takes a trial that gives none for a lost one. A beat costs a microsecond and sends nothing.
+and takes a trial that gives none for a lost one. A beat costs a few microseconds and sends nothing.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 Phase = Literal["loading", "tokenising", "training", "validating", "decoding", "saving"]
-
 
 SECONDS = 2.0
 """Between the beats of a block that cannot give them itself."""
@@ -64,19 +63,11 @@ def beat(
 ) -> None:
     """Replace this process's beat: what is left out stays, within a phase the position too."""
     global _newest  # one trial at a time runs in a process, whichever its threads
-    was = _newest
-    if phase is None and not total:
-        done, total = was.done, was.total
-    _newest = Beat(
-        phase=was.phase if phase is None else phase,
-        examples=was.examples if examples is None else examples,
-        loss=was.loss if loss is None else loss,
-        done=done,
-        total=total,
-        number=was.number + 1,
-        node=was.node,
-        pid=was.pid,
-    )
+    given = {"phase": phase, "examples": examples, "loss": loss}
+    changes: dict[str, Any] = {name: new for name, new in given.items() if new is not None}
+    if phase is not None or total:
+        changes |= {"done": done, "total": total}
+    _newest = replace(_newest, number=_newest.number + 1, **changes)
 
 
 @contextmanager
@@ -85,14 +76,21 @@ def beating(phase: Phase) -> Iterator[None]:
 
     They stop with the process, but not where the library itself never returns.
     """
+    beat(phase)
+    with repeated(lambda: beat(phase), SECONDS, "sentune-beats"):
+        yield
+
+
+@contextmanager
+def repeated(action: Callable[[], object], seconds: float, name: str) -> Iterator[None]:
+    """Call an action every so many seconds, in a thread of that name, while the block runs."""
     ended = threading.Event()
 
-    def give() -> None:
-        beat(phase)
-        while not ended.wait(SECONDS):
-            beat(phase)
+    def repeat() -> None:
+        while not ended.wait(seconds):
+            action()
 
-    thread = threading.Thread(target=give, name="sentune-beats", daemon=True)
+    thread = threading.Thread(target=repeat, name=name, daemon=True)
     thread.start()
     try:
         yield

@@ -30,6 +30,9 @@ FOLLOWED = ("corpora", "encoders", "geometry", "methods", "readouts", "tasks", "
 REGISTRIES = ("sentune.methods", "sentune.training.recipes")
 """Packages whose ``__init__`` imports all methods or all recipes, of which a study has one each."""
 
+ANSWER_SECONDS = 120.0
+"""Of all nodes; a worker's first start ships the packages."""
+
 _FIX = (
     "start Ray with ray.init(runtime_env=sentune.code.runtime_env()) "
     "and let a job's first import be `import _path`"
@@ -71,14 +74,11 @@ def result_code(modules: Iterable[str], package: Path = PACKAGE) -> dict[str, st
 
     A study is not continued across a change of it. It is found without running it: imports inside
     functions count, of a package's ``__init__`` those of the names that are asked for, and of a
-    registry none. Of this package only the given modules count and the parts in ``FOLLOWED``: how
-    a study is driven, kept, shown and tracked changes no figure, and a corpus counts by its rows,
-    not by what has read them. Of a module outside of this package, what it imports from its own
-    package counts, or from modules beside its file.
-
-    Args:
-        modules: names of imported modules: of the training, the method and its recipe.
-        package: folder of this package.
+    registry none. Of this package only the given modules count (of the training, the method and
+    its recipe) and the parts in ``FOLLOWED``: how a study is driven, kept, shown and tracked
+    changes no figure, and a corpus counts by its rows, not by what has read them. Of a module
+    outside of this package, what it imports from its own package counts, or from modules beside
+    its file.
 
     Raises:
         InvalidValue: a module has no file.
@@ -187,10 +187,7 @@ def runtime_env() -> dict[str, Any]:
 
 
 def require_code(expected: str) -> None:
-    """Check, in a trial's actor, that it runs the driver's code; costs a few ms, once a process.
-
-    Args:
-        expected: the driver's ``code_fingerprint()``.
+    """Check that this process runs code of the driver's fingerprint; costs a few ms, once.
 
     Raises:
         CodeMismatch: the fingerprints differ.
@@ -203,14 +200,11 @@ def require_code(expected: str) -> None:
         )
 
 
-def assert_same_code(*, timeout_s: float = 120.0) -> None:
+def assert_same_code() -> None:
     """Compare the code of this driver with that of a worker process on every node alive.
 
     Takes no CPU of the cluster (the tasks ask for none), so it neither waits for running trials
     nor makes the cluster grow. Nodes that join later are checked by ``require_code``.
-
-    Args:
-        timeout_s: seconds to wait for the answers; a worker's first start ships the packages.
 
     Raises:
         CodeMismatch: a worker's code differs, with both fingerprints, folders and the files.
@@ -235,7 +229,7 @@ def assert_same_code(*, timeout_s: float = 120.0) -> None:
         for node in ray.nodes()
         if node["Alive"]
     }
-    ray.wait(list(asked), num_returns=len(asked), timeout=timeout_s)
+    ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_SECONDS)
     for answer, node in asked.items():
         try:
             found = ray.get(answer, timeout=0)

@@ -37,16 +37,13 @@ def without_credentials(value: Any) -> Any:
             text = pattern.sub(r"\1***", text)
         return _QUOTED.sub(r"\1'***'", text)
     if isinstance(value, dict):
+        secret = {key for key in value if isinstance(key, str) and _NAMED.fullmatch(key)}
         return {
             without_credentials(key): "***"
-            if _is_credential(key, item)
+            if key in secret and isinstance(item, str)
             else without_credentials(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
         return [without_credentials(item) for item in value]
     return value
-
-
-def _is_credential(key: object, value: object) -> bool:
-    return isinstance(value, str) and isinstance(key, str) and bool(_NAMED.fullmatch(key))

@@ -18,6 +18,22 @@ class SentuneError(Exception):
         super().__init__(*(without_credentials(part) for part in parts))
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first words of an error's text."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return str(without_credentials(next((line for line in lines if line), "no message")))
+
+
+def last_line(error: BaseException) -> str:
+    """Return the last line of an error's text, where Ray says why; empty where it has none."""
+    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "")
+
+
+def named(error: BaseException) -> str:
+    """Return the kind of an error and its first words."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
 class InvalidValue(SentuneError, ValueError):
     """A value that cannot be used, found where it enters.
 

@@ -14,7 +14,7 @@ from ray.autoscaler.v2.utils import ResourceRequestUtil
 from ray.core.generated.autoscaler_pb2 import ResourceRequestByCount
 
 from sentune.cluster import read_cluster
-from sentune.cluster.packing import Work, nodes_for
+from sentune.cluster.packing import nodes_for
 
 FILE = Path(__file__).resolve().parents[2] / "cluster.yaml"
 
@@ -66,7 +66,7 @@ def test_the_plan_expects_the_nodes_that_ray_starts(
     config: dict[str, Any], count: int, cpus: float, gpus: float
 ) -> None:
     bundle = {"CPU": float(cpus), **({"GPU": float(gpus)} if gpus else {})}
-    expected = nodes_for(read_cluster(FILE), Work(workers=count, cpus=cpus, gpus=gpus))
+    expected = nodes_for(read_cluster(FILE), count, cpus=cpus, gpus=gpus)
     del expected["head"]
     assert started(config, (count, bundle)) == {n: c for n, c in expected.items() if c}
 
@@ -82,7 +82,7 @@ def test_the_plan_expects_the_kind_that_fits_best_as_ray_does(
     file = tmp_path / "cluster.yaml"
     file.write_text(yaml.safe_dump(changed))
     for count in (1, 3, 4, 6, 9, 14, 20):
-        expected = nodes_for(read_cluster(file), Work(workers=count, cpus=1, gpus=1))
+        expected = nodes_for(read_cluster(file), count, cpus=1, gpus=1)
         del expected["head"]
         found = started(changed, (count, {"CPU": 1.0, "GPU": 1.0}))
         assert found == {n: c for n, c in expected.items() if c}, count

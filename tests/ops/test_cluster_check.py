@@ -386,7 +386,7 @@ def test_what_the_driver_cannot_write_is_a_cross_of_the_storage(
 ) -> None:
     """The command, but for joining: this process has joined already."""
     (tmp_path / "file").write_text("")
-    reachable = Finding(subject="reachable", ok=True, detail="")
+    reachable = Finding("reachable", "")
     monkeypatch.setattr(cluster_doctor, "joined", lambda address: [reachable])
     monkeypatch.setattr(cluster_doctor, "left", lambda: None)
     console = Console(record=True, width=300)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sentune.cluster import Cluster, NodeLimit, packing, read_cluster
-from sentune.cluster.packing import Work, nodes_for
+from sentune.cluster.packing import nodes_for
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, Node, machines
 from sentune.study.planning.capacity_forecast import CapacityForecast, forecast, forecasts
@@ -117,10 +117,9 @@ def test_workers_share_a_gpu_and_nodes_that_never_go_are_used_first() -> None:
         "gpu": NodeLimit(cpus=8, gpus=2, max_nodes=5, min_nodes=2),
     }
     cluster = Cluster(kinds=kinds, max_workers=5, idle_hours=0.0)
-    thirds = Work(workers=19, cpus=1, gpus=1 / 3)
-    assert nodes_for(cluster, thirds) == {"head": 1, "gpu": 4}  # six a node
-    assert nodes_for(cluster, Work(workers=99, cpus=1, gpus=1))["gpu"] == 5
-    assert nodes_for(cluster, Work(workers=2, cpus=1, gpus=0)) == {"head": 1, "gpu": 2}
+    assert nodes_for(cluster, 19, cpus=1, gpus=1 / 3) == {"head": 1, "gpu": 4}  # six a node
+    assert nodes_for(cluster, 99, cpus=1, gpus=1)["gpu"] == 5
+    assert nodes_for(cluster, 2, cpus=1, gpus=0) == {"head": 1, "gpu": 2}
 
 
 def test_a_thousand_nodes_are_no_more_work_than_ten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +136,7 @@ def test_a_thousand_nodes_are_no_more_work_than_ten(monkeypatch: pytest.MonkeyPa
     seen = []
     for nodes in (10, 1000):
         calls = 0
-        found = nodes_for(big(nodes), Work(workers=nodes, cpus=1, gpus=1, data_cpus=1))
+        found = nodes_for(big(nodes), nodes, cpus=1, gpus=1, data_cpus=1)
         assert found["gpu-spot"] == nodes
         seen.append(calls)
     assert seen[0] == seen[1] < 40

@@ -214,7 +214,7 @@ def test_what_cannot_be_done_is_refused():
         Population(store, SPACE.narrow({"rate": "1e-3"}), members=6, generations=5, seed=0)
     with pytest.raises(InvalidValue, match="--generations"):
         Population(store, SPACE, members=2, generations=901, seed=0)
-    for wrong in ({"members": 1}, {"generations": 0}, {"share": 0.6}):
+    for wrong in ({"members": 1}, {"generations": 0}):
         with pytest.raises(InvalidValue):
             Population(store, SPACE, **{"members": 4, "generations": 2, "seed": 0, **wrong})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -149,10 +150,12 @@ def test_it_says_once_with_whom_it_shares(
 def test_an_unreachable_board_changes_nothing(
     clock: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looked = threading.Event()
+
     class Broken(Wall):
         def read(self) -> dict[str, str]:
             if self:
-                one._over.set()
+                looked.set()
                 raise ray.exceptions.RpcError("the cluster does not answer")
             return {}
 
@@ -160,7 +163,7 @@ def test_an_unreachable_board_changes_nothing(
     one = study(Wall())
     with one.watched():
         one._store = Broken({"other": "{}"})
-        assert one._over.wait(60)
+        assert looked.wait(60)
     assert one.allowed == 8
     assert "does not answer" in caplog.text
 

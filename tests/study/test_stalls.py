@@ -11,10 +11,10 @@ import pytest
 
 from sentune import beats
 from sentune.beats import Beat
+from sentune.launchers.trial_report import Report
 from sentune.records import TrialState
 from sentune.study.runner import stalls
 from sentune.study.runner.stalls import Silence, StallWatch
-from sentune.study.runner.trial_runner import Crash
 from tests.study.test_trial_runner import Study
 
 ALIVE = {"0000": 1}
@@ -128,9 +128,9 @@ def test_a_run_that_stalls_is_ended_and_given_out_again(
         control.answer = {candidate.name: beat}
         study.say(f"t{death}", 100)
         while len(killed) == death:
-            study.runner.watch(lambda: {f"t{death}": f"actor {death}"})  # noqa: B023
+            study.runner.watch(lambda: {"0000": f"actor {death}"})  # noqa: B023
             now[0] += 2.0
-        study.runner.end(f"t{death}", Crash(reason="killed by ray.kill"))
+        study.runner.end(f"t{death}", Report(failure="killed by ray.kill"))
     assert killed == ["actor 0", "actor 1", "actor 2"]
     record = study.store.record(0)
     assert (record.state, record.restarts) == (TrialState.FAILED, 2)

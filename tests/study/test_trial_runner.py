@@ -6,6 +6,7 @@ import math
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +15,12 @@ from test_sharing import Wall
 from toys import OBJECTIVE, Heard, open_store
 
 from sentune.errors import Overtaken, StudyConflict
-from sentune.launchers.trial_report import Report, failed
+from sentune.launchers.trial_report import Report, died, failed
 from sentune.records import TrialState
 from sentune.study.planning.capacity import Capacity, Node
 from sentune.study.runner.limits import Budget, Halt, Limits, Why
 from sentune.study.runner.sharing import Claim, Sharing
-from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
+from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource
 from sentune.study.runner.tune_adapter import own_signals
 from sentune.study.space.objectives import Constraint
@@ -88,7 +89,9 @@ class Study:
 
     def _spec(self, candidate: Candidate) -> Any:
         self.given.append(candidate)
-        return candidate
+        return SimpleNamespace(
+            method="toy", settings=candidate.settings, micro_batch=candidate.micro_batch
+        )
 
     def start(self, name: str) -> Candidate | None:
         return self.given[-1] if self.runner.give(name) is not None else None
@@ -120,7 +123,7 @@ def test_a_run_whose_process_dies_is_given_out_again_and_then_fails(tmp_path: Pa
         assert candidate is not None, "two deaths are forgiven"
         assert candidate.number == 0
         study.say(f"t{death}", 100)
-        study.runner.end(f"t{death}", Crash(reason="its process died: signal 9"))
+        study.runner.end(f"t{death}", Report(failure="its process died: signal 9"))
     record = study.store.record(0)
     assert record.state is TrialState.FAILED
     assert record.restarts == 2
@@ -139,7 +142,7 @@ def test_a_machine_that_is_taken_back_costs_no_failure(tmp_path: Path) -> None:
             study.say(f"t{death}", 250, left=True, preempted=True, metrics={})
             study.runner.end(f"t{death}")
         else:
-            study.runner.end(f"t{death}", Crash(reason="taken back", preempted=True))
+            study.runner.end(f"t{death}", Report(failure="taken back", preempted=True))
     study.whole("last")
     record = study.store.record(0)
     assert (record.state, record.restarts) == (TrialState.COMPLETE, 0)
@@ -157,7 +160,7 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
         assert candidate is not None
         assert candidate.number == 0
         sizes.append(candidate.micro_batch)
-        study.runner.end(f"t{death}", Crash(reason="out of memory", out_of_memory=True))
+        study.runner.end(f"t{death}", Report(failure="out of memory", out_of_memory=True))
     assert sizes == [0, 3, 2, 1], "0: as the settings say, here batches of 6"
     record = study.store.record(0)
     assert record.state is TrialState.INFEASIBLE
@@ -168,21 +171,6 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
     assert study.state(1) is TrialState.COMPLETE, "the study goes on"
 
 
-@pytest.mark.parametrize(
-    ("settings", "half"),
-    [
-        ({"batch_size": "6"}, 3),
-        ({"micro_batch": "none", "batch_size": 6}, 3),
-        ({"micro_batch": None, "batch_size": 6}, 3),
-        ({"micro_batch": "4", "batch_size": 6}, 2),
-        ({"micro_batch": "none"}, 0),
-        ({}, 0),
-    ],
-)
-def test_half_of_what_is_stated_as_text_or_not_at_all(settings: dict[str, Any], half: int) -> None:
-    assert Candidate(number=0, name="0000", settings=settings, seed=1).half == half
-
-
 def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> None:
     study = Study(tmp_path, trials=3)
     verdicts = study.runner.verdicts = Verdicts()
@@ -191,14 +179,14 @@ def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> No
     for tune_id in ("t0", "t1"):
         study.say(tune_id, 250)
     assert verdicts.kept == {"0000": [True], "0001": [True]}
-    study.runner.end("t0", Crash(reason="taken back", preempted=True))
+    study.runner.end("t0", Report(failure="taken back", preempted=True))
     assert verdicts.kept == {"0001": [True]}
 
 
 def test_another_driver_goes_on_with_the_smaller_micro_batch(tmp_path: Path) -> None:
     first = Study(tmp_path, trials=1)
     first.start("t")
-    first.runner.end("t", Crash(out_of_memory=True))
+    first.runner.end("t", Report(out_of_memory=True))
     candidate = Study(tmp_path, trials=1).start("t")
     assert candidate is not None
     assert (candidate.number, candidate.micro_batch) == (0, 3)
@@ -408,19 +396,19 @@ def test_deaths_that_a_group_forgave_itself_are_counted_over_all_starts(tmp_path
     study.start("a")
     study.say("a", 100, restarts=1)
     study.say("a", 300, restarts=1)
-    study.runner.end("a", Crash())
+    study.runner.end("a", died())
     study.start("b")
     study.say("b", 300, restarts=1)
     assert study.store.record(0).restarts == 3
 
 
 def test_what_ray_says_of_a_death_is_understood() -> None:
-    assert crash_of(ray.exceptions.OutOfMemoryError("x")).out_of_memory
+    assert died(ray.exceptions.OutOfMemoryError("x")).out_of_memory
     taken = ray.exceptions.ActorDiedError()
     taken._preempted = True
-    assert crash_of(taken).preempted
-    assert crash_of(None).reason == "its process died"
-    assert "signal 9" in crash_of(RuntimeError("first\nsignal 9\n")).reason
+    assert died(taken).preempted
+    assert died().failure == "its process died"
+    assert "signal 9" in died(RuntimeError("first\nsignal 9\n")).failure
 
 
 def test_a_study_that_shares_a_cluster_takes_its_places_only(tmp_path: Path) -> None:

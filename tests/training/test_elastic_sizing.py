@@ -89,8 +89,10 @@ def test_a_group_is_asked_to_grow_until_it_starts_again(monkeypatch: pytest.Monk
         assert await control.signal("old", "0000") is ControlSignal.PREEMPTED, (
             "that one cannot wait"
         )
-        await control.record_departure("0000", 160, False)
-        assert await control.take_departure("0000") == (160, False)
+        await control.record_end("0000", departure=(160, False))
+        await control.record_end("0000", departure=(320, True))
+        assert await control.take_end("0000") == {"departure": (160, False)}
+        assert await control.take_end("0000") == {}
         await control.start("0000")
         assert not await control.running("0000")
         assert await control.signal("new", "0000") is ControlSignal.NONE
@@ -128,8 +130,8 @@ def test_of_a_trial_that_has_ended_nothing_is_kept(monkeypatch: pytest.MonkeyPat
             await control.signal("node", name)
             await control.put(name, 100, True)
             await control.verdict(name, 100)
-            await control.record_failure(name, {"failure": "x" * 100})
-            await control.record_departure(name, 100, True)
+            await control.record_end(name, failure={"failure": "x" * 100})
+            await control.record_end(name, departure=(100, True))
             await control.resize(name)
             await control.forget(name)
         assert held_by(control) == before

@@ -19,10 +19,10 @@ from sentune.launchers.failures import (
     Attempt,
     after_failure,
     after_return,
-    halved,
     own_error,
     passes,
 )
+from sentune.launchers.launch import halved
 from sentune.launchers.trial_report import Report, failed
 from sentune.training.group import Group
 from sentune.training.memory import OutOfMemory
@@ -166,6 +166,10 @@ def test_no_memory_on_the_host_starts_all_again_with_half() -> None:
         ({"settings": {"batch_size": 48, "micro_batch": "none"}}, 1, 24),
         ({"micro_batch": 6, "settings": {"batch_size": 48, "micro_batch": 10}}, 1, 3),
         ({"settings": {}}, 1, 32),
+        ({"settings": {"batch_size": "6", "micro_batch": None}}, 1, 3),
+        ({"settings": {"micro_batch": "4", "batch_size": 6}}, 1, 2),
+        ({"settings": {"batch_size": 5}}, 1, 3),
+        ({"settings": {}, "method": "laes"}, 1, 0),
         ({"settings": {}, "method": "intersent"}, 1, 128),
         ({"settings": {}, "method": "invertible"}, 2, 128),
         ({"micro_batch": 1}, 1, 0),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 CLOCK_LIMIT = 2.0
 """Seconds between two clocks: beats and MLflow's times are compared across machines."""
@@ -19,21 +18,19 @@ SHOWN = 5
 """Nodes that a line names."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
-    """One line of the table.
-
-    Attributes:
-        subject: name of the check.
-        ok: whether it passed.
-        detail: what was found.
-        fix: what to do about it; empty where it is ok.
-    """
+    """One line of the table: name of the check, what was found, and what to do about it, if not
+    all is well."""
 
     subject: str
-    ok: bool
     detail: str
     fix: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the check passed."""
+        return not self.fix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +114,12 @@ def _all(
 ) -> Finding:
     """Return a tick if no node has trouble; a cross that names those which do."""
     if not nodes:
-        fix = "see the lines above"
-        return Finding(subject=subject, ok=False, detail="no node answered", fix=fix)
+        return Finding(subject, "no node answered", "see the lines above")
     found = [f"{node.node}: {text}" for node in nodes if (text := trouble(node))]
     if not found:
-        return Finding(subject=subject, ok=True, detail=fine)
+        return Finding(subject, fine)
     more = f"; and {len(found) - SHOWN} nodes more" if len(found) > SHOWN else ""
-    return Finding(subject=subject, ok=False, detail="; ".join(found[:SHOWN]) + more, fix=fix)
+    return Finding(subject, "; ".join(found[:SHOWN]) + more, fix)
 
 
 def _reached(nodes: Sequence[NodeAnswer]) -> Iterator[Finding]:
@@ -133,12 +129,7 @@ def _reached(nodes: Sequence[NodeAnswer]) -> Iterator[Finding]:
         if asked:
             where = "every node" if len(asked) == len(nodes) else ", ".join(n.node for n in asked)
             fine = "answers, and lets the driver in" if name == "tracking" else "can be written"
-            trouble = partial(_reach, name=name)
-            yield _all(name, asked, trouble, f"{fine}, from {where}", fix)
-
-
-def _reach(node: NodeAnswer, name: str) -> str:
-    return node.reach[name]
+            yield _all(name, asked, lambda n: n.reach[name], f"{fine}, from {where}", fix)  # noqa: B023
 
 
 def _other(found: str, wanted: str) -> str:

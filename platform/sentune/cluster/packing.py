@@ -7,27 +7,9 @@ the highest priority. A thousand nodes of one kind are one step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
 
 from sentune.cluster.limits import Cluster, NodeLimit
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """Workers that want a place at the same time.
-
-    Attributes:
-        workers: how many.
-        cpus: CPUs of each.
-        gpus: GPUs of each.
-        data_cpus: CPUs beside them, one at a time, wherever they are free.
-    """
-
-    workers: int
-    cpus: float
-    gpus: float
-    data_cpus: float = 0.0
 
 
 def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
@@ -38,38 +20,40 @@ def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
     return 0 if by_cpu == by_gpu == float("inf") else int(min(by_cpu, by_gpu) + 1e-9)
 
 
-def nodes_for(cluster: Cluster, work: Work) -> dict[str, int]:
-    """Return the nodes that are up while the work runs; what has no place waits.
+def nodes_for(
+    cluster: Cluster, workers: int, *, cpus: float, gpus: float, data_cpus: float = 0.0
+) -> dict[str, int]:
+    """Return the nodes that are up while so many workers run at a time; what has no place waits.
+
+    Args:
+        cluster: with its limits.
+        workers: how many.
+        cpus, gpus: of each.
+        data_cpus: CPUs beside them, one at a time, wherever they are free.
 
     Returns:
         name of the node type -> nodes, those that never go among them.
     """
     up = {name: kind.min_nodes for name, kind in cluster.kinds.items()}
     there = sum(
-        held(kind.cpus, kind.gpus, work.cpus, work.gpus) * up[name]
-        for name, kind in cluster.kinds.items()
+        held(kind.cpus, kind.gpus, cpus, gpus) * up[name] for name, kind in cluster.kinds.items()
     )
-    waiting = _start(cluster, up, max(0, work.workers - there), work.cpus, work.gpus)
-    taken = (work.workers - waiting) * work.cpus
+    waiting = _start(cluster, up, max(0, workers - there), cpus, gpus)
+    taken = (workers - waiting) * cpus
     free = sum(cluster.kinds[name].cpus * count for name, count in up.items()) - taken
-    missing = work.data_cpus - free
-    if missing > 0:
-        _start(cluster, up, int(missing) + (missing > int(missing)), 1.0, 0.0)
+    _start(cluster, up, max(0, math.ceil(data_cpus - free)), 1.0, 0.0)
     return up
 
 
 def _start(cluster: Cluster, up: dict[str, int], left: int, cpus: float, gpus: float) -> int:
     """Start the best kind as often as there is work to fill it; return what has no place."""
     while left > 0:
-        room = cluster.max_workers - sum(
-            count for name, count in up.items() if not cluster.kinds[name].head
-        )
+        workers = {name: kind for name, kind in cluster.kinds.items() if not kind.head}
+        room = cluster.max_workers - sum(up[name] for name in workers)
         open_kinds = {
             name: kind
-            for name, kind in cluster.kinds.items()
-            if not kind.head
-            and up[name] < kind.max_nodes
-            and held(kind.cpus, kind.gpus, cpus, gpus)
+            for name, kind in workers.items()
+            if up[name] < kind.max_nodes and held(kind.cpus, kind.gpus, cpus, gpus)
         }
         if room <= 0 or not open_kinds:
             return left
@@ -97,8 +81,3 @@ def _score(
         sum(used) / len(used) if used else 0.0,
         kind.priority,
     )
-
-
-def stand_ins(kinds: Mapping[str, NodeLimit]) -> dict[str, str]:
-    """Return kind -> the kind that is started where that one is not to be had."""
-    return {kind.stands_in_for: name for name, kind in kinds.items() if kind.stands_in_for}

@@ -45,10 +45,8 @@ def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Ite
     try:
         with WAITS.until(f"the file system of {path}"):
             yield
-    except StorageError:
-        raise
     except Exception as error:
-        if (fault := _fault(error)) is None:
+        if (fault := _fault(error)) is None:  # a StorageError has none either
             raise
         raise StorageError(
             path, _reason(fault, Path(path), needed), FAULTS[fault][1], option

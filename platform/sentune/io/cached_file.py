@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from sentune.errors import SentuneError
 from sentune.io.atomic import read_document
 from sentune.io.checksums import damage
-from sentune.io.folders import checked_manifest
+from sentune.io.folders import checked_manifest, draft_name
 from sentune.io.object_store import StorageError, asked, files_at
 
 
@@ -38,9 +36,6 @@ class CacheError(StorageError):
 
 _MISSING, _AGAIN = "there is no such file", "delete it and run the same command again"
 
-FETCHED = "fetched"
-"""Folder of a node's cache with what was fetched, a file named by its checksum."""
-
 
 @dataclass(frozen=True)
 class CachedFile:
@@ -62,14 +57,8 @@ class CachedFile:
     def of(
         cls, folder: Path, name: str, files: Mapping[str, Mapping[str, Any]], uri: str
     ) -> CachedFile:
-        """Return a file of a folder.
-
-        Args:
-            folder: on the driver's machine.
-            name: of the file.
-            files: name -> its record in the folder's manifest; none where it has no manifest.
-            uri: of a copy of the folder; empty where there is none.
-        """
+        """Return a file of a folder: its record is the one in ``files``, where there is one, its
+        copy lies below ``uri``, unless that is empty."""
         return cls(str(folder / name), uri and f"{uri}/{name}", **files.get(name, {}))
 
     def here(self) -> str:
@@ -88,7 +77,7 @@ class CachedFile:
         if not self.uri:
             fix = "give --cache URI, an object store or a folder that all nodes see"
             raise CacheError(self.path, fault, fix if fault == _MISSING else _AGAIN)
-        copy = node_cache() / FETCHED / f"{self.blake2b}{Path(self.path).suffix}"
+        copy = fetched(f"{self.blake2b}{Path(self.path).suffix}")
         if _fault(str(copy), self.bytes, self.blake2b):
             try:
                 _fetch(self.uri, copy)
@@ -103,6 +92,11 @@ class CachedFile:
 def node_cache() -> Path:
     """Return the folder at home for what can be made or fetched again."""
     return Path.home() / ".cache" / "sentune"
+
+
+def fetched(name: str) -> Path:
+    """Return the place of what a node has fetched, a file or folder named by its checksum."""
+    return node_cache() / "fetched" / name
 
 
 def upload(folder: Path, uri: str) -> None:
@@ -122,10 +116,6 @@ def upload(folder: Path, uri: str) -> None:
 
 def stored_manifest(uri: str, name: str) -> dict[str, Any] | None:
     """Return the manifest of a folder in an object store; None where not all its files are there.
-
-    Args:
-        uri: of the folder.
-        name: of the manifest.
 
     Raises:
         StorageError: the store refuses, or does not answer.
@@ -153,7 +143,7 @@ def _fetch(uri: str, copy: Path) -> None:
     """Copy an object to a file, whole or not at all."""
     store, path = files_at(uri)
     copy.parent.mkdir(parents=True, exist_ok=True)
-    beside = copy.with_name(f".{copy.name}.{os.getpid()}-{uuid4().hex[:8]}")
+    beside = copy.with_name(draft_name(copy.name))
     try:
         asked(uri, lambda: store.get_file(path, str(beside)))
         beside.replace(copy)

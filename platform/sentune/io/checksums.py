@@ -15,13 +15,9 @@ from sentune.io.object_store import asked, files_at
 def checksums(folder: Path) -> dict[str, dict[str, Any]]:
     """Return path within the folder -> its ``bytes`` and ``blake2b`` (128 bits, hexadecimal)."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return {
-        file.relative_to(folder).as_posix(): {
-            "bytes": file.stat().st_size,
-            "blake2b": _digest(file),
-        }
-        for file in files
-    }
+    records = ({"bytes": file.stat().st_size, "blake2b": _digest(file)} for file in files)
+    names = (file.relative_to(folder).as_posix() for file in files)
+    return dict(zip(names, records, strict=True))
 
 
 def checksum(content: bytes) -> dict[str, Any]:

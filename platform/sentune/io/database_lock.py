@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from sentune.credentials import without_credentials
+from sentune import errors
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
@@ -55,6 +55,4 @@ def database_url(url: str) -> URL:
 
 def first_line(error: BaseException) -> str:
     """Return what a database says, without the statement and the link that SQLAlchemy adds."""
-    lines = str(error.__cause__ or error).strip().splitlines() or [repr(error)]
-    said: str = without_credentials(lines[0])
-    return said
+    return errors.first_line(error.__cause__ or error)

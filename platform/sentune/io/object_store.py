@@ -11,7 +11,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -20,7 +20,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from sentune.credentials import without_credentials
-from sentune.errors import SentuneError
+from sentune.errors import SentuneError, named
 from sentune.io.waits import WAITS
 
 logger = logging.getLogger(__name__)
@@ -189,40 +189,37 @@ def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
                 raise
             silent = time.monotonic() - began
             if silent + wait > PATIENCE:
-                why = f"the store has not answered for {silent:.0f} s ({_words(error)})"
+                why = f"the store has not answered for {silent:.0f} s ({named(error)})"
                 fix = "start it, or mend the way to it (AWS_ENDPOINT_URL and its like)"
                 raise StorageError(uri, why, fix) from error
             if wait == FIRST_WAIT:
-                logger.warning("%s: asked again: %s", without_credentials(uri), _words(error))
+                logger.warning("%s: asked again: %s", without_credentials(uri), named(error))
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
 
 
 def _is_outage(error: Exception) -> bool:
     """Return whether the error is one of a network or a server, which may pass."""
+    if isinstance(error, OSError):
+        return not isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError)
     import aiohttp  # these take half a second, and an outage is rare
-    from botocore.exceptions import ConnectionError as BotoConnectionError
-    from s3fs.core import S3_RETRYABLE_ERRORS
 
-    if isinstance(error, FileExistsError | IsADirectoryError | NotADirectoryError):
-        return False
-    network = (OSError, aiohttp.ClientError, BotoConnectionError, *S3_RETRYABLE_ERRORS)
-    return isinstance(error, network)
+    network: list[type[Exception]] = [aiohttp.ClientError]
+    with suppress(ImportError):  # stores other than S3 do without these
+        from botocore.exceptions import ConnectionError as BotoConnectionError
+        from s3fs.core import S3_RETRYABLE_ERRORS
+
+        network += [BotoConnectionError, *S3_RETRYABLE_ERRORS]
+    return isinstance(error, tuple(network))
 
 
 def _refused(uri: str, error: Exception) -> StorageError | None:
     """Return the refusal that will be the same next time; None for any other error."""
     if isinstance(error, PermissionError) or type(error).__name__ == "NoCredentialsError":
         fix = "give the key of a user who may write there (AWS_ACCESS_KEY_ID and its like)"
-        return StorageError(uri, f"the store refuses this user ({_words(error)})", fix)
+        return StorageError(uri, f"the store refuses this user ({named(error)})", fix)
     if isinstance(error, FileNotFoundError):
-        return StorageError(uri, f"there is no such bucket ({_words(error)})", "make it")
+        return StorageError(uri, f"there is no such bucket ({named(error)})", "make it")
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return StorageError(uri, "the disk is full", "free some space")
     return None
-
-
-def _words(error: Exception) -> str:
-    """Return the kind of an error and the first line of its text."""
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return str(without_credentials(f"{type(error).__name__}: {first}"[:300]))

@@ -28,12 +28,8 @@ def sqlite_path(url: str) -> Path | None:
 def check_whole(url: str, fix: str) -> None:
     """Read through the file of a database, where it is SQLite's and there is one.
 
-    Args:
-        url: of the database.
-        fix: what to do where it is damaged.
-
     Raises:
-        DamagedFile: it is.
+        DamagedFile: it is damaged; ``fix`` says what to do.
     """
     path = sqlite_path(url)
     if path is None or not path.is_file():

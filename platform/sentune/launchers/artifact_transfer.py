@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import shutil
-import stat
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from sentune.io.cached_file import CacheError, upload
+from sentune.io.cached_file import CacheError, fetched, upload
+from sentune.io.checksums import checksums, document_checksum
 from sentune.io.folders import new_folder
 from sentune.io.object_store import download
 from sentune.training.group import Group
@@ -47,28 +43,27 @@ class ShippedFolder:
         """Return a path on this machine with the files.
 
         The folder itself where it looks as the driver saw it: on the driver's machine and on a
-        shared file system. Elsewhere a copy in this user's private temporary folder, named by its
-        digest, written once for all processes and compared with the digest before it is used.
+        shared file system. Elsewhere a copy in this user's cache, named by its digest, written once
+        for all processes and compared with the digest before it is used.
         """
         if _stamp(Path(self.path)) == self.stamp:
             return self.path
-        folder = _private_folder() / self.digest
-        if folder.is_dir() and _digest(_contents(folder)) != self.digest:
+        folder = fetched(self.digest)
+        if folder.is_dir() and _digest(folder) != self.digest:
             logger.warning("%s is not as it was written; it is written anew", folder)
             shutil.rmtree(folder)
+        return str(new_folder(folder, self._write))
 
-        def write(draft: Path) -> None:
-            if not self.uri:
-                for name, content in ray.get(self.files[0]).items():
-                    (draft / name).parent.mkdir(parents=True, exist_ok=True)
-                    (draft / name).write_bytes(content)
-                return
+    def _write(self, draft: Path) -> None:
+        if self.uri:
             download(self.uri, draft)
-            if _digest(_contents(draft)) != self.digest:
-                fix = "delete it and run the same command again"
-                raise CacheError(self.uri, "its files are not those that were uploaded", fix)
-
-        return str(new_folder(folder, write))
+        else:
+            for name, content in ray.get(self.files[0]).items():
+                (draft / name).parent.mkdir(parents=True, exist_ok=True)
+                (draft / name).write_bytes(content)
+        if _digest(draft) != self.digest:
+            why, fix = "its files are not as sent", "delete it and run the same command again"
+            raise CacheError(self.uri or self.path, why, fix)
 
 
 @dataclass(frozen=True)
@@ -90,34 +85,14 @@ def ship(folder: str, uri: str = "") -> ShippedFolder:
         uri: of a place in an object store, below which they are named by their digest; empty:
             Ray's own object store, which takes memory of this node.
     """
-    stamp = _stamp(Path(folder))
+    place = Path(folder)
+    stamp, digest = _stamp(place), _digest(place)
     if uri:
-        digest = _digest(_contents(Path(folder)))
-        upload(Path(folder), f"{uri}/{digest}")
+        upload(place, f"{uri}/{digest}")
         return ShippedFolder(folder, digest, stamp, [], f"{uri}/{digest}")
-    contents = dict(_contents(Path(folder)))
-    return ShippedFolder(folder, _digest(contents.items()), stamp, [ray.put(contents)])
-
-
-@cache
-def _private_folder() -> Path:
-    """Return a temporary folder that no other user of this machine can read or write.
-
-    It is ``sentune-UID``, shared by this user's processes. Where that name belongs to another user,
-    is a link or is open to others, it is a new folder of this process.
-    """
-    folder = Path(tempfile.gettempdir(), f"sentune-{os.getuid()}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        found = folder.lstat()
-        private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
-        if not private or found.st_uid != os.getuid():
-            made = Path(tempfile.mkdtemp(prefix="sentune-"))
-            logger.warning("%s is not this user's alone; %s is used instead", folder, made)
-            return made
-    return folder
+    files = (file for file in place.rglob("*") if file.is_file())
+    contents = {file.relative_to(place).as_posix(): file.read_bytes() for file in files}
+    return ShippedFolder(folder, digest, stamp, [ray.put(contents)])
 
 
 def _stamp(folder: Path) -> str:
@@ -126,14 +101,5 @@ def _stamp(folder: Path) -> str:
     return "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files)
 
 
-def _contents(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file."""
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        yield path.relative_to(folder).as_posix(), path.read_bytes()
-
-
-def _digest(contents: Iterable[tuple[str, bytes]]) -> str:
-    hashed = hashlib.blake2b(digest_size=16)
-    for name, content in contents:
-        hashed.update(f"{name} {len(content)}\n".encode() + content)
-    return hashed.hexdigest()
+def _digest(folder: Path) -> str:
+    return document_checksum(checksums(folder))

@@ -102,11 +102,9 @@ class ControlActor:
 
     def __init__(self) -> None:
         self._verdicts: defaultdict[str, dict[int, asyncio.Future[bool]]] = defaultdict(dict)
-        self._failures: dict[str, dict[str, Any]] = {}
-        self._departures: dict[str, tuple[int, bool]] = {}
+        self._ends: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         self._beats: dict[str, Beat] = {}
         self._workers: defaultdict[str, dict[int, Worker]] = defaultdict(dict)
-        self._stalls: dict[str, str] = {}
         self._running: set[str] = set()
         self._resized: set[str] = set()
         self._leave = False
@@ -135,22 +133,25 @@ class ControlActor:
 
     async def forget(self, trial: str) -> None:
         """Drop all that is kept for a trial whose run has ended."""
-        for kept in (self._verdicts, self._failures, self._departures, self._stalls):
-            kept.pop(trial, None)
+        self._verdicts.pop(trial, None)
+        self._ends.pop(trial, None)
         await self.start(trial)
 
-    async def record_failure(self, trial: str, result: dict[str, Any]) -> None:
-        """Keep the error of a worker that would come again, as a result; the first one stands."""
-        self._failures.setdefault(trial, result)
+    async def record_end(self, trial: str, **why: Any) -> list[Worker]:
+        """Keep why a trial's group ends, the first word of each kind, and return its workers.
 
-    async def record_stall(self, trial: str, reason: str) -> list[Worker]:
-        """Keep why a trial's group is being ended, and return its workers."""
-        self._stalls[trial] = reason
+        Args:
+            trial: name of the trial.
+            why: ``failure``, the error of a worker that would come again, as a result; ``stall``,
+                the reason for which all are ended; or ``departure``, where it has left with a
+                checkpoint, in examples, and whether its machine was taken back.
+        """
+        self._ends[trial] = {**why, **self._ends[trial]}
         return [*self._workers.get(trial, {}).values()]
 
-    async def take_failure(self, trial: str) -> tuple[dict[str, Any] | None, str]:
-        """Return the recorded error of a trial's worker and why its group stalled; forget both."""
-        return self._failures.pop(trial, None), self._stalls.pop(trial, "")
+    async def take_end(self, trial: str) -> dict[str, Any]:
+        """Return what was recorded of the end of a trial's group, and forget it."""
+        return self._ends.pop(trial, {})
 
     async def start(self, trial: str) -> None:
         """Note that a group is about to start: no beat yet, no workers, not asked to grow."""
@@ -174,14 +175,6 @@ class ControlActor:
     async def resize(self, trial: str) -> None:
         """Tell a trial's group, from now on, to leave for a larger one."""
         self._resized.add(trial)
-
-    async def record_departure(self, trial: str, examples: int, preempted: bool) -> None:
-        """Keep where a group has left with a checkpoint, and whether its machine was taken back."""
-        self._departures[trial] = examples, preempted
-
-    async def take_departure(self, trial: str) -> tuple[int, bool] | None:
-        """Return what was recorded when a group left (examples, preempted), and forget it."""
-        return self._departures.pop(trial, None)
 
     async def ask_to_leave(self) -> None:
         """Tell every trial, from now on, to write a checkpoint and leave."""
@@ -256,7 +249,7 @@ class ControlClient:
 
     def record_stall(self, trial: str, reason: str) -> list[Worker]:
         """Return the workers of a trial's group, which are to be ended for a reason; it waits."""
-        stored = self.actor.record_stall.remote(trial, reason)
+        stored = self.actor.record_end.remote(trial, stall=reason)
         workers: list[Worker] = ray.get(stored, timeout=ANSWER_SECONDS)
         return workers
 

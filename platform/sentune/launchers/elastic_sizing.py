@@ -10,15 +10,15 @@ and starts again with them.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ray
 from ray.util import placement_group, remove_placement_group
 
+from sentune.beats import repeated
 from sentune.cluster.packing import held
 from sentune.launchers.ray_internals import draining_nodes, free_resources
 from sentune.launchers.ray_train_internals import (
@@ -75,31 +75,27 @@ class ElasticSizing:
     @contextmanager
     def watched(self, size: int, control: Any, trial: str) -> Iterator[None]:
         """Ask a group of this size, while it runs, to leave when there is room for more workers."""
-        over = threading.Event()
+        since = time.monotonic()
 
-        def watch() -> None:
-            since = time.monotonic()
-            while size < self._most and not over.wait(self._grow_seconds / LOOKS):
-                try:
-                    self._may.ask(self._most - size)
-                    # before it runs, its own places look free
-                    found = ray.get(control.running.remote(trial)) and self._found(self._may)
-                except ray.exceptions.RayError as error:
-                    logger.warning("whether there is room for more workers is unknown: %s", error)
-                    found = False
-                if not found:
-                    since = time.monotonic()
-                elif time.monotonic() - since >= self._grow_seconds:
-                    control.resize.remote(trial)
-                    return
+        def look() -> None:
+            nonlocal since
+            try:
+                self._may.ask(self._most - size)
+                # before it runs, its own places look free
+                found = ray.get(control.running.remote(trial)) and self._found(self._may)
+            except ray.exceptions.RayError as error:
+                logger.warning("whether there is room for more workers is unknown: %s", error)
+                found = False
+            if not found:
+                since = time.monotonic()
+            elif time.monotonic() - since >= self._grow_seconds:
+                control.resize.remote(trial)
 
-        thread = threading.Thread(target=watch, daemon=True)
-        thread.start()
+        looks = repeated(look, self._grow_seconds / LOOKS, "sentune-sizing")
         try:
-            yield
+            with looks if size < self._most else nullcontext():
+                yield
         finally:
-            over.set()
-            thread.join()
             self._may.cancel()
 
     def _found(self, *claims: _Claim) -> int:

@@ -12,9 +12,10 @@ import torch
 from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
 from torch import distributed
 
-from sentune.errors import SentuneError
+from sentune.errors import SentuneError, last_line
+from sentune.launchers.launch import halved
 from sentune.launchers.ray_train_internals import WorkerGroupStartupTimeoutError, unwrapped
-from sentune.launchers.trial_report import Report, failed
+from sentune.launchers.trial_report import Report, died, failed
 from sentune.training.group import Group
 from sentune.training.memory import short_of_memory
 from sentune.training.trial import TrialSpec
@@ -83,10 +84,8 @@ class Attempt:
 def after_return(departed: tuple[int, bool] | None, attempt: Attempt) -> Attempt | None:
     """Return the next attempt of a group whose workers have returned; None where the trial is over.
 
-    Args:
-        departed: where it has left with a checkpoint, in examples, and whether because its machine
-            is being taken back; if not, there was room for more workers.
-        attempt: that has ended.
+    ``departed`` says where it has left with a checkpoint, in examples, and whether because its
+    machine is being taken back; if not, there was room for more workers.
     """
     if departed is None:
         return None
@@ -122,9 +121,9 @@ def after_failure(
     found = error.worker_failures if isinstance(error, WorkerGroupError) else {}
     failures = [(rank, unwrapped(failure)) for rank, failure in found.items()]
     report = Report.from_result(recorded) if recorded is not None else None
-    if report is None and any(isinstance(e, ray.exceptions.OutOfMemoryError) for _, e in failures):
-        why = "out of memory on the host: Ray ended a worker before the machine stood still"
-        smaller = halved(attempt.spec, attempt.workers)
+    starved = [e for _, e in failures if isinstance(e, ray.exceptions.OutOfMemoryError)]
+    if report is None and starved:
+        smaller, why = halved(attempt.spec, attempt.workers), died(starved[0]).failure
         more = "" if smaller else ", even with a micro_batch of 1"
         report = Report(failure=why + more, repeats=True, out_of_memory=True, micro_batch=smaller)
     if report is not None and report.micro_batch:
@@ -155,29 +154,13 @@ def without_place(error: TrainingFailedError) -> bool:
     )
 
 
-def halved(spec: TrialSpec, workers: int = 1) -> int:
-    """Return half of each worker's micro-batch; 0 where that is one example."""
-    # every worker of a group has this module, and only its end needs the methods
-    from sentune.methods import GENERATIVE, REGISTRY
-    from sentune.training.settings import TrainingSettings
-
-    method = REGISTRY.get(spec.method) or GENERATIVE.get(spec.method)
-    values = {**getattr(method, "training_defaults", {}), **spec.settings}
-    batch = int(values.get("batch_size") or TrainingSettings.model_fields["batch_size"].default)
-    micro = values.get("micro_batch")
-    share = -(-batch // max(1, workers))
-    now = spec.micro_batch or (share if micro in (None, "none") else int(micro))
-    return min(now, share) // 2
-
-
 def _first_failure(failures: Sequence[tuple[int, BaseException]]) -> Report | None:
     """Return why a group without a recorded failure has failed; a dead process comes first."""
     if not failures:
         return None
     rank, first = min(failures, key=lambda failure: (_lost_peer(failure[1]), failure[0]))
     if isinstance(first, ray.exceptions.RayActorError):
-        lines = [line.strip() for line in str(first).splitlines() if line.strip()]
-        words = lines[-1][:300] if lines else "no word"
+        words = last_line(first)[:300] or "no word"
         return Report(failure=f"the process of rank {rank} died: {words}", traceback=str(first))
     report = failed(first, str(first))
     if _lost_peer(first):  # Ray has not missed its peer yet, which has left no word either

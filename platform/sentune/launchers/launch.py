@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from sentune.launchers.control_actor import ControlClient
-from sentune.training.trial import Program
-
-T = TypeVar("T")
+from sentune.training.trial import Program, TrialSpec
 
 GROW_SECONDS = 60.0
 """How long there must be room for more workers before a group leaves for it: a group that starts
@@ -17,16 +15,16 @@ again imports its packages on every worker, and trains on nothing meanwhile."""
 
 
 @dataclass(frozen=True, repr=False)
-class OpaqueValue(Generic[T]):
+class OpaqueValue:
     """Keeps Tune from copying, resolving or printing what a trial is given.
 
     Tune copies configurations deeply, writes them into names and logs, and may resolve object
     references in them; a trial's corpus is such a reference.
     """
 
-    value: T
+    value: Any
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> OpaqueValue[T]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpaqueValue:
         return self
 
     def __repr__(self) -> str:
@@ -40,7 +38,7 @@ class Launch:
     Attributes:
         program: what trains; picklable.
         launcher: ``inline`` or ``train``.
-        workers: of a trial, or (fewest, most) of an elastic group.
+        workers: of a trial, fewest and most; equal but for an elastic group.
         cpus: CPUs of a worker; torch uses as many threads.
         gpus: GPUs of a worker, fractions allowed.
         max_failures: deaths of a trial's processes that are forgiven.
@@ -52,7 +50,7 @@ class Launch:
 
     program: Program
     launcher: str
-    workers: int | tuple[int, int]
+    workers: tuple[int, int]
     cpus: float
     gpus: float
     max_failures: int
@@ -83,3 +81,19 @@ class Launch:
         from sentune.launchers.ray_train import train_trainable  # loads Ray Train
 
         return train_trainable(self)
+
+
+def halved(spec: TrialSpec, workers: int = 1) -> int:
+    """Return half of each worker's micro-batch, rounded up; 0 where there is nothing to halve."""
+    # every worker of a group has this module, and only a lack of memory needs the methods
+    from sentune.methods import TRAINED
+    from sentune.training.settings import TrainingSettings
+
+    stated = dict(spec.settings)
+    if method := TRAINED.get(spec.method):
+        usual = TrainingSettings.model_fields["batch_size"].default
+        stated = {"batch_size": usual, **method.training_defaults, **stated}
+    batch, micro = stated.get("batch_size"), stated.get("micro_batch")
+    share = -(-int(batch or 1) // max(1, workers))
+    now = spec.micro_batch or (share if micro in (None, "none") else int(micro))
+    return -(-min(now, share) // 2) if min(now, share) > 1 else 0

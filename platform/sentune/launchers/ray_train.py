@@ -67,20 +67,16 @@ def train_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
         os.environ.setdefault("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", POLL_SECONDS)
         name: str = given["trial"]
         attempt: Attempt | None = Attempt(spec=given["spec"].value)
-        control = launch.control.actor
-        if isinstance(launch.workers, int):
-            while attempt is not None:
-                ray.get(control.start.remote(name))
-                attempt = _run_group(
-                    launch, name, attempt.sized(launch.workers, fewest=launch.workers)
-                )
-            return
+        control, (fewest, most) = launch.control.actor, launch.workers
         of_trial = f"{launch.storage}/ray-train {name}"
-        sizing = ElasticSizing(of_trial, launch.workers, launch.needs, launch.grow_seconds)
+        sizing = None
+        if fewest < most:
+            sizing = ElasticSizing(of_trial, launch.workers, launch.needs, launch.grow_seconds)
         while attempt is not None:
             ray.get(control.start.remote(name))
-            attempt = attempt.sized(sizing.size(), fewest=launch.workers[0])
-            with sizing.watched(attempt.workers, control, name):
+            attempt = attempt.sized(sizing.size() if sizing else fewest, fewest=fewest)
+            watched = sizing.watched(attempt.workers, control, name) if sizing else nullcontext()
+            with watched:
                 attempt = _run_group(launch, name, attempt)
 
     placed: Callable[[dict[str, Any]], None] = tune.with_resources(trial, DRIVER)
@@ -100,14 +96,14 @@ def _run_group(launch: Launch, name: str, attempt: Attempt) -> Attempt | None:
                 return attempt
             then = Report(left=True, notes=[*attempt.notes], restarts=attempt.deaths)
         else:
-            recorded, stall = ray.get(control.take_failure.remote(name))
-            words = traceback.format_exc()
+            end, words = ray.get(control.take_end.remote(name)), traceback.format_exc()
+            recorded, stall = end.get("failure"), end.get("stall", "")
             then = after_failure(error, recorded, attempt, launch.max_failures, words, stall)
         if isinstance(then, Attempt):
             return then
         tune.report(then.to_result())
         return None
-    return after_return(ray.get(control.take_departure.remote(name)), attempt)
+    return after_return(ray.get(control.take_end.remote(name)).get("departure"), attempt)
 
 
 def _trainer(launch: Launch, name: str, attempt: Attempt) -> TorchTrainer:
@@ -118,7 +114,7 @@ def _trainer(launch: Launch, name: str, attempt: Attempt) -> TorchTrainer:
         # pyarrow's own client of S3 makes objects for folders, which some servers take for files
         kept_in = {"storage_path": root, "storage_filesystem": PyFileSystem(FSSpecHandler(files))}
     # elastic groups of other trials look at what Ray Train says that this one must have
-    trainer = PlacedTrainer if isinstance(launch.workers, int) else TorchTrainer
+    trainer = PlacedTrainer if launch.workers[0] == launch.workers[1] else TorchTrainer
     return trainer(
         _work,
         train_loop_config={"name": name, "attempt": OpaqueValue(attempt), "launch": launch},
@@ -142,8 +138,8 @@ def _work(given: dict[str, Any]) -> None:
     name: str = given["name"]
     distributed = torch.distributed.is_initialized()
     make = Group.from_torch_distributed if distributed else Group.single
-    most = launch.workers if isinstance(launch.workers, int) else launch.workers[1]
-    group = make(get_device(), most)  # a batch has so many shards, however many workers there are
+    # a batch has as many shards as there can be workers, however many there are
+    group = make(get_device(), launch.workers[1])
     try:
         ray.get(launch.control.actor.enter.remote(name, Worker.current(group.rank)))
         require_code(launch.code)
@@ -152,7 +148,7 @@ def _work(given: dict[str, Any]) -> None:
     except Exception as error:
         if not passes(error):
             report = own_error(error, group, traceback.format_exc())
-            ray.get(launch.control.actor.record_failure.remote(name, report.to_result()))
+            ray.get(launch.control.actor.record_end.remote(name, failure=report.to_result()))
         raise
 
 
@@ -165,8 +161,8 @@ def _train(launch: Launch, name: str, attempt: Attempt, group: Group) -> None:
         for report in run_trial(launch.program, attempt.spec, group, together, attempt.notes):
             if report.preempted or report.resizes:
                 if group.is_first:
-                    left = control.record_departure.remote(name, report.examples, report.preempted)
-                    ray.get(left)
+                    left = (report.examples, report.preempted)
+                    ray.get(control.record_end.remote(name, departure=left))
                 return
             ray.train.report(replace(report, gpus=gpus, restarts=restarts).to_result())
             if not ray.get(control.verdict.remote(name, report.examples)):

@@ -8,23 +8,16 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sentune.beats import beat
 from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.launchers.control_actor import Ask, ControlSignal, no_signal
 from sentune.launchers.trial_report import Report, failed
-from sentune.lazy_import import LazyModule
 from sentune.readouts.sweep import sweeps_among
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
-
-if TYPE_CHECKING:
-    from torch import distributed
-else:
-    distributed = LazyModule("torch.distributed")
 
 SECONDS = "train/seconds"
 """Metric of a program that counts its own time over restarts."""
@@ -91,6 +84,8 @@ def run_trial(
     except ValueError as error:
         # Ray Train takes a group down when one of its workers is lost. The others then hear from
         # torch that there never was a group, a ValueError that looks like the trial's own
+        from torch import distributed  # a trial that trains nothing does without
+
         if group.world_size == 1 or distributed.is_initialized():
             raise
         message = f"the process group was taken down, another worker is lost ({error})"
@@ -100,11 +95,8 @@ def run_trial(
 def guarded(
     program: Program, spec: TrialSpec, group: Group, code: str, ask: Ask = no_signal
 ) -> Generator[Report, None, None]:
-    """``run_trial`` on the driver's code, where an error is the last report and not an exception.
-
-    Args:
-        code: fingerprint of the driver's code; with another one the trial fails.
-    """
+    """``run_trial`` on code of the driver's fingerprint; an error is the last report and not an
+    exception."""
     try:
         require_code(code)
         yield from run_trial(program, spec, group, ask)
@@ -128,13 +120,8 @@ class _CheckpointWriter:
         self.notes = self._store.notes
 
     def write(self, progress: Progress, score: float | None, *, at_once: bool) -> None:
-        """Write the checkpoint that is due, if any.
-
-        Args:
-            progress: newest.
-            score: higher is better; None between milestones.
-            at_once: the trial leaves with it.
-        """
+        """Write the checkpoint that is due, if any, or with ``at_once`` the one to leave with; the
+        score, higher is better, is None between milestones."""
         seen, self._seen = self._seen, max(self._seen, progress.examples)
         due = bool(self._every) and self._seen // self._every > seen // self._every
         if progress.examples > self._kept and (progress.milestone or due or at_once):

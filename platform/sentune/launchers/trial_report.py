@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import ray
 
 from sentune.code import CodeMismatch
-from sentune.errors import Overtaken, SentuneError
+from sentune.errors import Overtaken, SentuneError, first_line, last_line
 from sentune.io.atomic import StorageError
-from sentune.lazy_import import LazyModule
-from sentune.training.memory import OutOfMemory, first_line, short_of_memory
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = LazyModule("torch")
+from sentune.training.memory import OutOfMemory, short_of_memory
 
 PAYLOAD = "said"
 """The one key under which a report travels through Tune's and Train's result dictionaries."""
@@ -82,6 +78,8 @@ class Report:
 
 def failed(error: BaseException, traceback: str = "") -> Report:
     """Return the report of an error that ended the trial."""
+    import torch  # a driver does without it
+
     short = isinstance(error, OutOfMemory) or bool(short_of_memory(error))
     return Report(
         failure=reason(error),
@@ -94,6 +92,19 @@ def failed(error: BaseException, traceback: str = "") -> Report:
         storage=isinstance(error, StorageError),
         overtaken=isinstance(error, Overtaken),
     )
+
+
+def died(error: BaseException | None = None) -> Report:
+    """Return the report of a process that died, from what Ray says of it."""
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        why = "out of memory on the host: Ray ended a process before the machine stood still"
+        return Report(failure=why, out_of_memory=True)
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return Report(failure=reason(error.cause))
+    if getattr(error, "preempted", False):
+        return Report(failure="its machine was taken back", preempted=True)
+    words = last_line(error)[:300] if error is not None else ""
+    return Report(failure=f"its process died: {words}" if words else "its process died")
 
 
 def reason(error: BaseException) -> str:

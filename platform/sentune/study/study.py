@@ -154,7 +154,7 @@ class Study:
         self.launch = Launch(
             program=program,
             launcher=config.launched_by,
-            workers=config.workers,
+            workers=config.worker_range,
             cpus=config.cpus_per_worker,
             gpus=config.gpus_per_worker,
             max_failures=config.max_failures,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sentune.errors import TrialFailed
+from sentune.errors import TrialFailed, first_line
 from sentune.lazy_import import LazyModule
 
 if TYPE_CHECKING:
@@ -56,11 +56,6 @@ def short_of_memory(error: BaseException) -> str:
     if any(said in words for said in _HOST_WORDS):
         return HOST
     return DEVICE if any(said in words for said in _DEVICE_WORDS) else ""
-
-
-def first_line(error: BaseException) -> str:
-    """Return an error's first words."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
 
 
 @contextmanager

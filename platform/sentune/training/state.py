@@ -10,11 +10,10 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import nn
 
-from sentune.errors import InvalidValue
+from sentune.errors import InvalidValue, first_line
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
 from sentune.training.identity import other_donor
-from sentune.training.memory import first_line
 from sentune.training.schedules import steps_for
 from sentune.training.trial import TrialSpec
 

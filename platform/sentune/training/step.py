@@ -11,12 +11,11 @@ import torch
 from torch import nn
 
 from sentune.corpora.batches import Batch
-from sentune.errors import TrialFailed
+from sentune.errors import TrialFailed, first_line
 from sentune.methods.base import GradientMethod
 from sentune.training.group import Group
 from sentune.training.memory import (
     OutOfMemory,
-    first_line,
     free,
     raising_out_of_memory,
     short_of_memory,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sentune.cluster import Cluster
-from sentune.cluster.packing import Work, nodes_for, stand_ins
+from sentune.cluster.packing import nodes_for
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Plan, Probe, estimate
 
@@ -79,7 +79,7 @@ def forecast(
     stages = _stages(plan, config, cluster, probe)
     hours = None if probe is None else _node_hours(stages, cluster)
     used = {name: value for name, value in (hours or {}).items() if value}
-    other = stand_ins(cluster.kinds)
+    other = {kind.stands_in_for: name for name, kind in cluster.kinds.items()}
     dearer = (
         value * (prices[other[name]] - prices[name])
         for name, value in used.items()
@@ -127,15 +127,15 @@ def _stages(
         if not runs:
             continue
         concurrent = min(plan.concurrent, runs)
-        work = Work(
-            workers=concurrent * workers,
+        nodes = nodes_for(
+            cluster,
+            concurrent * workers,
             cpus=config.cpus_per_worker,
             gpus=config.gpus_per_worker,
             data_cpus=config.data_cpus,
         )
         passed = sum(stage.hours or 0.0 for stage in stages)
         hours = None if probe is None else estimate(so_far, config, probe).hours - passed
-        nodes = nodes_for(cluster, work)
         stages.append(Stage(name=name, concurrent=concurrent, nodes=nodes, hours=hours))
     return tuple(stages)
 

@@ -12,6 +12,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
@@ -23,7 +24,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from sentune.credentials import without_credentials
-from sentune.errors import PlanError
+from sentune.errors import PlanError, named
 from sentune.io.atomic import StorageError, check_storage
 from sentune.io.sqlite_file import damage_in, sqlite_path
 from sentune.study.config import StudyConfig
@@ -35,7 +36,7 @@ T = TypeVar("T")
 PATIENCE = 4.0
 """Seconds that a storage, a database or a server has to answer."""
 
-PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "redis": 6379, "mssql": 1433}
+PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "mssql": 1433}
 
 
 def check_services(config: StudyConfig, plan: Plan, *, checkpoint_bytes: int = 0) -> None:
@@ -63,7 +64,7 @@ def check_writable(storage: str) -> None:
         fix = "make it writable for this user, or name another one"
         if isinstance(error, ImportError):
             fix = "install the package that its kind of address needs"
-        why = f"it cannot be written ({_words(error)}); {fix}"
+        why = f"it cannot be written ({named(error)}); {fix}"
         raise PlanError("--storage", without_credentials(storage), why) from error
 
 
@@ -106,27 +107,22 @@ def check_database(address: str | None, option: str = "--optuna") -> None:
         fix = "write sqlite:////PATH or postgresql+psycopg2://USER@HOST/DATABASE"
         raise PlanError(option, shown, fix) from None
     port = url.port or PORTS.get(url.get_backend_name())
+    mend = "start it, or correct its address"
     if url.host and port is not None:  # else the database's client may wait for minutes
         where = (url.host, port)
         try:
             within(PATIENCE, lambda: socket.create_connection(where, timeout=PATIENCE).close())
         except OSError as error:
-            silence = f"nothing answers at {url.host}:{port} ({error})"
-            fix = f"{silence}; start it, or correct its address"
+            fix = f"nothing answers at {url.host}:{port} ({error}); {mend}"
             raise PlanError(option, shown, fix) from error
-    if url.get_backend_name() == "redis":
-        return
     try:
         within(PATIENCE, lambda: _begin(url))
     except (ImportError, NoSuchModuleError) as error:
-        fix = f"{_words(error)}; install the database's driver, such as psycopg2-binary"
+        fix = f"{named(error)}; install the database's driver, such as psycopg2-binary"
         raise PlanError(option, shown, fix) from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        mend = (
-            "bring it back from a copy" if damage_in(error) else "start it, or correct its address"
-        )
-        fix = f"it cannot be opened ({_words(error)}); {mend}"
-        raise PlanError(option, shown, fix) from error
+        mend = "bring it back from a copy" if damage_in(error) else mend
+        raise PlanError(option, shown, f"it cannot be opened ({named(error)}); {mend}") from error
 
 
 def _begin(url: URL) -> None:
@@ -171,9 +167,7 @@ def tracking_silence(uri: str) -> str:
         return "" if writable else f"{there} is no folder that this user may write into"
     if kind in ("http", "https") and host:
         answer = http_answer(f"{uri.rstrip('/')}/health")  # it may want credentials here
-        if not isinstance(answer, Exception):
-            return ""
-        return str(without_credentials(f"it does not answer ({_words(answer)})"))
+        return f"it does not answer ({named(answer)})" if isinstance(answer, Exception) else ""
     if kind in ("sqlite", "postgresql", "mysql", "mssql"):
         try:
             check_database(uri, "--tracking")
@@ -202,7 +196,7 @@ def http_answer(
     except (OSError, ValueError) as error:
         return error
     except HTTPException as error:  # what answers speaks another protocol
-        return ValueError(_words(error))
+        return ValueError(named(error))
 
 
 def within(seconds: float, action: Callable[[], T]) -> T:
@@ -211,25 +205,15 @@ def within(seconds: float, action: Callable[[], T]) -> T:
     Raises:
         TimeoutError: it takes longer; its thread is left behind.
     """
-    returned: list[T] = []
-    raised: list[BaseException] = []
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            returned.append(action())
+            future.set_result(action())
         except BaseException as error:  # noqa: BLE001  # raised again below
-            raised.append(error)
+            future.set_exception(error)
 
-    thread = threading.Thread(target=run, name="sentune-check", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if raised:
-        raise raised[0]
-    if not returned:
+    threading.Thread(target=run, name="sentune-check", daemon=True).start()
+    if wait([future], timeout=seconds).not_done:
         raise TimeoutError(f"no answer within {seconds:g} s")
-    return returned[0]
-
-
-def _words(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+    return future.result()

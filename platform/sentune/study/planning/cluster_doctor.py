@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import configparser
 import json
-import logging
 import os
 import platform
 import time
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import fsspec
 import ray
 import sqlalchemy
 import torch
@@ -30,13 +28,13 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sentune.cluster.findings import Finding, NodeAnswer
-from sentune.code import CodeMismatch, compare, loaded_code, runtime_env
+from sentune.code import CodeMismatch, compare, loaded_code
 from sentune.credentials import without_credentials
-from sentune.errors import InvalidValue, PlanError
-from sentune.io.atomic import StorageError
+from sentune.errors import InvalidValue, PlanError, first_line, last_line
+from sentune.io.object_store import StorageError, files_at
 from sentune.study.planning import checks
 from sentune.study.planning.checks import check_database, check_writable, http_answer, within
-from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, silent_head, token
+from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, join, silent_head, token
 
 PATIENCE = 120.0
 """Seconds for the answers of all nodes; a worker's first start ships the packages."""
@@ -82,30 +80,26 @@ def joined(address: str) -> list[Finding]:
     """
     token()
     if address != "auto" and (silence := silent_head(address, "--address")):
-        return [_cross("reachable", silence, START_FIX)]
+        return [Finding("reachable", silence, START_FIX)]
     try:
-        context = ray.init(
-            address=address,
-            runtime_env=runtime_env(),
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-        )
+        context = join(address)
     except (ConnectionError, RuntimeError, AuthenticationError) as error:
         words = " ".join(str(error).split())
         if "ersion mismatch" in words:
-            fix = "install requirements.lock here and there"
-            return [_tick("reachable", address), _cross("Ray", words, fix)]
-        if address == "auto" and "token" not in words:
-            return [_cross("reachable", f"no cluster runs on this machine ({words})", START_FIX)]
-        refusal = f"the cluster does not let this machine in ({words})"
-        return [_tick("reachable", address), _cross("authentication", refusal, TOKEN_FIX)]
-    reached, url = _tick("reachable", context.address_info["gcs_address"]), context.dashboard_url
+            refusal = Finding("Ray", words, "install requirements.lock here and there")
+        elif address == "auto" and "token" not in words:
+            return [Finding("reachable", f"no cluster runs on this machine ({words})", START_FIX)]
+        else:
+            why = f"the cluster does not let this machine in ({words})"
+            refusal = Finding("authentication", why, TOKEN_FIX)
+        return [Finding("reachable", address), refusal]
+    reached, url = Finding("reachable", context.address_info["gcs_address"]), context.dashboard_url
     if not url:
-        return [reached, _tick("dashboard", "none")]
+        return [reached, Finding("dashboard", "none")]
     if urlsplit(f"//{url}").hostname in LOOPBACK:
-        return [reached, _tick("dashboard", f"{url}, on loopback")]
+        return [reached, Finding("dashboard", f"{url}, on loopback")]
     fix = "start the head with --dashboard-host=127.0.0.1"
-    return [reached, _cross("dashboard", f"{url}, on an open address", fix)]
+    return [reached, Finding("dashboard", f"{url}, on an open address", fix)]
 
 
 def left() -> None:
@@ -119,31 +113,23 @@ def job_server(address: str) -> list[Finding]:
     without = http_answer(version, patience=ANSWER_SECONDS)
     if isinstance(without, Exception):
         fix = "open the way: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
-        return [_cross("reachable", f"nothing answers at {address} ({without})", fix)]
-    reached = _tick("reachable", address)
+        return [Finding("reachable", f"nothing answers at {address} ({without})", fix)]
+    reached = Finding("reachable", address)
     if without[0] == 200:
         fix = "export RAY_AUTH_MODE=token before ray start, on every node"
         trouble = "the job server answers without a token"
-        return [reached, _cross("authentication", trouble, fix)]
+        return [reached, Finding("authentication", trouble, fix)]
     having = {"Authorization": f"Bearer {token()}"}
     answer = http_answer(version, having, patience=ANSWER_SECONDS)
     if isinstance(answer, Exception) or answer[0] != 200:
         trouble = "the job server does not take this machine's token"
-        return [reached, _cross("authentication", trouble, TOKEN_FIX)]
-    door = _tick("authentication", "with the token, and not without")
+        return [reached, Finding("authentication", trouble, TOKEN_FIX)]
+    door = Finding("authentication", "with the token, and not without")
     found = str(json.loads(answer[1])["ray_version"])
     if found == ray.__version__:
-        return [reached, door, _tick("Ray", found)]
+        return [reached, door, Finding("Ray", found)]
     fix = "install requirements.lock on both sides"
-    return [reached, door, _cross("Ray", f"{found}, here {ray.__version__}", fix)]
-
-
-def _tick(subject: str, found: str) -> Finding:
-    return Finding(subject=subject, ok=True, detail=found)
-
-
-def _cross(subject: str, trouble: str, fix: str) -> Finding:
-    return Finding(subject=subject, ok=False, detail=trouble, fix=fix)
+    return [reached, door, Finding("Ray", f"{found}, here {ray.__version__}", fix)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,13 +178,8 @@ class NodeInspector:
         return time.time()
 
 
-def ask_nodes(addresses: StudyAddresses, *, patience: float = PATIENCE) -> list[NodeAnswer]:
-    """Return an answer of every node that is up, the head first; silence is an answer, too.
-
-    Args:
-        addresses: a study's.
-        patience: seconds for the answers of all nodes; each clock has ``CLOCK_PATIENCE`` more.
-    """
+def ask_nodes(addresses: StudyAddresses) -> list[NodeAnswer]:
+    """Return an answer of every node that is up, the head first; silence is an answer, too."""
     nodes = sorted((n for n in ray.nodes() if n["Alive"]), key=lambda n: not _is_head(n))
     with ExitStack() as later:
         mark, unwritable = None, {}
@@ -214,9 +195,9 @@ def ask_nodes(addresses: StudyAddresses, *, patience: float = PATIENCE) -> list[
             inspector.inspect.remote(addresses, mark, _is_head(node))
             for inspector, node in zip(inspectors, nodes, strict=True)
         ]
-        ready, _ = ray.wait(found, num_returns=len(found), timeout=patience)
+        ready, _ = ray.wait(found, num_returns=len(found), timeout=PATIENCE)
         answers = [
-            _answer(node, inspector, one if one in set(ready) else None, patience)
+            _answer(node, inspector, one if one in set(ready) else None)
             for node, inspector, one in zip(nodes, inspectors, found, strict=True)
         ]
         for inspector in inspectors:
@@ -231,10 +212,10 @@ def _is_head(node: Mapping[str, Any]) -> bool:
     return "node:__internal_head__" in node["Resources"]
 
 
-def _answer(node: Mapping[str, Any], inspector: Any, found: Any, patience: float) -> NodeAnswer:
+def _answer(node: Mapping[str, Any], inspector: Any, found: Any) -> NodeAnswer:
     name, readings = str(node["NodeManagerAddress"]), []
     if found is None:
-        return NodeAnswer(node=name, trouble=f"no answer within {patience:g} s")
+        return NodeAnswer(node=name, trouble=f"no answer within {PATIENCE:g} s")
     try:
         seen = ray.get(found, timeout=CLOCK_PATIENCE)
         for _ in range(PINGS):
@@ -244,7 +225,7 @@ def _answer(node: Mapping[str, Any], inspector: Any, found: Any, patience: float
     except GetTimeoutError:
         return NodeAnswer(node=name, trouble=f"no second answer within {CLOCK_PATIENCE:g} s")
     except RayError as error:
-        return NodeAnswer(node=name, trouble=str(error).strip().splitlines()[-1])
+        return NodeAnswer(node=name, trouble=last_line(error) or repr(error))
     difference = ""
     try:
         compare(loaded_code(), seen["code"], where=name)
@@ -277,11 +258,8 @@ def inherited() -> Mapping[str, str]:
 
 
 def clock_bounds(readings: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Return how far a clock may be ahead: the least and the most seconds.
-
-    Args:
-        readings: before asking, the answer, after it.
-    """
+    """Return how far a clock may be ahead, the least and the most seconds, by readings of the time
+    before asking, the answer, and the time after it."""
     return (
         max(answer - after for _, answer, after in readings),
         min(answer - before for before, answer, _ in readings),
@@ -298,7 +276,7 @@ def marked(storage: str) -> Iterator[str]:
     check_writable(storage)
     base = storage if "://" in storage else str(Path(storage).resolve())
     address = f"{base.rstrip('/')}/.sentune-check-{uuid.uuid4().hex}"
-    filesystem, path = fsspec.core.url_to_fs(address)
+    filesystem, path = files_at(address)
 
     def bounded(action: Callable[[], object]) -> None:
         try:
@@ -317,7 +295,7 @@ def storage_trouble(address: str) -> str:
     """Return whether the driver's file is seen here, and another one can be written beside it."""
     try:
         check_writable(address.rpartition("/")[0])
-        filesystem, path = fsspec.core.url_to_fs(address)
+        filesystem, path = files_at(address)
         there = within(checks.PATIENCE, lambda: filesystem.exists(path))
     except (PlanError, StorageError, TimeoutError) as error:
         return str(error)
@@ -331,7 +309,7 @@ def database_trouble(url: str) -> str:
         if make_url(url).get_backend_name() == "postgresql":  # makes tables within a transaction
             within(checks.PATIENCE, lambda: _make_table(url))
     except (PlanError, SQLAlchemyError, TimeoutError) as error:
-        return str(without_credentials(str(error).splitlines()[0]))
+        return first_line(error)
     return ""
 
 

@@ -51,35 +51,34 @@ def connected() -> Iterator[None]:
         yield
         return
     address = os.environ.get("RAY_ADDRESS") or "local"
-    own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
-    if address == "local":
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        for name, value in NO_METRICS.items():
+    own = address == "local"
+    if own:
+        for name, value in {"RAY_AUTH_TOKEN": secrets.token_hex(32), **NO_METRICS}.items():
             os.environ.setdefault(name, value)
     else:
         if address != "auto" and (trouble := silent_head(address, "RAY_ADDRESS")):
             raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {START_FIX}")
         token()  # refuses a file that others can read
-    ray.init(
-        address=address,
-        runtime_env=runtime_env(),
-        logging_level=logging.ERROR,
-        log_to_driver=False,
-        **own,
-    )
+    join(address, **({"include_dashboard": False} if own else {}))
     try:
-        if address != "local":
+        if not own:
             assert_same_code()
         yield
     finally:
         ray.shutdown()
 
 
-def run_on_worker(function: Callable[..., Any], *arguments: Any, gpus: float = 0) -> Any:
-    """Return the result of ``function(*arguments)`` from a process with the resources of a trial.
+def join(address: str, **others: Any) -> Any:
+    """Start or join a cluster with the driver's code, and return what Ray says of it."""
+    env, level = runtime_env(), logging.ERROR
+    return ray.init(
+        address=address, runtime_env=env, logging_level=level, log_to_driver=False, **others
+    )
 
-    A head node without a GPU can so test and save a model that was trained on one.
-    """
+
+def run_on_worker(function: Callable[..., Any], *arguments: Any, gpus: float = 0) -> Any:
+    """Return ``function(*arguments)`` from a process with a trial's resources: a head node without
+    a GPU can so test and save a model that was trained on one."""
     task = ray.remote(num_cpus=1, num_gpus=gpus)(function)
     return ray.get(task.remote(*arguments))
 

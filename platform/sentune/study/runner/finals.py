@@ -12,13 +12,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import optuna
 from optuna.trial import TrialState as Stored
 
-from sentune.lazy_import import LazyModule
 from sentune.records import FinalistRecord, Spread, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import ranked
@@ -27,11 +26,6 @@ from sentune.study.space.objectives import Objective
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoints import CheckpointStore
-
-if TYPE_CHECKING:
-    from scipy import stats
-else:
-    stats = LazyModule("scipy.stats")
 
 logger = logging.getLogger(__name__)
 
@@ -248,6 +242,8 @@ def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Compar
         same = "neither is better" if equal else "no seed changes the difference"
         verdict = f"on each of {count} seeds: {same}."
     else:
+        from scipy import stats  # takes a second
+
         test = stats.ttest_rel(apart, np.zeros(count))
         interval = [float(end) for end in test.confidence_interval(LEVEL)]
         low, high = interval

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -37,12 +37,8 @@ class Budget:
     no_gain: int | None = None
 
     def __post_init__(self) -> None:
-        for option, value in (
-            ("--max-trials", self.max_trials),
-            ("--max-hours", self.max_hours),
-            ("--max-gpu-hours", self.max_gpu_hours),
-            ("--stop-after-no-gain", self.no_gain),
-        ):
+        options = ("--max-trials", "--max-hours", "--max-gpu-hours", "--stop-after-no-gain")
+        for option, value in zip(options, astuple(self), strict=True):
             if value is not None and value <= 0:
                 raise InvalidValue(option, value, "give more than 0, or leave it out")
 

@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
 from sentune.errors import InvalidValue
-from sentune.study.runner.trial_source import Candidate, candidate_of
+from sentune.study.runner.trial_source import Candidate, Source, candidate_of
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Choice, Dimension, Value
 from sentune.study.space.space import SearchSpace
@@ -33,12 +33,15 @@ FACTORS, RESAMPLED = (0.8, 1.2), 0.25
 """Jaderberg et al., appendix A.1.1: a number is multiplied by one of these, or drawn anew with
 this probability."""
 
+SHARE = 0.25
+"""Of the members that is replaced after a generation, and of those that replace them."""
+
 MEMBER, GENERATION, PARENT = "member", "generation", "parent"
 """User attributes of a segment: whose it is, its place, and the trial whose checkpoint it takes."""
 
 
-class Population:
-    """Gives the segments of a population; a ``Source``.
+class Population(Source):
+    """Gives the segments of a population.
 
     Args:
         store: whose scheduler stops nothing.
@@ -46,7 +49,6 @@ class Population:
         members: training runs side by side.
         generations: segments of each; checkpoints are exchanged between them.
         seed: of the study.
-        share: of the members that is replaced after a generation, and of those that replace them.
 
     Raises:
         InvalidValue: too few members or generations, no setting that is searched may change in
@@ -61,14 +63,11 @@ class Population:
         members: int,
         generations: int,
         seed: int,
-        share: float = 0.25,
     ) -> None:
         if members < 2:
             raise InvalidValue("--population", members, "give 2 or more members")
         if generations < 1:
             raise InvalidValue("--generations", generations, "give 1 or more")
-        if not 0 < share <= 0.5:
-            raise InvalidValue("share", share, "give more than 0 and at most 0.5")
         if not space.live & space.settings.keys():
             known = ", ".join(sorted(space.live)) or f"none of {space.method}"
             fix = f"settings that may change in mid-training are {known}; search one of them"
@@ -76,30 +75,12 @@ class Population:
         if generations > store.budget:
             fix = f"give at most {store.budget}, one for each example"
             raise InvalidValue("--generations", generations, fix)
-        self.store, self.space, self.seed = store, space, seed
+        super().__init__(store, ())
+        self.space, self.seed = space, seed
         self.members, self.generations = members, generations
-        self.replaced = min(math.ceil(share * members), members // 2)
-        self.finished = self._closed = False
+        self.replaced = min(math.ceil(SHARE * members), members // 2)
         segments = [trial for members in self._table() for trial in members.values()]
-        self._orphans = [trial for trial in segments if not trial.state.is_finished()]
-
-    def close(self) -> None:
-        """Start no further segment; those that run go on."""
-        self._closed = True
-
-    def next(self, live: int) -> Candidate | None:
-        """Return the next segment; None while a generation waits for the last of the one before."""
-        while self._orphans and not self._closed:
-            orphan = self._orphans.pop(0)
-            candidate = self._candidate(orphan)
-            if candidate.stop_at not in milestones(orphan):
-                return candidate
-            self.store.complete(orphan.number)  # its driver was killed just before it could
-        started = None if self._closed else self._start()
-        if started is not None:
-            return self._candidate(started)
-        self.finished = live == 0
-        return None
+        self._orphans.extend(trial for trial in segments if not trial.state.is_finished())
 
     def needed(self) -> set[str]:
         """Return names of the runs whose checkpoints a member may still take up."""
@@ -127,7 +108,7 @@ class Population:
         return table
 
     def _start(self) -> FrozenTrial | None:
-        """Store the next segment in one write; None while there is none, or if all have failed."""
+        """Store the next segment; None while a generation waits for the last of the one before."""
         table = self._table()
         generation = next((g for g, of in enumerate(table) if len(of) < self.members), None)
         if generation is None:
@@ -185,13 +166,17 @@ class Population:
         }
         return sorted(ends, key=lambda member: (-ends[member], member))
 
-    def _candidate(self, trial: FrozenTrial) -> Candidate:
-        notes = trial.user_attrs
+    def _candidate(self, run: FrozenTrial) -> Candidate | None:
+        notes = run.user_attrs
+        stop_at = self._stop(notes[GENERATION])
+        if stop_at in milestones(run):  # its driver was killed just before it could
+            self.store.complete(run.number)
+            return None
         return replace(
-            candidate_of(trial),
+            candidate_of(run),
             start_from=run_name(notes[PARENT]) if PARENT in notes else "",
             start_at=notes.get(BEGUN_AT, 0),
-            stop_at=self._stop(notes[GENERATION]),
+            stop_at=stop_at,
         )
 
 

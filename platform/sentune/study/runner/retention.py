@@ -65,14 +65,8 @@ def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> li
 
 
 def bytes_bound(checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0) -> int:
-    """Return bytes of checkpoints that a study never exceeds.
-
-    Args:
-        checkpoint_bytes: of the largest one.
-        concurrent: runs at a time, the most of all starts.
-        keep: best trials whose checkpoints stay.
-        finals: runs of the finals.
-    """
+    """Return bytes of checkpoints that a study with runs at a time, best trials that are kept, and
+    runs of the finals never exceeds."""
     at_work, published = PER_RUN * concurrent, 1
     return checkpoint_bytes * (at_work + keep + finals + published)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import heapq
 import json
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from dataclasses import asdict, dataclass, replace
 
 import ray
 
+from sentune.beats import repeated
 from sentune.launchers.ray_internals import ClusterStore
 from sentune.study.planning.capacity import Capacity
 
@@ -90,29 +90,22 @@ class Sharing:
         self._signs: dict[str, tuple[str, float]] = {}
         self._known: set[str] = set()
         self._ignored = False
-        self._over = threading.Event()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Look once a second in a thread of its own: trials never wait for it."""
 
-        def watch() -> None:
-            while not self._over.wait(EVERY):
-                try:
-                    self.look()
-                except (ray.exceptions.RayError, OSError) as error:
-                    logger.warning(
-                        "other studies on this cluster cannot be seen for now: %s", error
-                    )
+        def look() -> None:
+            try:
+                self.look()
+            except (ray.exceptions.RayError, OSError) as error:
+                logger.warning("other studies on this cluster cannot be seen for now: %s", error)
 
         self.look()
-        thread = threading.Thread(target=watch, name="sharing", daemon=True)
-        thread.start()
         try:
-            yield
+            with repeated(look, EVERY, "sharing"):
+                yield
         finally:
-            self._over.set()
-            thread.join()
             try:
                 self._store.remove(self._key)
             except (ray.exceptions.RayError, OSError) as error:

@@ -117,14 +117,12 @@ class StallWatch:
         self.beats = {name: beat for name, beat in answer.items() if name in started}
         now = self.clock()
         seconds, self._looked = now - (self._looked if self._looked is not None else now), now
-        # before its first beat a group waits for its place, which may take hours
-        begun = {name: beat.number for name, beat in self.beats.items()}
-        numbers: dict[str, int | None] = {**dict.fromkeys(started), **begun}
-        stalled = self.silence.tick(seconds, numbers)
+        numbers = {name: beat.number for name, beat in self.beats.items()}
+        stalled = self.silence.tick(seconds, {name: numbers.get(name) for name in started})
         self._say_waits(started)
         over = {}
         for name, silent in stalled.items():
-            if self.grouped and name not in self.beats:
+            if self.grouped and name not in self.beats:  # it waits for its place, maybe for hours
                 continue
             reason = self._reason(name, silent)
             try:
@@ -140,12 +138,10 @@ class StallWatch:
         return over
 
     def _reason(self, name: str, silent: float) -> str:
-        beat = self.beats.get(name)
-        asked = f"(--stall-timeout {self.silence.timeout:.0f})"
-        if beat is None:
-            return f"no beat for {silent:.0f} s {asked}: its process has given none"
-        where = f"process {beat.pid} on {beat.node}"
-        return f"no beat for {silent:.0f} s {asked}: {beat}, {where}"
+        beat, newest = self.beats.get(name), "its process has given none"
+        if beat is not None:
+            newest = f"{beat}, process {beat.pid} on {beat.node}"
+        return f"no beat for {silent:.0f} s (--stall-timeout {self.silence.timeout:.0f}): {newest}"
 
     def _say_waits(self, started: Mapping[str, Any]) -> None:
         """Say what runs have been waiting for during a while, each once."""

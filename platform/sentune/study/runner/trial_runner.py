@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import ray
-
-from sentune.launchers.launch import OpaqueValue
-from sentune.launchers.trial_report import Report, reason
+from sentune.launchers.launch import OpaqueValue, halved
+from sentune.launchers.trial_report import Report
 from sentune.study.runner.limits import Halt, Limits, Why
 from sentune.study.runner.trial_source import Candidate, Source
 from sentune.study.schedulers import Verdict
@@ -25,21 +23,6 @@ if TYPE_CHECKING:
     from sentune.study.runner.stalls import StallWatch
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Crash:
-    """Why a run's process died.
-
-    Attributes:
-        reason: one line for the user.
-        out_of_memory: of the host; fewer sentences at a time need less.
-        preempted: its machine was taken back, which is no fault of the run.
-    """
-
-    reason: str = "its process died"
-    out_of_memory: bool = False
-    preempted: bool = False
 
 
 @dataclass(kw_only=True, eq=False)
@@ -60,7 +43,7 @@ class TrialRunner:
         stalls: ends processes that give no beat any more; None where none is looked at.
         live: Tune's id -> what it runs.
         last: number of a run -> its last report.
-        crashes: Tune's id -> why its process died.
+        crashes: name of a run -> why its process died, or was ended.
     """
 
     store: TrialStore
@@ -76,8 +59,7 @@ class TrialRunner:
     stalls: StallWatch | None = None
     live: dict[str, Candidate] = field(default_factory=dict, init=False)
     last: dict[int, Report] = field(default_factory=dict, init=False)
-    crashes: dict[str, Crash] = field(default_factory=dict, init=False)
-    _ended: dict[str, Crash] = field(default_factory=dict, init=False)
+    crashes: dict[str, Report] = field(default_factory=dict, init=False)
     _stopped: dict[int, str] = field(default_factory=dict, init=False)
     _forgiven: dict[str, int] = field(default_factory=dict, init=False)
     _again: deque[Candidate] = field(default_factory=deque, init=False)
@@ -132,7 +114,7 @@ class TrialRunner:
         """Halt the study where a limit says so, end what has stalled; called again and again.
 
         Args:
-            actors: Tune's id of each run that has a process -> the process's actor handle.
+            actors: name of each run that has a process -> the process's actor handle.
         """
         if self.sharing is not None:
             self.sharing.live = len(self.live)
@@ -141,11 +123,8 @@ class TrialRunner:
         elif self.limits.watch() is not None:
             self.halt()
         if self.stalls is not None:
-            ids = {candidate.name: tune_id for tune_id, candidate in self.live.items()}
-            found = self.stalls.look(
-                lambda: {self.live[one].name: actor for one, actor in actors().items()}
-            )
-            self._ended |= {ids[name]: Crash(reason=reason) for name, reason in found.items()}
+            stalled = self.stalls.look(actors)
+            self.crashes |= {name: Report(failure=reason) for name, reason in stalled.items()}
 
     def halt(self, halt: Halt | None = None) -> None:
         """Start no further run; those at work write a checkpoint and leave, to be continued."""
@@ -203,10 +182,16 @@ class TrialRunner:
         cost = {tune_id: {"seconds": seconds, "gpus": report.gpus}}
         return report, self.store.milestone(number, report, cost)
 
-    def end(self, tune_id: str, crash: Crash | None = None) -> None:
-        """Write how a run ended, or give it out again; None: its process did not die."""
-        candidate, ended = self.live.pop(tune_id), self._ended.pop(tune_id, None)
-        crash = ended if crash is not None and ended is not None else crash
+    def end(self, tune_id: str, crash: Report | None = None) -> None:
+        """Write how a run ended, or give it out again.
+
+        Args:
+            tune_id: of the run.
+            crash: of its process, where ``crashes`` does not know more; None: it did not die.
+        """
+        candidate = self.live.pop(tune_id)
+        known = self.crashes.pop(candidate.name, crash)
+        crash = known if crash is not None else None
         if (client := self.verdicts or self.control) is not None:
             client.forget(candidate.name)
         number = candidate.number
@@ -241,9 +226,9 @@ class TrialRunner:
         elif self._goes_on(candidate, crash):
             return
         elif crash.out_of_memory:
-            self.store.infeasible(number, crash.reason)
+            self.store.infeasible(number, crash.failure)
         else:
-            self.store.fail(number, crash.reason)
+            self.store.fail(number, crash.failure)
         self.stored(number)
         self.limits.ended.append(self.store.record(number))
 
@@ -260,32 +245,17 @@ class TrialRunner:
         self.store.restarted(candidate.number, note, micro_batch=micro_batch, counts=counts)
         self._again.append(candidate)
 
-    def _goes_on(self, candidate: Candidate, crash: Crash) -> bool:
+    def _goes_on(self, candidate: Candidate, crash: Report) -> bool:
         """Whether a run whose process died is given out again."""
-        if crash.out_of_memory and (half := candidate.half):
-            self._give_again(candidate, crash.reason, micro_batch=half)
+        if crash.out_of_memory and (half := halved(self.spec_of(candidate))):
+            self._give_again(candidate, crash.failure, micro_batch=half)
         elif crash.out_of_memory and candidate.micro_batch == 1:
             return False
         elif crash.preempted:
-            self._give_again(candidate, f"went on elsewhere: {crash.reason}")
+            self._give_again(candidate, f"went on elsewhere: {crash.failure}")
         elif self._restarts(candidate) < self.max_failures:
-            self._give_again(candidate, f"started again: {crash.reason}", counts=True)
+            self._give_again(candidate, f"started again: {crash.failure}", counts=True)
         else:
             return False
-        logger.warning("run %s: %s; it goes on from its checkpoint", candidate.name, crash.reason)
+        logger.warning("run %s: %s; it goes on from its checkpoint", candidate.name, crash.failure)
         return True
-
-
-def crash_of(error: BaseException | None) -> Crash:
-    """Return why a run's process ended, as Ray says it."""
-    if isinstance(error, ray.exceptions.OutOfMemoryError):
-        cause = "out of memory on the host: Ray ended its process before the machine stood still"
-        return Crash(reason=cause, out_of_memory=True)
-    if isinstance(error, ray.exceptions.RayTaskError):
-        return Crash(reason=reason(error.cause))
-    lines = [line.strip() for line in str(error or "").splitlines() if line.strip()]
-    if not lines:
-        return Crash()
-    if getattr(error, "preempted", False):
-        return Crash(reason="its machine was taken back", preempted=True)
-    return Crash(reason=f"its process died: {lines[-1][:300]}")

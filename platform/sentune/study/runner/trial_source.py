@@ -6,9 +6,11 @@ nothing, and the next one starts an orphan again under its number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial
@@ -61,30 +63,47 @@ class Candidate:
     start_at: int = 0
     stop_at: int = 0
 
-    @property
-    def half(self) -> int:
-        """Half as many sentences at a time, rounded up; 0 where there is nothing to halve."""
-        stated = (self.settings.get(name) for name in ("micro_batch", "batch_size"))
-        sizes = (int(size) for size in stated if size not in (None, "none"))
-        now = self.micro_batch or next(sizes, 1)
-        return -(-now // 2) if now > 1 else 0
 
+class Source(ABC):
+    """Gives one training run after the other.
 
-class Source(Protocol):
-    """Gives one training run after the other."""
+    Args:
+        store: of the runs.
+        orphans: of a killed driver, which are given again first.
+
+    Attributes:
+        finished: whether the last ``next`` was the last one for good.
+    """
+
+    def __init__(self, store: TrialStore, orphans: Iterable[FrozenTrial]) -> None:
+        self.store, self.finished = store, False
+        self._orphans, self._closed = deque(orphans), False
 
     def next(self, live: int) -> Candidate | None:
         """Return the next run, beside so many live ones; None: none now, or none any more."""
+        while not self._closed:
+            run = self._orphans.popleft() if self._orphans else self._start()
+            if run is None:
+                break
+            if (candidate := self._candidate(run)) is not None:
+                return candidate
+        self.finished = live == 0
+        return None
 
     def close(self) -> None:
         """Give no further run, though there may be some; those at work go on."""
+        self._closed = True
 
-    @property
-    def finished(self) -> bool:
-        """Whether the last ``next`` was the last one for good."""
+    @abstractmethod
+    def _start(self) -> FrozenTrial | None:
+        """Store and return the next run, in one write; None where there is none now."""
+
+    def _candidate(self, run: FrozenTrial) -> Candidate | None:
+        """Return a stored run as it is to be started; None where it has come to its end."""
+        return candidate_of(run)
 
 
-class SearchSource:
+class SearchSource(Source):
     """Trials of a search, ``trials`` in all, counted over restarts; copies do not count.
 
     Args:
@@ -106,8 +125,8 @@ class SearchSource:
         sampler: Sampler | str = "tpe",
         first: bool = True,
     ) -> None:
-        self.store, self.space, self.planned, self.seed = store, space, trials, seed
-        self.finished = self._exhausted = False
+        super().__init__(store, [t for t in store.trials() if t.state == Stored.RUNNING])
+        self.space, self.planned, self.seed = space, trials, seed
         if isinstance(sampler, str):
             sampler = make_sampler(
                 sampler,
@@ -124,37 +143,29 @@ class SearchSource:
         self._ended: set[str] = set()
         self._unended: list[int] = []
         self._seen = 0
-        self._orphans = [t for t in store.trials() if t.state == Stored.RUNNING]
 
     def _as_stored(self, point: Mapping[str, Value]) -> dict[str, Value]:
         """Return the point as the store will give it back: a range's 1 is 1.0."""
         axes = self._axes
         return {n: axes[n].to_external_repr(axes[n].to_internal_repr(v)) for n, v in point.items()}
 
-    def close(self) -> None:
-        """Start no further trial; those that run go on."""
-        self._exhausted = True
-
-    def next(self, live: int) -> Candidate | None:
-        """Return the next trial that must be run; those that the store answers are passed over."""
-        if self._orphans and not self._exhausted:
-            return candidate_of(self._orphans.pop(0))
+    def _start(self) -> FrozenTrial | None:
+        """Store the next trial that must be run; those that the store answers are passed over."""
         for _ in range(ATTEMPTS):
-            if self._exhausted or len(self.store.trials()) >= self.planned:
+            if len(self.store.trials()) >= self.planned:
                 break
             stored, running = self._look()
             points = None if self.space.size is None else max(self.space.size, 1)
             if points is not None and len(self._ended | running.keys()) >= points:
                 break
-            if (candidate := self._create(stored, running)) is not None:
-                return candidate
-        self._exhausted = True  # asked again ten times a second while the last trials run
-        self.finished = live == 0
+            if (trial := self._create(stored, running)) is not None:
+                return trial
+        self.close()  # asked again ten times a second while the last trials run
         return None
 
     def _create(
         self, stored: Sequence[FrozenTrial], running: Mapping[str, FrozenTrial]
-    ) -> Candidate | None:
+    ) -> FrozenTrial | None:
         """Store the next trial; None if the store has, or will have, the answer already."""
         notes: dict[str, Any] = {}
         if self._first:  # of the points to try, those that no trial has had
@@ -185,7 +196,7 @@ class SearchSource:
             return None
         settings = {**self.space.fixed, **point}
         number = self.store.create(point, axes, settings=settings, seed=self.seed, attributes=notes)
-        return candidate_of(self.store.get(number))
+        return self.store.get(number)
 
     def _look(self) -> tuple[Sequence[FrozenTrial], dict[str, FrozenTrial]]:
         """Note what has ended, which never changes; return all trials, and those that run by key.
@@ -232,7 +243,7 @@ def settle_orphans(store: TrialStore) -> None:
             store.settle(orphan.number)
 
 
-class FinalsSource:
+class FinalsSource(Source):
     """Gives each (trial, seed) of the finals that the store does not have yet, orphans first.
 
     Args:
@@ -244,33 +255,26 @@ class FinalsSource:
     def __init__(
         self, store: TrialStore, wanted: Sequence[tuple[TrialRecord, int]], *, again: bool = False
     ) -> None:
-        self.store, self.finished = store, False
         asked = {(trial.id, seed) for trial, seed in wanted}
         runs = [run for run in store.trials() if identity(run) in asked]
-        self._orphans = [run for run in runs if run.state == Stored.RUNNING]
+        orphans = [run for run in runs if run.state == Stored.RUNNING]
+        super().__init__(store, orphans)
         ended = [run for run in runs if run.state.is_finished() and not again]
         # one that failed for a reason outside of it, such as a lost worker, is run again
         answered = [run for run in ended if run.state != Stored.FAIL or repeats(run)]
-        stored = {identity(run) for run in self._orphans + answered}
-        self._left = [(trial, seed) for trial, seed in wanted if (trial.id, seed) not in stored]
+        stored = {identity(run) for run in orphans + answered}
+        self._left = deque(
+            (trial, seed) for trial, seed in wanted if (trial.id, seed) not in stored
+        )
 
-    def next(self, live: int) -> Candidate | None:
-        """Return the next run."""
-        if self._orphans:
-            return candidate_of(self._orphans.pop(0))
+    def _start(self) -> FrozenTrial | None:
         if not self._left:
-            self.finished = live == 0
             return None
-        trial, seed = self._left.pop(0)
+        trial, seed = self._left.popleft()
         number = self.store.create(
             {}, {}, settings=trial.settings, seed=seed, attributes={TRIAL: trial.id}
         )
-        return candidate_of(self.store.get(number))
-
-    def close(self) -> None:
-        """Start no further run."""
-        self._orphans.clear()
-        self._left.clear()
+        return self.store.get(number)
 
 
 def identity(run: FrozenTrial) -> tuple[int, int]:

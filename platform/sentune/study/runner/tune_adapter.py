@@ -26,9 +26,9 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
 from sentune.errors import SentuneError
-from sentune.launchers.trial_report import Report
+from sentune.launchers.trial_report import Report, died
 from sentune.study.runner.limits import Halt, Why
-from sentune.study.runner.trial_runner import Crash, TrialRunner, crash_of
+from sentune.study.runner.trial_runner import TrialRunner
 
 
 class _RunnerPart:
@@ -60,7 +60,7 @@ class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # mypy does n
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         """Tell the trial runner that a run is over."""
-        self.runner.end(trial_id, self.runner.crashes.pop(trial_id, Crash()) if error else None)
+        self.runner.end(trial_id, died() if error else None)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the state is in Optuna's storage, and Tune's snapshots are never restored."""
@@ -81,7 +81,7 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
         """Keep the cause of a process's death for the searcher, to which Tune passes none."""
         file = trial.pickled_error_file
         error = ray.cloudpickle.loads(Path(file).read_bytes()) if file else None
-        self.runner.crashes[trial.trial_id] = crash_of(error)
+        self.runner.crashes.setdefault(self.runner.live[trial.trial_id].name, died(error))
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         """None: Tune starts trials in their order by itself. Called in every turn of its loop.
@@ -110,9 +110,9 @@ class Watch(_RunnerPart, Callback):  # type: ignore[misc]  # mypy does not follo
         """End the study where its time is up, and processes that have stalled."""
 
         def actors() -> dict[str, Any]:
-            live = [trial for trial in trials if trial.trial_id in self.runner.live]
-            found = {trial.trial_id: trial.temporary_state.ray_actor for trial in live}
-            return {key: actor for key, actor in found.items() if actor is not None}
+            running = ((self.runner.live.get(t.trial_id), t.temporary_state) for t in trials)
+            found = {run.name: state.ray_actor for run, state in running if run is not None}
+            return {name: actor for name, actor in found.items() if actor is not None}
 
         self.runner.watch(actors)
 
