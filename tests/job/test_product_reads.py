@@ -54,7 +54,7 @@ class Toy(SentenceFamily):
         (folder / "card.json").write_text(json.dumps(card, default=str))
 
     def publish(self, summary: StudySummary) -> None:
-        publish(self, self.checkpoint, summary)
+        publish(self, self.checkpoint.parent.name, self.checkpoint, summary)
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +125,18 @@ def test_without_finals_the_best_trial_is_named_in_the_summary(tmp_path: Path) -
     assert (summary.winner, summary.best) == (None, 4)
     where = write_summary(summary, str(tmp_path / "study"))
     assert json.loads(Path(where).read_text())["best"] == 4
+
+
+def test_a_best_trial_that_was_trained_again_is_linked_to_its_new_run(tmp_path: Path) -> None:
+    summary = replace(summary_of(7), finalists=[], winner=None)
+    summary.trials = [
+        TrialRecord(id=4, state=TrialState.COMPLETE, settings={}, metrics={METRIC: 0.75})
+    ]
+    product(tmp_path, "finalist-0004-seed-0", []).publish(summary)
+    assert summary.best == 4
+    assert published(str(tmp_path / "study")) == "finalist-0004-seed-0"
+    chain = summary.lineage["chain"]["checkpoint"]
+    assert chain["folder"].startswith("trials/finalist-0004-seed-0")
 
 
 def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path) -> None:

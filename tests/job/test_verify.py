@@ -113,9 +113,10 @@ def make_study(storage: Path) -> None:
         runner.end(place)
     summary.state, summary.trials = "complete", store.records()
     summary.lineage["generation"] = 4
-    checkpoint = CheckpointStore(config.directory(Winner.of(summary).run)).best()
+    run = Winner.of(summary).run
+    checkpoint = CheckpointStore(config.directory(run)).best()
     assert checkpoint is not None
-    publish(job, checkpoint, summary)
+    publish(job, run, checkpoint, summary)
     write_summary(summary, config.folder)
 
 

@@ -53,7 +53,9 @@ BAG_OF_WORDS_ROWS = 300_000
 """Rows that the bag of words learns from; NLI's 275,601 triplets are fewer."""
 
 
-def publish(job: JobFamily, checkpoint: Path, summary: StudySummary) -> dict[str, Any]:
+def publish(
+    job: JobFamily, run: str, checkpoint: Path, summary: StudySummary
+) -> dict[str, Any]:
     """Write ``model/``; put test metrics, baselines and the model's place into ``summary``.
 
     The test corpora are read here for the first time, and only once: a study that was complete
@@ -61,7 +63,8 @@ def publish(job: JobFamily, checkpoint: Path, summary: StudySummary) -> dict[str
 
     Args:
         job: of the study, prepared.
-        checkpoint: of the winner's best seed.
+        run: name of the winner's run; of a trial that was trained again it is not ``Winner.run``.
+        checkpoint: the run's best.
         summary: with what the search and the finals found.
 
     Returns:
@@ -98,14 +101,14 @@ def publish(job: JobFamily, checkpoint: Path, summary: StudySummary) -> dict[str
     chain = {
         **summary.lineage.get("chain", {}),
         "corpora": {role: corpus["fingerprint"] for role, corpus in summary.corpora.items()},
-        "checkpoint": link_to(checkpoint, f"trials/{winner.run}"),
+        "checkpoint": link_to(checkpoint, f"trials/{run}"),
     }
     with _new_model(summary.model) as folder:
         job.export(best_run(summary), checkpoint, folder, _card(summary))
         origin = {"generation": generation, "test": summary.test, "chain": chain}
         summary.lineage["chain"] = {**chain, "model": seal_model(folder, origin)}
         refuse_late(storage, generation)
-    note_published(storage, winner.run)
+    note_published(storage, run)
     return tables
 
 

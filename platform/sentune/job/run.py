@@ -136,11 +136,11 @@ def _study(
         study.watchers += (display.refresh, tracker.notify)
         with display.shown():
             found = dict(vars(study.run()))
-        checkpoint = Path(found.pop("best_checkpoint") or "")
+        run, checkpoint = found.pop("best_run"), Path(found.pop("best_checkpoint") or "")
         summary = replace(summary, **found)
         lock.check()
         if summary.state == "complete":
-            tables = publish(job, checkpoint, summary)
+            tables = publish(job, run, checkpoint, summary)
             write_artifacts(summary, tables, artifacts_folder(config.storage, config.name))
         lock.check()
         refuse_late(config.folder, lock.generation)

@@ -80,8 +80,9 @@ class StudyOutcome:
             trials failed, or no trial, or no run of the finals, came to its end).
         trials: by number.
         finalists: best by mean first; ``winner`` is the first one's index, None without any.
-        best_checkpoint: local folder of the checkpoint to ship: of the winner's best seed on dev,
-            or, without finalists, of the best trial.
+        best_run: name of the run to ship: of the winner's best seed on dev, or, without
+            finalists, of the best trial; None where no trial may win.
+        best_checkpoint: local folder of its best checkpoint.
     """
 
     state: str
@@ -89,6 +90,7 @@ class StudyOutcome:
     trials: list[TrialRecord]
     finalists: list[FinalistRecord]
     winner: int | None
+    best_run: str | None
     best_checkpoint: str | None
     spent: Spent
     front: list[int]
@@ -375,6 +377,7 @@ class Study:
             trials=trials,
             finalists=finalists,
             winner=0 if finalists else None,
+            best_run=finals.winning_run() if finals is not None else None,
             best_checkpoint=finals.best_checkpoint() if finals is not None else None,
             reason=reason,
             spent=spent_of(trials, finalists, self.store.budget, limits.used().hours),

@@ -28,7 +28,7 @@ class Choice:
 
     @property
     def size(self) -> int:
-        """Number of values; None in a dimension whose values cannot be counted."""
+        """Number of values; a ``Uniform`` has none, its ``size`` is None."""
         return len(self.values)
 
     def contains(self, value: Value) -> bool:
