@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import fsspec
 import pytest
 
 from sentune.io import cached_file
-from sentune.io.cached_file import CachedFile, CacheError, upload
+from sentune.io.cached_file import DAY, UNUSED_DAYS, CachedFile, CacheError, fetched, upload
 from sentune.io.checksums import checksums
 
 CONTENT = bytes(range(256)) * 9
@@ -111,3 +113,16 @@ def test_an_upload_puts_what_is_not_there_in_full_size(folder: Path, store: str)
     upload(folder, store)
     assert files.cat_file(f"{root}/shard.parquet") == CONTENT
     assert files.info(f"{root}/tokens.json")["created"] == before
+
+
+def test_copies_that_nothing_asks_for_go_when_something_new_is_fetched(store: str) -> None:
+    """Files and folders; one that is asked for now and then stays."""
+    old = time.time() - UNUSED_DAYS * DAY - 60
+    fetched("folder").mkdir(parents=True)
+    for name in ("file", "used", "folder/file"):
+        fetched(name).write_text("")
+    for name in ("file", "used", "folder"):
+        os.utime(fetched(name), (old, old))
+    fetched("used")
+    fetched("new")
+    assert [path.name for path in fetched("x").parent.iterdir()] == ["used"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,6 +37,9 @@ class CacheError(StorageError):
     def __reduce__(self) -> tuple[type[CacheError], tuple[str, str, str, str]]:
         return type(self), (self.path, self.why, self.fix, self.node)
 
+
+DAY, UNUSED_DAYS = 86_400, 30
+"""Seconds of a day; days after which a fetched copy that no process asks for is deleted."""
 
 _MISSING, _AGAIN = "there is no such file", "delete it and run the same command again"
 
@@ -95,8 +102,20 @@ def node_cache() -> Path:
 
 
 def fetched(name: str) -> Path:
-    """Return the place of what a node has fetched, a file or folder named by its checksum."""
-    return node_cache() / "fetched" / name
+    """Return the place of what a node has fetched, a file or folder named by its checksum.
+
+    Where it is not there yet, what was not asked for in ``UNUSED_DAYS`` is deleted.
+    """
+    place, now = node_cache() / "fetched" / name, time.time()
+    if place.exists():
+        if now - place.stat().st_mtime > DAY:
+            os.utime(place)
+        return place
+    for other in place.parent.glob("*"):
+        with suppress(FileNotFoundError):  # another process deletes it, too
+            if now - other.stat().st_mtime > UNUSED_DAYS * DAY:
+                shutil.rmtree(other) if other.is_dir() else other.unlink()
+    return place
 
 
 def upload(folder: Path, uri: str) -> None:

@@ -53,9 +53,7 @@ BAG_OF_WORDS_ROWS = 300_000
 """Rows that the bag of words learns from; NLI's 275,601 triplets are fewer."""
 
 
-def publish(
-    job: JobFamily, run: str, checkpoint: Path, summary: StudySummary
-) -> dict[str, Any]:
+def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -> dict[str, Any]:
     """Write ``model/``; put test metrics, baselines and the model's place into ``summary``.
 
     The test corpora are read here for the first time, and only once: a study that was complete
