@@ -245,7 +245,7 @@ def test_lists_of_labels_of_a_dataset_are_named(tmp_path: Path) -> None:
 def test_integer_labels_without_names_need_the_option(tmp_path: Path) -> None:
     rows = [{"premise": "a", "hypothesis": "b", "label": n} for n in (0, 1, 2)]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(CorpusError, match="give labels=0:entailment"):
+    with pytest.raises(CorpusError, match="give labels=0=entailment"):
         read(f"hf:{tmp_path}", Kind.LABELLED_PAIRS, bad_rows="0")
     spec = f"hf:{tmp_path}?labels=0:entailment,1:neutral,2:contradiction"
     labels = read(spec, Kind.LABELLED_PAIRS).table.column("label").to_pylist()
@@ -255,3 +255,44 @@ def test_integer_labels_without_names_need_the_option(tmp_path: Path) -> None:
 def test_a_dataset_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="datasets cannot load it"):
         read(f"hf:{tmp_path}/none", Kind.SENTENCES)
+
+
+FILES = {
+    "csv": 'a,b,gold\n"A dog, old, runs.",NA,0\nIt rains.,"12",1\nA cat.,,0\n',
+    "tsv": "a\tb\tgold\nA dog, old, runs.\tNA\t0\nIt rains.\t12\t1\nA cat.\t\t0\n",
+    "jsonl": '{"a": "A dog, old, runs.", "b": "NA", "gold": 0}\n'
+    '{"a": "It rains.", "b": "12", "gold": 1}\n{"a": "A cat.", "b": "", "gold": 0}\n',
+    "json": '[{"a": "A dog, old, runs.", "b": "NA", "gold": 0},'
+    '{"a": "It rains.", "b": "12", "gold": 1}, {"a": "A cat.", "b": "", "gold": 0}]',
+}
+NAMED = "columns=premise=a,hypothesis=b,label=gold&labels=0=entailment,1=contradiction"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_file_with_named_columns_is_a_corpus(tmp_path: Path, name: str) -> None:
+    """Cells are texts as they stand; a bad row is told by its number."""
+    file = tmp_path / f"pairs.{name}"
+    file.write_text(FILES[name])
+    corpus = read(f"{name}:{file}?{NAMED}", Kind.LABELLED_PAIRS)
+    assert corpus.table["premise"].to_pylist() == ["A dog, old, runs.", "It rains."]
+    assert corpus.table["hypothesis"].to_pylist() == ["NA", "12"]
+    assert corpus.table["label"].to_pylist() == ["entailment", "contradiction"]
+    assert [row.line for row in corpus.quarantine] == [3]
+    with pytest.raises(InvalidValue, match="the dataset has a, b, gold"):
+        read(f"{name}:{file}?columns=premise=x", Kind.LABELLED_PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("csv", b"a,b\n1,2\n1,2,3\n"), ("jsonl", b'{"a": 1\n'), ("tsv", b""), ("json", b"\xff\xfe")],
+)
+def test_a_file_that_cannot_be_read_is_one_error(tmp_path: Path, name: str, content: bytes) -> None:
+    file = tmp_path / f"pairs.{name}"
+    file.write_bytes(content)
+    with pytest.raises(CorpusError, match=f"pairs.{name}.*datasets cannot load it"):
+        read(f"{name}:{file}?columns=premise=a,hypothesis=b", Kind.LABELLED_PAIRS)
+
+
+def test_a_file_that_is_not_there_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="datasets cannot load it"):
+        read(f"csv:{tmp_path}/none.csv", Kind.SENTENCES)

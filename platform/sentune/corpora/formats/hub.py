@@ -1,8 +1,9 @@
-"""``hf:NAME``: datasets by name or folder, streamed through Hugging Face ``datasets``."""
+"""``hf:NAME``, and files with any columns (``csv:``, ``tsv:``, ``json:``, ``jsonl:``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,13 +12,23 @@ from sentune.corpora.formats.reading import BadFieldError, Log, Readers, Row
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.corpora.schema import LABELS, SCHEMAS, Kind
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.bounded_read import check_regular
 
-OPTIONS = {
-    "config": "configuration of the dataset",
-    "split": "default train",
-    "columns": "ours:theirs,... such as premise:sentence1,hypothesis:sentence2",
-    "labels": "theirs:ours,... such as 0:entailment,1:neutral,2:contradiction",
+FILE_OPTIONS = {
+    "columns": "ours=theirs,... such as premise=sentence1,hypothesis=sentence2",
+    "labels": "theirs=ours,... such as 0=entailment,1=neutral,2=contradiction",
 }
+OPTIONS = {"config": "configuration of the dataset", "split": "default train", **FILE_OPTIONS}
+
+_TABLE = {"keep_default_na": False}  # "NA" and "null" are words
+_FILES: dict[str, tuple[str, dict[str, Any]]] = {
+    "csv": ("csv", _TABLE),
+    "tsv": ("csv", {**_TABLE, "sep": "\t"}),
+    "json": ("json", {}),
+    "jsonl": ("json", {}),
+}
+"""Format -> the reader of ``datasets`` for such files, and what it is told."""
+
 _LABEL_COLUMNS = ("label", "reverse_label", "labels")
 
 
@@ -36,15 +47,14 @@ def readers(spec: Spec) -> Readers:
     if wrong := set(spec.mapping("labels").values()) - set(LABELS):
         fix = f"our labels are {', '.join(LABELS)}"
         raise InvalidValue(f"{FIELD} option labels", ", ".join(sorted(wrong)), fix)
-    found = _load(spec)
-    names = set(found.column_names or next(iter(found), {}))
+    names = set(_names(_load(spec), spec))
     for our, their in theirs.items():
         if their not in names:
             fix = f"the dataset has {', '.join(sorted(names))}"
-            raise InvalidValue(f"{FIELD} option columns", f"{our}:{their}", fix)
+            raise InvalidValue(f"{FIELD} option columns", f"{our}={their}", fix)
     kinds = {kind: partial(_read, kind) for kind in kinds_with(names | set(theirs))}
     if not kinds:
-        fix = "map its columns with columns=ours:theirs,..."
+        fix = "map its columns with columns=ours=theirs,..."
         raise InvalidValue(FIELD, spec.text, fix)
     return kinds
 
@@ -52,21 +62,49 @@ def readers(spec: Spec) -> Readers:
 def _load(spec: Spec) -> Any:
     import datasets  # only here: importing it takes seconds
 
-    split = spec.options.get("split", "train")
+    with _one_error(spec):
+        if spec.format not in _FILES:
+            split, config = spec.options.get("split", "train"), spec.options.get("config")
+            return datasets.load_dataset(spec.path, config, split=split, streaming=True)
+        check_regular(spec.path)
+        reader, told = _FILES[spec.format]
+        told = {"data_files": spec.path, "split": "train", "streaming": True, **told}
+        found = datasets.load_dataset(reader, **told)
+        if reader != "csv":
+            return found
+        # its cells are texts, whatever the first ones look like
+        texts = datasets.Features({name: datasets.Value("string") for name in _names(found, spec)})
+        return datasets.load_dataset(reader, features=texts, **told)
+
+
+def _names(dataset: Any, spec: Spec) -> list[str]:
+    """Return the names of its columns."""
+    with _one_error(spec):
+        return list(dataset.column_names or next(iter(dataset), {}))
+
+
+@contextmanager
+def _one_error(spec: Spec) -> Iterator[None]:
+    """Raise what ``datasets`` raises for files that it cannot read as ``CorpusError``."""
     try:
-        config = spec.options.get("config")
-        return datasets.load_dataset(spec.path, config, split=split, streaming=True)
-    except (FileNotFoundError, ValueError, ConnectionError) as error:
+        yield
+    except (OSError, ValueError) as error:
         raise CorpusError(spec.path, f"datasets cannot load it: {error}") from error
+
+
+def _examples(dataset: Any, spec: Spec) -> Iterator[Any]:
+    with _one_error(spec):
+        yield from dataset
 
 
 def _read(kind: Kind, spec: Spec, log: Log) -> Iterator[Row]:
     """Rows of the split; the line of a bad row is its number, from 1."""
     dataset, theirs = _load(spec), spec.mapping("columns")
     labels = _label_names(spec, dataset, theirs)
-    for place, example in enumerate(dataset, start=1):
+    for place, example in enumerate(_examples(dataset, spec), start=1):
         log.counts["read"] += 1
         fields = {name: example.get(theirs.get(name, name)) for name in SCHEMAS[kind].names}
+        fields = {name: None if value == "" else value for name, value in fields.items()}
         try:
             for name in _LABEL_COLUMNS:
                 if fields.get(name) is not None:
@@ -96,6 +134,6 @@ def _label(value: object, names: Mapping[str, str]) -> Any:
         return [_label(item, names) for item in value]
     if value in (-1, "-"):
         return "-"
-    if isinstance(value, int) and str(value) not in names:
-        raise BadFieldError(f"label {value} has no name; give labels=0:entailment,...")
+    if str(value).isdigit() and str(value) not in names:
+        raise BadFieldError(f"label {value} has no name; give labels=0=entailment,...")
     return names.get(str(value), str(value).lower())

@@ -74,6 +74,7 @@ FORMATS: dict[str, Format] = {
         {Kind.ADJACENT_SENTENCES: books.adjacent, Kind.SENTENCES: books.sentences}, books.OPTIONS
     ),
     "hf": Format(hub.readers, hub.OPTIONS),
+    **dict.fromkeys(("csv", "tsv", "json", "jsonl"), Format(hub.readers, hub.FILE_OPTIONS)),
     "builtin": Format(builtin.readers, builtin.OPTIONS),
     "wikisplit": Format({Kind.OPERATIONS: operations.wikisplit}, operations.WIKISPLIT_OPTIONS),
     "discofuse": Format({Kind.OPERATIONS: operations.discofuse}),

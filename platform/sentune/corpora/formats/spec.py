@@ -49,12 +49,12 @@ class Spec:
         return int(text)
 
     def mapping(self, option: str) -> dict[str, str]:
-        """The pairs of an option written ``a:b,c:d``; empty where the option is not given."""
+        """Return the pairs of an option written ``a=b,c=d`` or ``a:b,c:d``; empty without it."""
         text = self.options.get(option, "")
-        pairs = [item.partition(":") for item in text.split(",") if item]
-        if any(not (left and colon and right) for left, colon, right in pairs):
-            raise InvalidValue(f"{FIELD} option {option}", text, "write it as a:b,c:d")
-        return {left: right for left, _, right in pairs}
+        pairs = [re.split("[=:]", item, maxsplit=1) for item in text.split(",") if item]
+        if any(len(pair) < 2 or not all(pair) for pair in pairs):
+            raise InvalidValue(f"{FIELD} option {option}", text, "write it as a=b,c=d")
+        return dict(pairs)
 
 
 def parse(text: str, formats: Iterable[str]) -> Spec:
