@@ -45,10 +45,12 @@ def test_the_help_loads_nothing_heavy() -> None:
 
 
 def test_evaluating_and_training_need_neither_ray_nor_mlflow_nor_optuna() -> None:
+    """Nor, before a task asks for them, what takes seconds to import."""
     code = (
         "import sys, sentune.cli, sentune.embedder.embedder, sentune.tasks;"
         "import sentune.corpora.formats;"
         "import sentune.training.local;"
-        "print([m for m in ('ray', 'mlflow', 'optuna') if m in sys.modules])"
+        "slow = ('ray', 'mlflow', 'optuna', 'sklearn', 'scipy.stats', 'pandas');"
+        "print([m for m in slow if m in sys.modules])"
     )
     assert run_python(code) == "[]"

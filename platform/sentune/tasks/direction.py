@@ -16,8 +16,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus, Kind
@@ -174,6 +172,10 @@ def bag_of_words_direction(
     if len(train_pairs) < 2 or not test_pairs:
         sizes = f"{len(train_pairs)} for training, {len(test_pairs)} for testing"
         raise InvalidValue("pairs", sizes, "give at least two to train on and one to test on")
+    # they take seconds to import
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+
     counter = CountVectorizer(token_pattern=r"(?u)\b\w+\b")  # the default drops "a" and "I"
     counter.fit(sentence for pair in train_pairs for sentence in pair)
     first, second = (counter.transform(side) for side in zip(*train_pairs, strict=True))

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import bootstrap, rankdata
 
 from sentune.beats import beat
 from sentune.errors import InvalidValue
@@ -63,6 +62,7 @@ def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
 
     A method that is fitted in closed form has no seeds to vary; its error bar is that of the data.
     """
+    from scipy.stats import bootstrap, rankdata  # it takes a second to import
 
     def statistic(x: Floats, y: Floats, axis: int) -> Floats:
         if metric == "spearman":

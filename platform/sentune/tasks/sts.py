@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus, Kind
@@ -107,6 +106,8 @@ def correlations(similarities: Floats, scores: Floats, metric: str) -> Floats:
     """
     rows = np.asarray(similarities, dtype=np.float64)
     if metric == "spearman":
+        from scipy.stats import rankdata  # it takes a second to import
+
         rows, scores = rankdata(rows, axis=1), rankdata(scores)
     found: Floats = np.clip(_unit(rows) @ _unit(scores[None])[0], -1, 1)
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from sklearn.metrics import f1_score
 
 from sentune.corpora.formats import senteval
 from sentune.corpora.schema import Corpus, Kind
@@ -138,6 +137,8 @@ class Transfer:
 
     def _add_f1(self, result: Result, gold: Values, predictions: Values) -> None:
         if self.rows.second is not None and len(self.labels) == 2:
+            from sklearn.metrics import f1_score  # it takes a second to import
+
             result.metrics[f"{self.name}/f1"] = float(f1_score(gold, predictions, zero_division=0))
 
     def _check_labels(self, corpus: Corpus) -> None:

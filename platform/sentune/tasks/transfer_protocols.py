@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 
 from sentune.errors import InvalidValue
 from sentune.tasks.base import Given
 from sentune.tasks.transfer_solver import Places, Singles, TargetType, Values, along
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 GRID = tuple(2.0**t for t in range(-2, 4))
 """C of the logistic regression where dev or inner folds choose it."""

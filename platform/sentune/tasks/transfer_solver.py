@@ -12,15 +12,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold, StratifiedKFold
 
 from sentune.beats import beat
 from sentune.tasks.sts import correlations
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 Singles = NDArray[np.float32]
 Values = NDArray[np.float64]
@@ -82,6 +83,8 @@ class Labels:
 
     def folds(self, targets: Values, count: int) -> Iterator[Fold]:
         """Folds stratified by class, shuffled with SentEval's seed."""
+        from sklearn.model_selection import StratifiedKFold  # it takes a second to import
+
         split = StratifiedKFold(count, shuffle=True, random_state=SEED)
         yield from split.split(targets, targets)
 
@@ -121,6 +124,8 @@ class Scores:
 
     def folds(self, targets: Values, count: int) -> Iterator[Fold]:
         """Folds shuffled with SentEval's seed; not stratified, since scores are no classes."""
+        from sklearn.model_selection import KFold  # it takes a second to import
+
         yield from KFold(count, shuffle=True, random_state=SEED).split(targets)
 
 
@@ -143,6 +148,8 @@ def along(
         For each strength M regressions, which the next one changes, and how many of them stopped
         before their minimum.
     """
+    from sklearn.linear_model import LogisticRegression  # it takes a second to import
+
     chosen = [np.flatnonzero(np.isin(examples.rows, subset)) for subset in subsets]
     classes = len(np.unique(examples.classes))
     exact = (features.shape[1] + 1) * (1 if classes == 2 else classes) <= _EXACT
@@ -173,6 +180,8 @@ def _fit(
     places: Places,
 ) -> bool:
     """Return whether it converged; other warnings are passed on."""
+    from sklearn.exceptions import ConvergenceWarning  # it takes a second to import
+
     weights = None if examples.weights is None else examples.weights[places]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
