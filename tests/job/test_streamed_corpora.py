@@ -67,7 +67,7 @@ def test_a_job_shares_and_streams_the_same_batches(
     (streamed,) = (h.open() for h in job(name, tmp_path, "--share-mb=0").handles())
     assert isinstance(shared, SharedSource)
     assert isinstance(streamed, StreamedSource)
-    assert len(job(name, tmp_path).tokens[0].shards) > 1
+    assert len(job(name, tmp_path).inputs.tokens[0].shards) > 1
     for start in (0, 48):
         expected = plain(shared.batches(16, 5, start), 9)
         assert plain(streamed.batches(16, 5, start), 9) == expected
