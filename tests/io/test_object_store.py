@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -32,7 +33,8 @@ def failing(*errors: Exception) -> tuple[Callable[[], str], list[Exception]]:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds of the waits, which take none here."""
     waited: list[float] = []
-    monkeypatch.setattr(object_store.time, "sleep", waited.append)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=waited.append)
+    monkeypatch.setattr(object_store, "time", clock)  # other threads sleep as they do
     return waited
 
 
