@@ -6,10 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sentune.api import StudyFailed, StudyResult, evaluate, fit, load_study, tune
+    from sentune.api import StudyFailed, evaluate, fit, load_study, tune
     from sentune.embedder.embedder import Embedder
     from sentune.errors import SentuneError
     from sentune.study.space import Choice, Integer, SearchSpace, Uniform
+    from sentune.study_result import StudyResult
 
 __all__ = [
     "Choice",
@@ -30,9 +31,8 @@ _MODULES = {
     "Embedder": "sentune.embedder.embedder",
     "SentuneError": "sentune.errors",
     **dict.fromkeys(("Choice", "Integer", "SearchSpace", "Uniform"), "sentune.study.space"),
-    **dict.fromkeys(
-        ("StudyFailed", "StudyResult", "evaluate", "fit", "load_study", "tune"), "sentune.api"
-    ),
+    "StudyResult": "sentune.study_result",
+    **dict.fromkeys(("StudyFailed", "evaluate", "fit", "load_study", "tune"), "sentune.api"),
 }
 
 

@@ -1,12 +1,11 @@
-"""The Python API: tune a method, look at a study, measure a model."""
+"""The functions of the Python API: tune or fit a method, load a study, measure a model."""
 
 from __future__ import annotations
 
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +13,13 @@ import pandas as pd
 
 from sentune.corpora.tables import Data, specs_of
 from sentune.errors import InvalidValue, SentuneError
-from sentune.io.atomic import write_document
 from sentune.job.command import FAILED, Ended
 from sentune.job.options import StudyOptions, parse
+from sentune.study_result import StudyResult
 
 if TYPE_CHECKING:
-    import optuna
-    import plotly.graph_objects as go
-
     from sentune.corpora.schema import Corpus
     from sentune.embedder.embedder import Embedder
-    from sentune.records import TrialRecord
-    from sentune.report.view import View
     from sentune.study.space.space import SearchSpace
 
 
@@ -146,194 +140,6 @@ def load_study(name: str, *, storage: str | None = None, optuna: str | None = No
 
     place = storage or default_storage()
     return StudyResult(StudyView(find_study(place, name, optuna)), place)
-
-
-class StudyResult:
-    """A study as it stood when it was loaded.
-
-    Attributes:
-        name: of the study.
-        state: ``complete``, ``stopped``, ``interrupted``, ``failed``, ``running`` or ``new``.
-        reason: of the state; empty where there is none.
-        figures: its figures, for a notebook or a page.
-    """
-
-    def __init__(self, view: Any, storage: str) -> None:
-        from sentune.job.artifacts import view_of
-
-        snapshot = view.snapshot()
-        self.name, self.state, self.reason = snapshot.name, snapshot.state, snapshot.reason
-        self._place = snapshot.place
-        self._view = view_of(snapshot, storage)
-        self.figures = StudyFigures(self._view)
-
-    @property
-    def trials(self) -> pd.DataFrame:
-        """A row for each trial by number, with ``settings.``, ``metrics.`` and ``readouts.``."""
-        rows = [trial.row() for trial in self._view.summary.trials]
-        return pd.DataFrame(rows).set_index("trial") if rows else pd.DataFrame()
-
-    @property
-    def best(self) -> TrialRecord | None:
-        """The trial that the shipped model comes from, else the best so far."""
-        summary = self._view.summary
-        known = {trial.id: trial for trial in summary.trials}
-        return known[summary.best] if summary.best is not None else self._view.best
-
-    @property
-    def finalists(self) -> pd.DataFrame:
-        """A row for each finalist and seed, the best finalist first."""
-        rows = [
-            {"trial": one.trial, "seed": seed}
-            | {name: over.values[place] for name, over in one.metrics.items()}
-            for one in self._view.summary.finalists
-            for place, seed in enumerate(one.seeds)
-        ]
-        return pd.DataFrame(rows)
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """A row for each metric.
-
-        Columns: ``dev`` and ``sd`` (over the winner's seeds; none for one run), ``test`` (of the
-        shipped model), and ``baseline``, what a rule without a model reaches.
-        """
-        summary, measured = self._view.summary, self._view.measured
-        columns = {
-            "dev": {name: over.mean for name, over in measured.items()},
-            "sd": {name: over.sd for name, over in measured.items() if len(over.values) > 1},
-            "test": summary.test,
-            "baseline": summary.baselines,
-        }
-        table = pd.DataFrame(columns, dtype=float).sort_index()
-        return table[~table.index.str.startswith("train/")]
-
-    @property
-    def baselines(self) -> dict[str, float]:
-        """Metric -> what a rule without a model reaches."""
-        return dict(self._view.summary.baselines)
-
-    @property
-    def verdict(self) -> str:
-        """What the study found, in one or two sentences with the error."""
-        from sentune.report.study_page import finding
-
-        return " ".join(filter(None, (finding(self._view), self._view.summary.verdict)))
-
-    @cached_property
-    def model(self) -> Embedder:
-        """The shipped model.
-
-        Raises:
-            InvalidValue: the study has left none yet.
-        """
-        from sentune.embedder.embedder import Embedder
-
-        folder = self._view.summary.model
-        if folder is None:
-            fix = f"the study is {self.state}; the same call goes on"
-            raise InvalidValue("model", self.name, fix)
-        moved = f"{self._place.folder}/model"  # a storage that was copied has its own
-        return Embedder.load(moved if Path(moved).is_dir() else folder)
-
-    @property
-    def optuna(self) -> optuna.Study:
-        """The study as Optuna has it, opened to be read."""
-        import optuna
-
-        from sentune.study.store.storage import open_storage
-
-        return optuna.load_study(study_name=self.name, storage=open_storage(self._place.url))
-
-    def report(self, out: str | Path) -> Path:
-        """Write the study's report as one HTML page, and return where it stands.
-
-        Raises:
-            StorageError: the disk is full, read-only or at fault.
-        """
-        from sentune.report import build
-        from sentune.report.render import to_html
-
-        path, page = Path(out), to_html(build(self._view))
-        return Path(write_document(str(path.parent), path.name, page))
-
-    def __repr__(self) -> str:
-        return f"<study {self.name}: {self.state}. {self.verdict}>"
-
-    def _repr_html_(self) -> str:
-        """Return the finding and the metrics, for a notebook."""
-        from html import escape
-
-        table = self.metrics.to_html(float_format="{:.4f}".format, na_rep="", border=0)
-        return f"<p><b>{escape(self.name)}</b> ({self.state}): {escape(self.verdict)}</p>{table}"
-
-
-class StudyFigures:
-    """The figures of a study as plotly figures, which a notebook shows as they are."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-
-    @cached_property
-    def _optuna(self) -> dict[str, Callable[[], go.Figure]]:
-        from sentune.study.interactive_page import figures_of, plain_study
-
-        metrics = [metric for metric, _ in self._view.objectives]
-        return figures_of(plain_study(self._view.summary), metrics)
-
-    def history(self) -> go.Figure:
-        """Return the objective of each trial, and the best so far."""
-        return self._optuna["history"]()
-
-    def curves(self) -> go.Figure:
-        """Return the objective of each trial over the examples seen."""
-        return self._optuna["curves"]()
-
-    def parallel(self) -> go.Figure:
-        """Return a line for each trial through its settings to its objective."""
-        return self._optuna["parallel"]()
-
-    def importance(self) -> go.Figure:
-        """Return the importance of each setting.
-
-        Raises:
-            InvalidValue: too few trials are complete.
-        """
-        try:
-            return self._optuna["importance"]()
-        except (ValueError, RuntimeError) as error:
-            raise InvalidValue("importance", self._view.summary.study, str(error)) from error
-
-    def seeds(self) -> go.Figure:
-        """Return every seed of each finalist, on dev."""
-        import plotly.graph_objects as go
-
-        objective = self._view.summary.objective
-        figure = go.Figure(layout={"yaxis_title": objective, "xaxis_title": "finalist"})
-        for finalist in self._view.summary.finalists:
-            over, name = finalist.metrics[objective], f"trial {finalist.trial}"
-            text = [f"seed {seed}" for seed in finalist.seeds]
-            marks = go.Scatter(
-                x=[name] * len(text), y=over.values, text=text, mode="markers", name=name
-            )
-            figure.add_trace(marks)
-        return figure
-
-    def readouts(self) -> dict[str, go.Figure]:
-        """Return sweep -> the metric over each readout of the winner, the others at their best."""
-        import plotly.graph_objects as go
-
-        from sentune.report.sweep_figures import sweeps_in
-
-        found = {}
-        folder = self._view.folder
-        for name, table in (sweeps_in(folder) if folder is not None else {}).items():
-            figure = go.Figure(layout={"yaxis_title": table.metric})
-            for readout, grid in table.axes.items():
-                values = table.at_best(readout).tolist()
-                figure.add_trace(go.Scatter(x=[*grid], y=values, name=readout))
-            found[name] = figure
-        return found
 
 
 def evaluate(
