@@ -17,7 +17,7 @@ from sentune.io.object_store import files_at
 from sentune.job.families.base import JobFamily
 from sentune.job.options import StudyOptions
 from sentune.records import StudySummary
-from sentune.study.config import StudyConfig
+from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import (
     DESCRIPTION,
@@ -27,7 +27,6 @@ from sentune.study.store.study_index import (
     read_json,
 )
 from sentune.study.store.study_view import StudySnapshot
-from sentune.study.study import objectives_of
 from sentune.summary import NAME, read_summary
 from sentune.tracking import lineage
 from sentune.training.model import MANIFEST

@@ -13,6 +13,7 @@ from sentune.study import LAUNCHERS, SCHEDULERS
 from sentune.study.runner.limits import Budget
 from sentune.study.schedulers import Scheduler, default_first_rung, make_scheduler
 from sentune.study.space.objectives import Constraint, Objective
+from sentune.study.space.space import SearchSpace
 
 LEAST = dict.fromkeys(("trials", "max_examples", "seeds", "keep"), 1)
 LEAST |= dict.fromkeys(("concurrent", "max_concurrent", "validate_every"), 1)
@@ -154,3 +155,8 @@ class StudyConfig:
             mode=mode,
             keep=max(1, self.finalists),
         )
+
+
+def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
+    """Return the objective of the space, and the further ones."""
+    return (Objective(space.objective, space.mode), *config.objectives)

@@ -17,7 +17,7 @@ from sentune.io.atomic import StorageError, read_document, write_document
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
-from sentune.study.config import StudyConfig
+from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.fork import fork_from, place_of_trials, refuse_foreign_trials
 from sentune.study.planning.capacity import available
 from sentune.study.planning.plan import make_plan, searched
@@ -36,7 +36,7 @@ from sentune.study.runner.trial_source import (
     name_of,
     settle_orphans,
 )
-from sentune.study.space.objectives import Objective, pareto_front
+from sentune.study.space.objectives import pareto_front
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.journal import StudyJournal
@@ -96,11 +96,6 @@ class StudyOutcome:
     front: list[int]
     verdict: str
     comparison: dict[str, Any]
-
-
-def objectives_of(config: StudyConfig, space: SearchSpace) -> tuple[Objective, ...]:
-    """Return the objective of the space, and the further ones."""
-    return (Objective(space.objective, space.mode), *config.objectives)
 
 
 class Study:
