@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,26 +174,34 @@ def test_what_is_done_together_is_known_inside_and_written_whole_or_not_at_all(
 def test_a_thread_that_reads_while_batches_are_written_sees_each_trial_once(
     path: str, journal: StudyJournal
 ) -> None:
-    """MLflow's thread and the display take snapshots while the driver's thread writes."""
+    """MLflow's thread takes snapshots while the driver writes, and while it forgets a batch."""
     seen: list[int] = []
+    reading = StudyJournal(path)
     ended, interval = threading.Event(), sys.getswitchinterval()
 
     def look() -> None:
         while not ended.is_set():
-            seen.append(len(journal.get_all_trials(0, deepcopy=False)))
+            seen.append(len(reading.get_all_trials(0, deepcopy=False)))
+
+    def interrupted() -> None:
+        with journal.together():
+            journal.create_new_trial(0)
+            raise KeyboardInterrupt
 
     thread = threading.Thread(target=look)
     sys.setswitchinterval(1e-5)
     try:
         thread.start()
-        for _ in range(600):
+        for _ in range(200):
             end_one(journal, pad="x" * 300)
+            with suppress(KeyboardInterrupt):
+                interrupted()
     finally:
         ended.set()
         thread.join()
         sys.setswitchinterval(interval)
     assert seen == sorted(seen), "a trial was gone again"
-    assert len(journal.get_all_trials(0)) == len(trials_in(path)) == 600
+    assert len(journal.get_all_trials(0)) == len(trials_in(path)) == 200
 
 
 @pytest.mark.parametrize("inside", [False, True])

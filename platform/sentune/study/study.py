@@ -195,7 +195,8 @@ class Study:
             self.store.study.set_user_attr(IDENTITY, known or uuid.uuid4().hex)
         self.retention = Retention(config, self.store)
         place = StudyPlace(name=config.name, folder=config.folder, url=url)
-        self.view = StudyView(place, self.storage)
+        shared = None if isinstance(self.storage, StudyJournal) else self.storage
+        self.view = StudyView(place, shared)  # MLflow's thread reads a journal of its own
 
     def _open(self, name: str) -> optuna.Study:
         return open_study(

@@ -14,7 +14,6 @@ import io
 import json
 import logging
 import os
-import threading
 import weakref
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -56,7 +55,6 @@ class JournalFile(BaseJournalBackend):
         self.check: Callable[[], None] = lambda: None
         self.batch: list[Log] | None = None
         self._starts = array.array("q", [0])  # line -> byte, of the lines that count
-        self._lock = threading.RLock()  # MLflow's thread reads while the driver's ends a batch
         flags = os.O_RDWR | os.O_CREAT if driver else os.O_RDONLY
         self._fd = os.open(self.path, flags | os.O_APPEND, 0o666)
         weakref.finalize(self, os.close, self._fd)
@@ -75,14 +73,13 @@ class JournalFile(BaseJournalBackend):
 
     def read_logs(self, log_number_from: int) -> Iterable[Log]:
         """Return the lines from a number on; those of the batch alone while there is one."""
-        with self._lock:
-            del self._starts[log_number_from + 1 :]
-            if log_number_from == 0:  # a fresh JournalStorage
-                self._starts[0] = self._newest = 0
-                if not self.batch:
-                    return self._scan()  # a long journal is not held in memory
-            logs = enumerate(self.batch or self._scan(), len(self._starts) - 1)
-            return [log for number, log in logs if number >= log_number_from]
+        del self._starts[log_number_from + 1 :]
+        if log_number_from == 0:  # a fresh JournalStorage
+            self._starts[0] = self._newest = 0
+            if not self.batch:
+                return self._scan()  # a long journal is not held in memory
+        logs = enumerate(self.batch or self._scan(), len(self._starts) - 1)
+        return [log for number, log in logs if number >= log_number_from]
 
     def _scan(self) -> Iterator[Log]:
         """Yield the new lines of whole batches, and remember where each of them ends."""
@@ -128,10 +125,9 @@ class JournalFile(BaseJournalBackend):
         if self.batch is not None:
             self.batch.extend(json.loads(json.dumps(logs)))  # as a reader would have them
             return
-        with self._lock:
-            for _ in self._scan():  # a note of a dashboard, which is read after this
-                pass
-            self._write(logs)
+        for _ in self._scan():  # a note of a dashboard, which is read after this
+            pass
+        self._write(logs)
 
     def commit(self) -> bool:
         """Write the batch; return whether no other process has written meanwhile.
@@ -140,15 +136,14 @@ class JournalFile(BaseJournalBackend):
             StorageError, Overtaken: see ``append_logs``.
             StudyConflict: another process has added a study or a trial.
         """
-        with self._lock:
-            logs, self.batch = self.batch, None
-            if not logs:
-                return True
-            others = list(self._scan())
-            if any({"study_name", "datetime_start"} & log.keys() for log in others):
-                raise StudyConflict(f"{self.path}: another process has added a study or a trial")
-            self._write(logs)
-            return not others
+        logs, self.batch = self.batch, None
+        if not logs:
+            return True
+        others = list(self._scan())
+        if any({"study_name", "datetime_start"} & log.keys() for log in others):
+            raise StudyConflict(f"{self.path}: another process has added a study or a trial")
+        self._write(logs)
+        return not others
 
     def _write(self, logs: list[Log]) -> None:
         if not self.driver:
@@ -194,6 +189,8 @@ def _parsed(line: bytes) -> Log:
 
 class StudyJournal(JournalStorage):
     """Optuna's storage over a ``JournalFile``, which is written by a study's driver alone.
+
+    One thread uses it: another one reads through a journal of its own.
 
     Raises:
         InvalidValue: there is no such file to look at.
