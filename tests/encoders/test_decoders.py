@@ -178,7 +178,7 @@ def test_a_bundle_links_both_folders(tmp_path: Path):
     encoder, decoder = family("bert"), family("bart")
     made = Path(bundle(encoder, decoder, tmp_path))
     assert bundle(encoder, decoder, tmp_path) == str(made)
-    assert {p.name for p in made.iterdir()} == {"encoder", "decoder"}
+    assert {p.name for p in made.iterdir()} == {"encoder", "decoder", "checksums.json"}
     for name, source in (("encoder", encoder), ("decoder", decoder)):
         here, there = made / name / "model.safetensors", Path(source, "model.safetensors")
         assert here.samefile(there)

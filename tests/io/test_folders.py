@@ -11,6 +11,7 @@ import pytest
 
 from sentune.io import folders
 from sentune.io.folders import (
+    cached_folder,
     draft_beside,
     draft_name,
     found_again,
@@ -18,6 +19,7 @@ from sentune.io.folders import (
     new_folder,
     whole_folder,
 )
+from tests.tampering import flip
 
 KILLED = """
 import os, sys
@@ -134,12 +136,24 @@ def test_a_new_folder_is_on_the_disk_before_its_name(
     monkeypatch.setattr(Path, "rename", lambda a, b: (order.append("rename"), rename(a, b))[1])
     monkeypatch.setattr(folders, "sync_tree", lambda f: (order.append("content"), sync_tree(f)))
     monkeypatch.setattr(folders, "sync", lambda f: (order.append("name"), sync(f)))
-    new_folder(tmp_path / "a", lambda draft: (draft / "x").touch() or None, "x")
+    new_folder(tmp_path / "a", lambda draft: (draft / "x").touch())
     assert order == ["content", "rename", "name"]
 
 
-def test_what_stands_in_the_place_of_a_new_folder_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "other").touch()
-    with pytest.raises(FileExistsError, match="holds something else"):
-        new_folder(tmp_path / "a", lambda draft: (draft / "x").touch() or None, "x")
+@pytest.mark.parametrize("damaged", ["x", "checksums.json"])
+def test_a_damaged_folder_of_a_cache_is_made_again(
+    tmp_path: Path, damaged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "a"
+
+    def write(draft: Path) -> None:
+        (draft / "x").write_text("content")
+
+    assert cached_folder(folder, write) == folder
+    flip(folder / damaged, 3)
+    assert not caplog.messages
+    cached_folder(folder, write)
+    assert (folder / "x").read_text() == "content"
+    (message,) = caplog.messages
+    assert damaged in message
+    cached_folder(folder, lambda draft: pytest.fail("it is whole"))

@@ -12,6 +12,7 @@ import pytest
 from optuna.trial import TrialState
 from study_folders import TRIALS, make_study, trial_of
 
+from sentune.errors import DamagedFile
 from sentune.study.runner.retention import abandoned_scratch, note_published, removable_of
 from sentune.study.store.study_index import find_study
 from sentune.study.store.study_view import StudyView
@@ -109,6 +110,13 @@ def test_the_published_models_checkpoint_never_goes(tmp_path: Path):
     note_published(str(folder), "0000")
     collect(tmp_path)
     assert left(folder) == {"0000": {"200"}, "0002": {"200"}}
+
+
+def test_a_damaged_note_of_the_published_run_is_named(tmp_path: Path):
+    folder = make_study(tmp_path, summary={"state": "complete"})
+    (folder / "published.json").write_text("{")
+    with pytest.raises(DamagedFile, match=r"published\.json.*delete it"):
+        collect(tmp_path)
 
 
 @pytest.mark.parametrize("options", [{"scheduler": "unknown"}, {"population": 4}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterable
@@ -10,13 +11,15 @@ from pathlib import Path
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from safetensors import SafetensorError, safe_open
 
 from sentune.encoders.tiny import TinyDecoder, TinyEncoder, TinyOptions
-from sentune.errors import InvalidValue
-from sentune.io.folders import new_folder
+from sentune.errors import DamagedFile, InvalidValue
+from sentune.io.folders import cached_folder
 
 # nothing executable and no pickles: configs, tokenizers and safetensors
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_FIX = "bring it back from a copy, or from where it was downloaded"
 
 
 def prepare(spec: str, texts: Iterable[str], cache: Path) -> str:
@@ -29,6 +32,7 @@ def prepare(spec: str, texts: Iterable[str], cache: Path) -> str:
 
     Raises:
         InvalidValue: no such folder, no such name, or the hub cannot be reached.
+        DamagedFile: a file of the folder cannot be read.
     """
     return str(_folder(TinyEncoder, spec, texts, cache))
 
@@ -58,7 +62,28 @@ def _folder(kind: type[TinyOptions], spec: str, texts: Iterable[str], cache: Pat
         raise InvalidValue(option, spec, "name a folder with a Hugging Face config.json")
     if any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
         raise InvalidValue(option, spec, "its weights are pickled; convert them to safetensors")
+    for file in folder.glob("*.json"):
+        _check_json(file)
+    for file in folder.glob("*.safetensors"):
+        _check_safetensors(file)
     return folder
+
+
+def _check_json(file: Path) -> None:
+    """Raise ``DamagedFile`` where a file is no JSON."""
+    try:
+        json.loads(file.read_bytes())
+    except ValueError as error:
+        raise DamagedFile(file, f"it is no JSON ({error})", _FIX) from None
+
+
+def _check_safetensors(file: Path) -> None:
+    """Raise ``DamagedFile`` where the head or the size of a file of weights is wrong."""
+    try:
+        with safe_open(file, framework="numpy"):
+            pass
+    except SafetensorError as error:
+        raise DamagedFile(file, f"its weights cannot be read ({error})", _FIX) from None
 
 
 def bundle(encoder_folder: str, decoder_folder: str, cache: Path) -> str:
@@ -90,7 +115,7 @@ def bundle(encoder_folder: str, decoder_folder: str, cache: Path) -> str:
             except OSError:  # another file system, or one without hard links
                 shutil.copy2(source, draft / target)
 
-    return str(new_folder(cache / f"intersent-{digest.hexdigest()[:16]}", fill))
+    return str(cached_folder(cache / f"intersent-{digest.hexdigest()[:16]}", fill))
 
 
 def _stamp(file: Path) -> str:

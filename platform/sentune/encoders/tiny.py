@@ -28,7 +28,7 @@ from tokenizers import (
 from transformers import BartConfig, BertConfig, PreTrainedTokenizerFast
 
 from sentune.errors import InvalidValue
-from sentune.io.folders import new_folder
+from sentune.io.folders import cached_folder
 
 Width = Annotated[int, Field(ge=8, le=1024)]
 Inner = Annotated[int, Field(ge=8, le=4096)]
@@ -121,7 +121,7 @@ class TinyOptions(BaseModel, ABC):
 
         content = json.dumps([self.model_dump(), sorted(words.items())], ensure_ascii=False)
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return new_folder(cache / f"{self.folder}-{digest}", write)
+        return cached_folder(cache / f"{self.folder}-{digest}", write)
 
 
 class TinyEncoder(TinyOptions):

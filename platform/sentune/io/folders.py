@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
+CHECKSUMS = "checksums.json"
+"""Name of the manifest of a cached folder that has no other one."""
+
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
@@ -41,7 +44,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             replace_folder(beside, folder)
 
 
-def new_folder(folder: Path, write: Callable[[Path], None], proof: str = "") -> Path:
+def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
     """Return a folder's absolute path; one that is missing is written beside it, then renamed.
 
     Several processes may do it at once, with the same content: the first one's is taken.
@@ -49,13 +52,27 @@ def new_folder(folder: Path, write: Callable[[Path], None], proof: str = "") -> 
     Args:
         folder: where it belongs; parents are made.
         write: fills the empty folder that it is given.
-        proof: name of a file that the whole folder has.
     """
-    if not (folder / proof).exists():
+    if not folder.exists():
         with draft_beside(folder) as draft:
             write(draft)
-            if not settle(draft, folder) and not (folder / proof).exists():
-                raise FileExistsError(f"{folder} holds something else; move it away")
+            settle(draft, folder)
+    return folder.resolve()
+
+
+def cached_folder(folder: Path, write: Callable[[Path], None]) -> Path:
+    """Return the absolute path of a folder of a cache, made or made again as by ``checked_folder``.
+
+    Args:
+        folder: where it belongs; parents are made.
+        write: fills the empty folder that it is given.
+    """
+
+    def described(draft: Path) -> dict[str, Any]:
+        write(draft)
+        return {}
+
+    checked_folder(folder, CHECKSUMS, described)
     return folder.resolve()
 
 

@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
-from sentune.encoders.words.table import META, WordTable, tokenise
+from sentune.encoders.words.table import WordTable, tokenise
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
-from sentune.io.folders import new_folder
+from sentune.io.folders import cached_folder
 
 BUILTIN = "builtin:"
 _VERSION = 1
@@ -98,7 +98,7 @@ def learn_words(texts: Iterable[str], spec: str, cache: Path) -> WordTable:
     tokens = _read(texts)
     key = sha256(f"{_VERSION} {options.model_dump_json()} {tokens.content}".encode()).hexdigest()
     folder = cache.expanduser().resolve() / "words" / f"ppmi-{key[:16]}"
-    new_folder(folder, partial(_write, tokens, options, spec, key[:32]), META)
+    cached_folder(folder, partial(_write, tokens, options, spec, key[:32]))
     return WordTable.load(str(folder))
 
 

@@ -19,7 +19,7 @@ from sentune.encoders.words.lines import Quarantine, blocks
 from sentune.encoders.words.table import META, VERSION, WordTable
 from sentune.encoders.words.vectors import VectorFile
 from sentune.errors import CorpusError, InvalidValue
-from sentune.io.folders import new_folder
+from sentune.io.folders import cached_folder
 
 PACKAGE = "wordfreq:"
 
@@ -48,10 +48,10 @@ def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
     source = VectorFile.parse(vectors)
     root = cache.expanduser().resolve() / "words"
     read = root / _key(vectors, _identity(source.path))
-    new_folder(read, partial(_write_vectors, source), META)
+    cached_folder(read, partial(_write_vectors, source))
     known_by = "" if frequencies is None else _identity(frequencies)
     table = root / f"{read.name}-{_key(frequencies or '', known_by)}"
-    new_folder(table, partial(_write_table, source, frequencies, read), META)
+    cached_folder(table, partial(_write_table, source, frequencies, read))
     return WordTable.load(str(table))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sentune.encoders.words.table import META, VERSION, WordTable
 from sentune.errors import InvalidValue
-from sentune.io.folders import new_folder
+from sentune.io.folders import cached_folder
 
 COUNTS = "counts.npy"
 _VERSION = 1
@@ -89,7 +89,7 @@ def training_folder(words: WordTable, counts: NDArray[np.int64], cache: Path) ->
         save_whole(words, draft)
         np.save(draft / COUNTS, counts)
 
-    new_folder(folder, write, COUNTS)
+    cached_folder(folder, write)
     return str(folder)
 
 

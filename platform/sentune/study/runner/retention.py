@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentune.errors import DamagedFile
 from sentune.io.atomic import read_document, write_document
 from sentune.io.object_store import files_at, names_in
 from sentune.records import TrialRecord, TrialState
@@ -182,9 +183,17 @@ def note_published(folder: str, run: str) -> None:
 
 
 def published(folder: str) -> str | None:
-    """Return the run that the model in the study's folder came from."""
+    """Return the run that the model in the study's folder came from; None where there is none.
+
+    Raises:
+        DamagedFile: the note is damaged.
+    """
     text = read_document(folder, PUBLISHED)
-    return str(json.loads(text)["run"]) if text is not None else None
+    try:
+        return str(json.loads(text)["run"]) if text is not None else None
+    except (ValueError, KeyError, TypeError) as error:
+        fix = "delete it, and the study's own command writes it again"
+        raise DamagedFile(f"{folder}/{PUBLISHED}", f"it is damaged ({error})", fix) from None
 
 
 @dataclass(frozen=True, kw_only=True)
