@@ -82,6 +82,22 @@ def test_an_address_where_nothing_answers_is_refused_before_ray_tries(
     assert capfd.readouterr().err == ""
 
 
+def test_a_cluster_of_this_machine_that_is_gone_is_refused_before_ray_tries(
+    deaf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``auto`` is the cluster last started here, as Ray's file of its address has it."""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(deaf)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    with pytest.raises(InvalidValue, match=f"nothing answers at {deaf}"), connected():
+        pass
+    [finding] = joined("auto")
+    assert not finding.ok
+    assert f"nothing answers at {deaf}" in finding.detail
+    assert capfd.readouterr().err == ""
+
+
 def test_a_job_server_is_no_address_of_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
     with pytest.raises(InvalidValue, match="give HOST:PORT"), connected():

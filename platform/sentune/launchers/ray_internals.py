@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 import ray
+import ray._private.services
 import ray._private.state
 from ray.experimental import internal_kv
 
@@ -23,6 +24,15 @@ def draining_nodes() -> frozenset[str]:
     Ray 2.60 has no public call for it; Ray Train's own watcher makes this one.
     """
     return frozenset(ray._private.state.state.get_draining_nodes())
+
+
+def last_started() -> str | None:
+    """Return ``HOST:PORT`` of the cluster last started on this machine, which may be gone.
+
+    That is what Ray 2.60 takes ``auto`` for; it has no public call for it.
+    """
+    address: str | None = ray._private.services.find_bootstrap_address(None)
+    return address
 
 
 def free_resources() -> Mapping[str, Mapping[str, float]]:

@@ -79,7 +79,7 @@ def joined(address: str) -> list[Finding]:
         SentuneError: the token's file can be read by others.
     """
     token()
-    if address != "auto" and (silence := silent_head(address, "--address")):
+    if silence := silent_head(address, "--address"):
         return [Finding("reachable", silence, START_FIX)]
     try:
         context = join(address)

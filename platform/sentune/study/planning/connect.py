@@ -17,6 +17,7 @@ import ray
 
 from sentune.code import assert_same_code, runtime_env
 from sentune.errors import InvalidValue, SentuneError
+from sentune.launchers.ray_internals import last_started
 
 ANSWER_SECONDS = 8.0
 """Seconds that a cluster's head has to answer."""
@@ -56,7 +57,7 @@ def connected() -> Iterator[None]:
         for name, value in {"RAY_AUTH_TOKEN": secrets.token_hex(32), **NO_METRICS}.items():
             os.environ.setdefault(name, value)
     else:
-        if address != "auto" and (trouble := silent_head(address, "RAY_ADDRESS")):
+        if trouble := silent_head(address, "RAY_ADDRESS"):
             raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {START_FIX}")
         token()  # refuses a file that others can read
     join(address, **({"include_dashboard": False} if own else {}))
@@ -104,11 +105,14 @@ def token() -> str:
 def silent_head(address: str, option: str) -> str:
     """Return why no gRPC server answers, else ""; Ray itself tries for minutes.
 
-    With Ray's TLS, whose certificates are Ray's to check, nothing is asked.
+    ``auto`` stands for the cluster last started on this machine, which may be gone. With Ray's TLS,
+    whose certificates are Ray's to check, nothing is asked.
 
     Raises:
         InvalidValue: the option's address is no ``HOST:PORT``.
     """
+    if address == "auto" and not (address := last_started() or ""):
+        return ""  # Ray says at once that there is none
     if not re.fullmatch(r"[^/]+:\d+", address):
         raise InvalidValue(option, address, "give HOST:PORT, such as 10.0.0.10:6379")
     if os.environ.get("RAY_USE_TLS", "0") != "0":
