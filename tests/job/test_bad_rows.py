@@ -17,6 +17,7 @@ from sentune.errors import CorpusError, InvalidValue
 from sentune.job.corpora import print_corpora
 from sentune.job.families import JobFamily, make_job
 from sentune.job.options import JobOptions, OperationOptions, parse
+from sentune.job.run import tune
 from sentune.summary import schema
 from tests.job.test_probing import QUIET, SPACE
 
@@ -70,6 +71,16 @@ def test_a_job_on_triplets_leaves_bad_rows_of_all_its_corpora_out(
         jsonschema.validate(corpus, schema()["properties"]["corpora"]["additionalProperties"])
     print_corpora(corpora, Console(file=text, width=400))
     assert text.getvalue().count(f"{BAD} bad rows left out, the first: {first}") == len(corpora)
+
+
+def test_bad_rows_of_the_test_corpus_are_refused_before_anything_is_trained(
+    pairs: str, tmp_path: Path
+) -> None:
+    options = {"corpus": "builtin:nli?size=90", "dev": ["builtin:nli?size=90&split=dev"]}
+    given = {**options, "test": [pairs], "storage": str(tmp_path / "studies"), "study": "s"}
+    with pytest.raises(CorpusError, match=r"pairs\.jsonl:102: .*100 are allowed"):
+        tune(parse(given, JobOptions()), SPACE)
+    assert not (tmp_path / "studies" / "s").exists()
 
 
 @pytest.mark.parametrize("most", ["119", "59%"])

@@ -129,11 +129,27 @@ def _new_model(place: str) -> Iterator[Path]:
                 files.rm_file(path)
 
 
+def check_test(job: JobFamily) -> None:
+    """Raise what reading the test corpora at the end would; they are measured there alone.
+
+    Raises:
+        CorpusError: a file is missing, or has more bad rows than are allowed.
+        InvalidValue: the format has no pairs.
+    """
+    if not TestReads(job.config.folder).known:
+        read_test(job)
+
+
+def read_test(job: JobFamily) -> tuple[Corpus, ...]:
+    """Return the test corpora of a job."""
+    return read_evaluation(with_bad_rows(job.test, job.options.bad_rows), job.prefer)
+
+
 def _judge(
     job: JobFamily, checkpoint: Path, summary: StudySummary, reads: TestReads
 ) -> dict[str, Any]:
     """Measure the winner on the test corpora; return the tables of the result."""
-    test = read_evaluation(with_bad_rows(job.test, job.options.bad_rows), job.prefer)
+    test = read_test(job)
     described = [describe(corpus) for corpus in test]
     reads.identify([corpus["fingerprint"] for corpus in described])
     for index, corpus in enumerate(described):

@@ -99,7 +99,7 @@ def _study(
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
     from sentune.job.corpora import print_corpora
     from sentune.job.plan import checked_plan
-    from sentune.job.product import publish
+    from sentune.job.product import check_test, publish
     from sentune.job.progress import Display
     from sentune.job.study_files import describe, mend_summary, refuse_late, start_summary
     from sentune.study.planning.connect import connected
@@ -110,6 +110,7 @@ def _study(
         if os.environ.get("RAY_ADDRESS"):  # a cluster that is there tokenises the corpora
             preparing.enter_context(connected())
         job.prepare(console)
+        check_test(job)
         print_corpora(job.corpora(), console)
         config = job.config
         summary = start_summary(job, options, forked_from)
