@@ -97,7 +97,9 @@ def test_float32_survives_means_far_from_the_origin():
     torch.testing.assert_close(kl_table(x, x).double(), expected, rtol=2e-5, atol=2e-3)
 
 
-@pytest.mark.parametrize(("scale", "log_sigma"), [(0.5, 0.0), (30.0, 0.0), (1.0, -3.0), (4.0, -3.0)])
+@pytest.mark.parametrize(
+    ("scale", "log_sigma"), [(0.5, 0.0), (30.0, 0.0), (1.0, -3.0), (4.0, -3.0)]
+)
 def test_float32_tells_near_pairs_of_wide_and_narrow_gaussians(scale, log_sigma):
     mean, log = scale * torch.randn(64, 768), log_sigma + 0.1 * torch.randn(64, 768)
     first = torch.cat([mean, log], dim=1)
