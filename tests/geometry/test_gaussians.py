@@ -10,7 +10,7 @@ from torch.distributions import Normal, kl_divergence
 
 from sentune.errors import InvalidValue
 from sentune.geometry import Gaussians
-from sentune.geometry.gaussians import kl_table
+from sentune.geometry.gaussians import kl_by_dimension, kl_table, unpack
 from tests.rounding import rounding
 
 KL = 0.7097233997792209  # KL(N(.3, .5^2) || N(-.2, 1.5^2)), computed independently
@@ -95,6 +95,24 @@ def test_float32_survives_means_far_from_the_origin():
     x[:, :64] += 100.0
     expected = kl_table(x.double(), x.double())
     torch.testing.assert_close(kl_table(x, x).double(), expected, rtol=2e-5, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("scale", "log_sigma"), [(0.5, 0.0), (30.0, 0.0), (1.0, -3.0), (4.0, -3.0)]
+)
+def test_float32_tells_near_pairs_of_wide_and_narrow_gaussians(scale, log_sigma):
+    mean, log = scale * torch.randn(64, 768), log_sigma + 0.1 * torch.randn(64, 768)
+    first = torch.cat([mean, log], dim=1)
+    near = 0.03 * math.exp(log_sigma) * torch.randn(64, 768)
+    second = torch.cat([mean + near, log + 0.03 * torch.randn(64, 768)], dim=1).requires_grad_()
+    exact = kl_by_dimension(*unpack(first.double()), *unpack(second.double())).sum(-1)
+    (wanted,) = torch.autograd.grad(exact.sum(), second, retain_graph=True)
+    table = kl_table(first, second)
+    (gradient,) = torch.autograd.grad(table.diagonal().sum(), second)
+    assert table.dtype == torch.float32
+    # the products' rounding: 2^-24 of LARGEST_IN_FLOAT32, twice for the two products
+    torch.testing.assert_close(table.diagonal(), exact.float(), rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-3 * wanted.abs().max())
 
 
 def test_autocast_does_not_narrow_it():

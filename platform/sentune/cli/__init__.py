@@ -28,6 +28,7 @@ MODULES = {
     "cluster": "cluster",
     "corpora": "corpora",
     "study": "study",
+    "paper": "paper",
 }
 """Command, or group of commands -> module of this package, whose function or ``app`` it is."""
 

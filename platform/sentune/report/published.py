@@ -22,26 +22,53 @@ class _Strict(BaseModel):
 
 
 class DataSet(_Strict):
-    """A data set that a paper judges on, where one gets it, and the format that reads it here.
+    """A data set that a paper trains or judges on, where one gets it, and the format that reads it.
 
-    ``word`` is in the path of its wanted part, in lower case.
+    Attributes:
+        word: in the path of its wanted part, in lower case.
+        files: patterns of the names under which it is published, without regard to case.
+        options: of the format, that choose the wanted part.
     """
 
     format: str
     word: str = ""
+    files: tuple[str, ...] = ()
+    options: str = ""
     source: str
+
+
+class Quick(_Strict):
+    """What makes a study of a paper a small one.
+
+    Attributes:
+        options: of its job.
+        set: settings in place of the paper's.
+        rows: of each data set that is judged on, at most.
+    """
+
+    options: dict[str, Any] = {}
+    set: dict[str, Any] = {}
+    rows: int
 
 
 class TrainedOn(_Strict):
     """The encoder and corpus of a paper in its words, and the formats that read the corpus here.
 
-    ``rows`` are the examples that the paper counts; None where it gives no number.
+    Attributes:
+        rows: examples that the paper counts; None where it gives no number.
+        data, dev: data sets to train and to select on.
+        options: of the job, beside the paper's own settings.
+        quick: None: it is quick as it is.
     """
 
     encoder: str
     corpus: str
     formats: tuple[str, ...]
     rows: int | None = None
+    data: tuple[str, ...] = ()
+    dev: tuple[str, ...] = ()
+    options: dict[str, Any] = {}
+    quick: Quick | None = None
 
 
 class PublishedColumn(_Strict):
@@ -82,12 +109,19 @@ class PublishedRow(_Strict):
 
 
 class PublishedTable(_Strict):
-    """A table of a paper. ``transposed``: its rows are columns here."""
+    """A table of a paper.
+
+    Attributes:
+        text: the table as the paper prints it.
+        transposed: its rows are columns here.
+        dev: task -> data set on which its readouts are chosen, where the study's own does not.
+    """
 
     name: str
     caption: str
     trained: str
     text: str
+    dev: dict[str, str] = {}
     transposed: bool = False
     columns: tuple[PublishedColumn, ...]
     rows: tuple[PublishedRow, ...]

@@ -1,0 +1,106 @@
+"""``sentune paper``: the tables of the papers, made again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from sentune.cli.options import Group, key_and_value
+from sentune.terminal import plain_table, print_line, say, screen
+
+app = Group()
+
+Data = Annotated[
+    Path | None,
+    Option(metavar="FOLDER", help="Where data sets lie, under the names of their publishers."),
+]
+Instead = Annotated[
+    list[str] | None,
+    Option(metavar="NAME=FORMAT:PATH", help="A corpus in place of a paper's data set. Repeatable."),
+]
+
+
+@app.callback()
+def paper() -> None:
+    """Make the tables of the papers again: ours beside the paper's figures."""
+
+
+@app.command("ls")
+def ls(data: Data = None, instead: Instead = None) -> None:
+    """List all tables; with --data, which data sets they lack."""
+    from sentune.papers.data import DataFolder
+    from sentune.papers.table import missing_data, tables
+
+    folder = DataFolder(data, _instead(instead))
+    table = plain_table("table", "rows", "shows", *(["lacks"] if data else []), header_style="dim")
+    lacking: dict[str, str] = {}
+    for name, from_paper, published in tables():
+        missing = missing_data(published, from_paper, folder)
+        lacking |= missing
+        cells = [name, str(len(published.rows)), published.caption]
+        table.add_row(*cells, *([", ".join(missing)] if data else []))
+    screen().print(table)
+    if data:
+        for name, source in lacking.items():
+            say(f"{name}: {source}")
+
+
+@app.command("run")
+def run(
+    name: Annotated[str, Argument(metavar="TABLE", help="As 'sentune paper ls' names it.")],
+    data: Data = None,
+    instead: Instead = None,
+    quick: Annotated[
+        bool, Option("--quick", help="Few examples and rows: minutes on a small machine.")
+    ] = False,
+    encoder: Annotated[str | None, Option(help="Encoder of methods that have one.")] = None,
+    decoder: Annotated[str | None, Option(help="Decoder of methods that have one.")] = None,
+    vectors: Annotated[
+        str | None, Option(help="Word vectors, glove:FILE or fasttext:FILE.")
+    ] = None,
+    frequencies: Annotated[str | None, Option(help="Counts of words.")] = None,
+    storage: Annotated[
+        str | None, Option(metavar="URI", help="Folder or URI of the studies (default: studies).")
+    ] = None,
+    gpus_per_worker: Annotated[float, Option(help="GPUs a worker of each study.")] = 0.0,
+    seed: Annotated[int, Option(help="Seed of each study.")] = 0,
+    out: Annotated[Path, Option(metavar="DIR", help="Folder of the pages.")] = Path("papers"),
+) -> None:
+    """Run the studies of a table, or go on with them, and print ours beside the paper's."""
+    from sentune.papers.data import DataFolder
+    from sentune.papers.make import TableMaker
+    from sentune.papers.page import comparison_table, differences, write
+    from sentune.papers.table import StudyChoices, find_table
+
+    from_paper, published = find_table(name)
+    models = {
+        "encoder": encoder,
+        "decoder": decoder,
+        "vectors": vectors,
+        "frequencies": frequencies,
+    }
+    choices = StudyChoices(
+        data=DataFolder(data, _instead(instead)),
+        quick=quick,
+        models={option: value for option, value in models.items() if value is not None},
+        options={"seed": seed, "gpus_per_worker": gpus_per_worker}
+        | ({"storage": storage} if storage is not None else {}),
+    )
+    made = TableMaker(choices=choices, say=say).make(from_paper, published)
+    shown = comparison_table(made)
+    console = screen()
+    table = plain_table(*shown.heads, title=f"{from_paper.paper}, {published.name}, in percent")
+    for line in shown.lines:
+        table.add_row(*(cell.text for cell, _ in line))
+    console.print(table)
+    for difference in differences(made):
+        print_line(console, difference)
+    for path in write(name, made, out):
+        say(path)
+
+
+def _instead(items: list[str] | None) -> dict[str, str]:
+    fix = "write NAME=FORMAT:PATH, such as 'SNLI test=snli:test.jsonl'"
+    return dict(key_and_value("--instead", item, fix) for item in items or [])

@@ -1,0 +1,1 @@
+"""The papers' tables, made again: studies, measurements, and ours beside the paper's."""

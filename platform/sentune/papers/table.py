@@ -1,0 +1,180 @@
+"""What a table of a paper takes to be made: its studies, and what each cell is measured on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sentune.errors import InvalidValue
+from sentune.papers.data import DataFolder, cut
+from sentune.report.published import (
+    Paper,
+    PublishedColumn,
+    PublishedRow,
+    PublishedTable,
+    TrainedOn,
+    data_sets,
+    papers,
+)
+
+GENERATED = ("fusion", "difference", "compression", "reconstruction")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyChoices:
+    """What a user chooses for the studies of a table.
+
+    Attributes:
+        quick: whether studies and data sets are cut to what a small machine does in minutes.
+        models: option -> value, of those that name what a method starts from (``encoder``,
+            ``decoder``, ``vectors``, ``frequencies``); a method takes what it has.
+        options: of every study beside them, such as ``storage``.
+    """
+
+    data: DataFolder
+    quick: bool
+    models: dict[str, str]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperStudy:
+    """A study that rows of a table need; rows with equal ones share it.
+
+    Attributes:
+        name: made of its content, so that another encoder or corpus is another study.
+        options: keywords of ``sentune.tune``.
+        differs: what is not the paper's, in words.
+    """
+
+    name: str
+    method: str
+    options: dict[str, Any]
+    differs: tuple[str, ...]
+
+
+class Unavailable(Exception):
+    """Data sets that a study needs and that are not there; ``names`` of them."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(", ".join(names))
+        self.names = names
+
+
+def tables() -> Iterator[tuple[str, Paper, PublishedTable]]:
+    """Yield name (``gumbelcse/table-2``), paper and table, of all papers."""
+    for paper in papers():
+        for table in paper.tables:
+            yield f"{_slug(paper.paper)}/{_slug(table.name)}", paper, table
+
+
+def find_table(name: str) -> tuple[Paper, PublishedTable]:
+    """Return a table by its name.
+
+    Raises:
+        InvalidValue: there is none of that name; lists them.
+    """
+    known = {each: (paper, table) for each, paper, table in tables()}
+    if name not in known:
+        raise InvalidValue("TABLE", name, f"choose one of {', '.join(known)}")
+    return known[name]
+
+
+def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> PaperStudy:
+    """Return the study whose model is measured for a row.
+
+    Raises:
+        Unavailable: a data set that it trains or selects on is not there.
+    """
+    from search_spaces import find
+
+    job = find(row.method)
+    known = {name: choices.data.find(name) for name in (*trained.data, *trained.dev)}
+    missing = [name for name, spec in known.items() if spec is None]
+    quick = trained.quick if choices.quick else None
+    corpora = [spec for name in trained.data if (spec := known[name]) is not None]
+    dev = [
+        cut(spec, quick.rows if quick else None) for name in trained.dev if (spec := known[name])
+    ]
+    if not corpora or not dev:
+        raise Unavailable(missing)
+    several = isinstance(job.defaults.corpus, tuple)
+    fields = type(job.defaults).model_fields
+    models = {name: value for name, value in choices.models.items() if name in fields}
+    asked = trained.options | (quick.options if quick else {}) | choices.options | models
+    if isinstance(job.defaults.model_dump().get("vectors"), tuple) and "vectors" in models:
+        asked["vectors"] = (models["vectors"],)
+    fixed = {**job.space.published, **{k: v[0] for k, v in row.settings.items() if len(v) == 1}}
+    fixed |= {k: v for k, v in (quick.set if quick else {}).items() if k not in row.settings}
+    searched = {name: list(values) for name, values in row.settings.items() if len(values) > 1}
+    names = {*job.space.settings, *row.settings}
+    setting = {name: value for name, value in (fixed | searched).items() if name in names}
+    for name, conditions in job.space.conditions.items():
+        if any(not _any_of(setting.get(on), values) for on, values in conditions.items()):
+            setting.pop(name, None)
+    options = {
+        "corpus": corpora if several else corpora[0],
+        "dev": dev,
+        "set": setting,
+        "trials": math.prod(map(len, searched.values())),
+        **({"sampler": "grid"} if searched else {}),
+        **{name: value for name, value in asked.items() if name in fields},
+    }
+    differs = [f"without {name}" for name in missing if name in trained.data]
+    if not several and len(corpora) > 1:
+        differs.append(f"trained on {trained.data[0]} alone")
+    if quick is not None:
+        differs.append(f"quick: {', '.join(f'{k}={v}' for k, v in quick.options.items())}")
+        differs += [
+            f"{k}={v} instead of {job.space.published.get(k)}" for k, v in quick.set.items()
+        ]
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
+    label = "-".join([row.method, *(f"{n}-{v[0]}" for n, v in row.settings.items() if v)])
+    return PaperStudy(
+        name=f"{_slug(label)[:50]}-{digest.hexdigest()[:8]}",
+        method=row.method,
+        options=options,
+        differs=tuple(differs),
+    )
+
+
+def task_of(column: PublishedColumn) -> str:
+    """Return the task that a column's metric belongs to, as ``sentune.evaluate`` names it."""
+    task = column.metric.partition("/")[0]
+    return "generation" if task in GENERATED else "sts" if re.fullmatch(r"sts\d\d", task) else task
+
+
+def missing_data(table: PublishedTable, paper: Paper, data: DataFolder) -> dict[str, str]:
+    """Return the data sets of a table that are not there -> where one gets them."""
+    trained = {column.trained or table.trained for column in table.columns}
+    names = [c.data for c in table.columns] + [*table.dev.values()]
+    for name in trained:
+        names += [*paper.trained[name].data, *paper.trained[name].dev]
+    return {name: data_sets()[name].source for name in names if data.find(name) is None}
+
+
+def grid_row(table: PublishedTable) -> PublishedRow:
+    """Return the rows of a table over two settings as one: its study has a trial for each cell."""
+    values: dict[str, list[Any]] = {}
+    for row in table.rows:
+        for name, several in row.settings.items():
+            values.setdefault(name, []).extend(several)
+    for column in table.columns:
+        for name, value in column.settings.items():
+            values.setdefault(name, []).append(value)
+    settings = {name: tuple(dict.fromkeys(each)) for name, each in values.items()}
+    return table.rows[0].model_copy(update={"header": (table.name,), "settings": settings})
+
+
+def _any_of(value: Any, allowed: Any) -> bool:
+    """Return whether a value, or one of several that are searched, is allowed."""
+    return any(each in allowed for each in (value if isinstance(value, list) else [value]))
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-")

@@ -1,0 +1,58 @@
+"""A table of a paper is made by its studies, on files that the test makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentune import Embedder, evaluate
+from sentune.papers.data import DataFolder
+from sentune.papers.make import TableMaker
+from sentune.papers.table import StudyChoices, find_table
+from tests.end_to_end.test_closed_form_jobs import write_files
+
+pytestmark = pytest.mark.cluster
+
+
+def test_cells_are_what_the_models_of_the_studies_reach(tmp_path: Path) -> None:
+    files = write_files(tmp_path)
+    for name in ("train", "dev", "test"):
+        (files / f"{name}.csv").rename(files / f"sts-{name}.csv")
+    paper, table = find_table("laes/table-i")
+    small_readouts = {"LAES-RES": {"units": (4,)}, "SIF": {"components": (1,)}}
+    rows = [
+        row.model_copy(update={"settings": {**row.settings, **small_readouts[row.name]}})
+        for row in table.rows
+        if row.name in small_readouts
+    ]
+    said: list[str] = []
+    choices = StudyChoices(
+        data=DataFolder(files, {}),
+        quick=True,
+        models={
+            "vectors": f"glove:{files}/vectors.txt",
+            "frequencies": f"{files}/counts.txt",
+            "encoder": "is not an option of these methods",
+        },
+        options={"storage": str(tmp_path / "studies")},
+    )
+    small = table.model_copy(update={"rows": tuple(rows)})
+    made = TableMaker(choices=choices, say=said.append).make(paper, small)
+
+    judged = {"STS Benchmark dev": "dev", "STS Benchmark test": "test"}
+    for cell in made.cells:
+        if cell.data not in judged:
+            assert cell.ours is None
+            assert cell.reason.startswith("SICK t")
+            continue
+        model = Embedder.load(tmp_path / "studies" / cell.study / "model")
+        spec = f"stsb:{files}/sts-{judged[cell.data]}.csv"
+        assert cell.judged_on == spec
+        found = evaluate(model, {"sts": spec}).loc["sts/pearson", "value"]
+        assert cell.ours == pytest.approx(100 * found)
+    assert {study.method for study in made.studies} == {"laes", "sif"}
+    assert len([line for line in said if "study" in line]) == 2
+
+    again = TableMaker(choices=choices, say=said.append).make(paper, small)
+    assert again.cells == made.cells

@@ -1,0 +1,159 @@
+"""Which studies a paper's table takes, what is missing, and how ours stands beside the paper's."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from sentune.errors import InvalidValue
+from sentune.papers.data import DataFolder, cut
+from sentune.papers.make import MadeCell, MadeTable
+from sentune.papers.page import comparison_table, differences, report, to_csv
+from sentune.papers.table import (
+    StudyChoices,
+    Unavailable,
+    find_table,
+    grid_row,
+    missing_data,
+    study_of,
+    tables,
+)
+from sentune.report.published import data_sets, papers
+from sentune.report.render import to_html, to_markdown
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "SNLI").mkdir()
+    for name in ("snli_1.0_train_part.jsonl.gz", "snli_1.0_dev.jsonl"):
+        (tmp_path / "SNLI" / name).touch()
+    (tmp_path / "sts" / "STS2012-gold").mkdir(parents=True)
+    return tmp_path
+
+
+def choices(folder: Path | None, *, quick: bool = True, **models: str) -> StudyChoices:
+    data = DataFolder(folder, {})
+    return StudyChoices(
+        data=data, quick=quick, models=models, options={"storage": "s3://b/studies"}
+    )
+
+
+def test_every_table_has_a_name_of_its_own() -> None:
+    names = [name for name, _, _ in tables()]
+    assert len(set(names)) == len(names) == sum(len(paper.tables) for paper in papers())
+    assert "gumbelcse/table-2" in names
+    with pytest.raises(InvalidValue, match="gumbelcse/table-2"):
+        find_table("gumbelcse/table-9")
+
+
+def test_data_sets_are_found_by_the_names_of_their_publishers(folder: Path) -> None:
+    data = DataFolder(folder, {"SNLI test": "snli:mine.jsonl"})
+    assert data.find("SNLI dev") == f"snli:{folder}/SNLI/snli_1.0_dev.jsonl"
+    train = data.find("SNLI train")
+    assert train == f"snli:{folder}/SNLI/snli_1.0_train_part.jsonl.gz?annotators=none"
+    assert data.find("STS12") == f"sts:{folder}/sts/STS2012-gold"
+    assert data.find("SNLI test") == "snli:mine.jsonl"
+    assert data.find("MNLI-mismatched") is None
+    with pytest.raises(InvalidValue, match=r"SNLI tset.*SNLI test"):
+        DataFolder(folder, {"SNLI tset": "snli:mine.jsonl"})
+
+
+def test_only_whole_corpora_are_cut() -> None:
+    assert cut("snli:a.jsonl", 5) == "snli:a.jsonl?rows=0:5"
+    assert cut("snli:a.jsonl?votes=2", 5) == "snli:a.jsonl?votes=2&rows=0:5"
+    assert cut("snli:a.jsonl?rows=5:9", 5) == "snli:a.jsonl?rows=5:9"
+    assert cut("snli:a.jsonl", None) == "snli:a.jsonl"
+
+
+def test_a_study_has_the_paper_s_settings_and_the_row_s_own(folder: Path) -> None:
+    paper, table = find_table("gausscse/table-1")
+    (row,) = [row for row in table.rows if row.name == "ent+swap"]
+    study = study_of(row, paper.trained["nli"], choices(folder, quick=False, encoder="bert"))
+    setting = study.options["set"]
+    assert setting["contradiction_weight"] == 0
+    assert setting["reverse_weight"] == 1
+    assert setting["batch_size"] == 16
+    assert setting["learning_rate"] == 5e-5
+    assert study.options["encoder"] == "bert"
+    assert study.options["objective"] == ["rte/auc"]
+    assert study.options["validate_every"] == 100 * setting["batch_size"]
+    assert study.options["storage"] == "s3://b/studies"
+    assert study.differs == ("without MultiNLI train",)
+
+
+def test_studies_are_shared_by_content_alone(folder: Path) -> None:
+    paper, table = find_table("gumbelcse/table-2")
+    rows = {row.name: row for row in table.rows}
+    trained, asked = paper.trained["nli"], choices(folder)
+    own = study_of(rows["GumbelCSE"], trained, asked)
+    assert study_of(rows["LENGTH"], trained, asked).name == own.name
+    assert study_of(rows["GaussCSE"], trained, asked).name != own.name
+    assert study_of(rows["GumbelCSE"], trained, choices(folder, encoder="bert")).name != own.name
+    assert study_of(rows["GumbelCSE"], trained, choices(folder, quick=False)).name != own.name
+
+
+def test_a_setting_that_another_one_excludes_is_left_out(tmp_path: Path) -> None:
+    for name in ("books.txt", "STS2012"):
+        (tmp_path / name).touch()
+    paper, table = find_table("invertible-decoders/table-3")
+    linear, coupling = (
+        study_of(row, paper.trained["books"], choices(tmp_path)).options["set"]
+        for row in table.rows
+    )
+    assert "coupling_layers" not in linear
+    assert coupling["coupling_layers"] == 4
+
+
+def test_a_table_over_two_settings_is_one_study(folder: Path) -> None:
+    paper, table = find_table("gausscse/table-3")
+    study = study_of(grid_row(table), paper.trained["nli"], choices(folder))
+    assert study.options["set"]["batch_size"] == [16, 32, 64, 128, 256]
+    assert study.options["set"]["learning_rate"] == [1e-5, 3e-5, 5e-5]
+    assert study.options["trials"] == 15
+    assert study.options["sampler"] == "grid"
+
+
+def test_what_is_missing_is_named_with_its_source(folder: Path) -> None:
+    paper, table = find_table("gumbelcse/table-1")
+    missing = missing_data(table, paper, DataFolder(folder, {}))
+    assert set(missing) == {"SNLI test", "MNLI-mismatched", "SICK test", "MultiNLI train"}
+    assert missing["SNLI test"] == data_sets()["SNLI test"].source
+    with pytest.raises(Unavailable, match="SNLI train"):
+        study_of(table.rows[0], paper.trained["nli"], choices(None))
+
+
+def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
+    paper, table = find_table("gumbelcse/table-2")
+    study = study_of(table.rows[0], paper.trained["nli"], choices(folder, encoder="tiny"))
+    column = table.columns[0]
+    cell = {"row": "GumbelCSE", "column": column.header, "metric": "direction/accuracy"}
+    made = MadeTable(
+        paper=paper,
+        table=table,
+        studies=(study,),
+        cells=(
+            MadeCell(**cell, data="SNLI test", paper=98.1, ours=91.239, judged_on="snli:dev"),
+            MadeCell(
+                **cell, data="MNLI-mismatched", paper=92.41, reason="MNLI-mismatched is not there"
+            ),
+            MadeCell(**cell, data="SICK test", paper=float("nan"), ours=70.0, judged_on="sick:s"),
+        ),
+    )
+    first, second = [[cell.text for cell, _ in line] for line in comparison_table(made).lines]
+    assert first == ["GumbelCSE", "paper", "98.10", "92.41", ""]
+    assert second == ["", "ours", "91.24", "", "70.00"]
+    said = "\n".join(differences(made))
+    assert "The paper: bert-base-uncased" in said
+    assert f"Study {study.name}: tiny" in said
+    assert "SNLI test: judged on snli:dev." in said
+    assert data_sets()["MNLI-mismatched"].source in said
+    page = report("gumbelcse/table-2", made)
+    assert page.state == "with gaps"
+    assert "91.24" in to_html(page)
+    assert "98.10" in to_markdown(page)
+    rows = list(csv.DictReader(io.StringIO(to_csv(made))))
+    assert [row["ours"] for row in rows] == ["91.24", "", "70.00"]
+    assert [row["paper"] for row in rows] == ["98.1", "92.41", ""]
