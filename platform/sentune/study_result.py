@@ -91,7 +91,9 @@ class StudyResult:
         """What the study found, in one or two sentences with the error."""
         from sentune.report.study_page import finding
 
-        return " ".join(filter(None, (finding(self._view), self._view.summary.verdict)))
+        against = self._view.against_rules
+        said = (finding(self._view), against and against.text, self._view.summary.verdict)
+        return " ".join(filter(None, said))
 
     @cached_property
     def model(self) -> Embedder:

@@ -183,7 +183,7 @@ def test_a_damaged_trial_is_said(state: str | None) -> None:
 
 def test_test_figures_stand_once() -> None:
     page = Page(to_html(build(view(finished(), finished().trials))))
-    assert page.text.count("91.7 %") == 2  # in the summary, and beside the paper's
+    assert page.text.count("91.7 %") == 3  # in the verdict, the summary, and beside the paper's
     assert "Test was read once" in page.text
     twice = finished()
     twice.test_reads = [{"forced": False}, {"forced": True}]

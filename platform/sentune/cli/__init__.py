@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from typing import Any
+from importlib import import_module, metadata
+from typing import Annotated, Any
+
+from typer import Exit, Option
 
 from sentune.cli.options import Group, lazy_group
 from sentune.errors import SentuneError
@@ -41,8 +43,18 @@ def _imported(name: str) -> Any:
 app = Group(cls=lazy_group(lambda: MODULES, _imported))
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"sentune {metadata.version('sentune')}\n")
+        raise Exit
+
+
 @app.callback()
-def sentune() -> None:
+def sentune(
+    version: Annotated[
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Tunes sentence-embedding methods, and uses what was tuned."""
 
 

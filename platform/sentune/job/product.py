@@ -246,4 +246,12 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
         for role, corpus in summary.corpora.items()
     }
     lineage = {name: told for name, told in summary.lineage.items() if name != "chain"}
-    return {**metrics, "Readings of the test set": reads, "Corpora": corpora, "Lineage": lineage}
+    against = seen.against_rules
+    verdict = {"Verdict": {summary.objective: against.text}} if against is not None else {}
+    return {
+        **verdict,
+        **metrics,
+        "Readings of the test set": reads,
+        "Corpora": corpora,
+        "Lineage": lineage,
+    }

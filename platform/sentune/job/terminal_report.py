@@ -15,6 +15,7 @@ from sentune.formatting import cost
 from sentune.job.options import StudyOptions
 from sentune.job.trial_table import finalists_table, trials_table
 from sentune.records import StudySummary
+from sentune.report.study_page import finding
 from sentune.report.trial_sections import events
 from sentune.report.view import View
 from sentune.study.config import StudyConfig
@@ -25,6 +26,10 @@ def report(summary: StudySummary, console: Console, *, varied: tuple[str, ...]) 
     """Prints the tables of a study that has ended, best trial first."""
     console.print()
     seen = View(summary=summary)
+    if (against := seen.against_rules) is not None:
+        style = {True: "green", None: "yellow", False: "bold red"}[against.beaten]
+        print_line(console, f"{finding(seen)} {against.text}", style)
+        console.print()
     metrics = [metric for metric, _ in seen.objectives]
     console.print(trials_table(seen.ranked, metrics, varied, title="Trials", header_style="dim"))
     for trial in sorted(summary.trials, key=lambda trial: trial.id):

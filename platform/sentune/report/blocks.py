@@ -80,7 +80,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``tone`` is ``lead``, ``note``, ``warning``, ``code`` (verbatim) or empty."""
+    """A paragraph.
+
+    ``tone`` is ``lead``, ``good``, ``bad``, ``note``, ``warning``, ``code`` (verbatim) or empty.
+    """
 
     kind: ClassVar[str] = "text"
     text: str

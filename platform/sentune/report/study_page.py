@@ -62,6 +62,8 @@ def overview(view: View) -> list[Block | None]:
     """Finding, verdict, state, figures."""
     summary = view.summary
     blocks: list[Block | None] = [Text(finding(view), "lead")]
+    if (against := view.against_rules) is not None:
+        blocks.append(Text(against.text, "good" if against.beaten else "bad"))
     if summary.verdict:
         blocks.append(Text(summary.verdict))
     if summary.state in ENDS:

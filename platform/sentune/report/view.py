@@ -18,6 +18,7 @@ from sentune.formatting import measured, spread
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
 from sentune.report.axes import Axis, axes_of
 from sentune.report.importance import Importance, importance
+from sentune.report.rules import ACCURACIES, RuleVerdict, of_rule, rules_of, verdict_on
 
 ERROR = "_standard_error"
 """Ending of a metric that is the standard error of another one, over the pairs of a task."""
@@ -107,20 +108,49 @@ class View:
 
     @property
     def metric_rows(self) -> list[tuple[str, str, str, str]]:
-        """Each metric with the winner on dev, the shipped model on test, and what a rule without a
-        model reaches, as text; neither costs nor metrics of a subset."""
+        """Each metric with the winner on dev, the shipped model on test, and what rules without a
+        model reach, as text; neither costs nor metrics of a subset. Accuracies of a task that are
+        equal are one row."""
         summary, rules = self.summary, self.summary.baselines
         dev = {
             name: spread(name, over, self.error(name))
             for name, over in self.measured.items()
             if name not in rules and not name.startswith("train/")
         }
-        test, without = ({n: measured(n, v) for n, v in of.items()} for of in (summary.test, rules))
+        test = {name: measured(name, value) for name, value in summary.test.items()}
+        own = {name: measured(name, value) for name, value in rules.items() if not of_rule(name)}
+        rows: dict[tuple[str, str, str], list[str]] = {}
+        for name in sorted({*dev, *test, *own}):
+            if name.endswith(ERROR) or of_subset(name):
+                continue
+            task, _, last = name.rpartition("/")
+            alike = task if last in ACCURACIES else name
+            rows.setdefault((alike, dev.get(name, ""), test.get(name, "")), []).append(name)
         return [
-            (name, dev.get(name, ""), test.get(name, ""), without.get(name, ""))
-            for name in sorted({*dev, *test, *without})
-            if not name.endswith(ERROR) and not of_subset(name)
+            (
+                ", ".join([name, *(other.rpartition("/")[2] for other in others)]),
+                on_dev,
+                on_test,
+                own.get(name) or self._rules_beside(name),
+            )
+            for (_, on_dev, on_test), (name, *others) in rows.items()
         ]
+
+    def _rules_beside(self, metric: str) -> str:
+        rules = rules_of(metric, self.summary.baselines)
+        return ", ".join(f"{measured(metric, value)} {name}" for name, value in rules.items())
+
+    @property
+    def against_rules(self) -> RuleVerdict | None:
+        """Whether the winner beats the best rule without a model, on test where that was read."""
+        summary, objective = self.summary, self.summary.objective
+        over = self.measured.get(objective)
+        if over is None or summary.mode != "max" or summary.model is None:
+            return None
+        error = over.sd if len(over.values) > 1 else self.error(objective)
+        part = "test" if objective in summary.test else "dev"
+        value = summary.test.get(objective, over.mean)
+        return verdict_on(objective, value, error, summary.baselines, part)
 
     @property
     def subsets(self) -> int:

@@ -241,7 +241,9 @@ def describe(summary: StudySummary, address: str) -> str:
         address: where the registered model is found.
     """
     reason = f": {summary.reason}" if summary.reason else ""
-    lines = [
+    against = View(summary=summary).against_rules
+    lines = [*([f"**{against.text}**", ""] if against is not None else [])]
+    lines += [
         f"**{summary.method}** tuned for `{summary.objective}` ({summary.mode}imum)"
         f" over {len(summary.trials)} trials; the study is {summary.state}{reason}.",
         "",

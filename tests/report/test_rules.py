@@ -1,0 +1,86 @@
+"""Whether a model beats the rules that need none, and where that is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentune.records import FinalistRecord, Spread, StudySummary
+from sentune.report.render import to_html
+from sentune.report.rules import rules_of, verdict_on
+from sentune.report.study_page import build
+from sentune.report.view import View
+from sentune.tracking.run_content import describe
+from tests.report.studies import study, trials
+
+DIRECTION = {
+    "direction/length": 0.982,
+    "direction/length_words": 0.917,
+    "direction/bag_of_words": 0.778,
+    "rte/majority": 0.66,
+}
+
+
+def test_a_metric_has_the_rules_of_its_task_the_best_first() -> None:
+    assert list(rules_of("direction/by_extent", DIRECTION)) == [
+        "sentence length", "length in words", "bag of words",
+    ]  # fmt: skip
+    assert rules_of("rte/accuracy", DIRECTION) == {"larger class": 0.66}
+    assert rules_of("rte/auc", DIRECTION) == {}
+    copied = {"fusion/copy_rouge1": 0.85, "fusion/copy_rouge2": 0.7}
+    assert rules_of("fusion/rouge2", copied) == {"copying": 0.7}
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "beaten", "words"),
+    [
+        (0.917, 0.01, False, "does not beat sentence length (98.2 %)"),
+        (0.982, None, False, "does not beat sentence length (98.2 %)"),
+        (0.985, 0.004, None, "is not told from sentence length (98.2 %)"),
+        (0.979, 0.004, None, "is not told from sentence length (98.2 %)"),
+        (0.991, 0.003, True, "beats sentence length (98.2 %), by more than its error of 0.3 %"),
+        (0.991, None, True, "beats sentence length (98.2 %): direction/accuracy 99.1 % on test"),
+    ],
+)
+def test_a_model_beats_a_rule_by_more_than_its_error(
+    value: float, error: float | None, beaten: bool | None, words: str
+) -> None:
+    found = verdict_on("direction/accuracy", value, error, DIRECTION, "test")
+    assert found is not None
+    assert (found.beaten, words in found.text) == (beaten, True)
+
+
+def test_without_a_rule_there_is_no_verdict() -> None:
+    assert verdict_on("sts/pearson", 0.8, 0.01, DIRECTION, "dev") is None
+
+
+@pytest.fixture
+def losing() -> StudySummary:
+    summary = study(trials(3), test={"direction/accuracy": 0.917, "direction/by_extent": 0.917})
+    values = {"direction/accuracy": [0.91, 0.92], "direction/by_extent": [0.91, 0.92]}
+    over = {name: Spread(mean=0.915, sd=0.005, values=each) for name, each in values.items()}
+    finalist = FinalistRecord(trial=0, settings={}, seeds=[1, 2], readouts={}, metrics=over)
+    summary.objective, summary.baselines = "direction/accuracy", DIRECTION
+    summary.finalists, summary.winner, summary.model = [finalist], 0, "studies/s/model"
+    return summary
+
+
+def test_the_first_lines_of_report_and_description_say_it(losing: StudySummary) -> None:
+    text = "It does not beat sentence length (98.2 %): direction/accuracy 91.7 % on test."
+    blocks = build(View(summary=losing)).sections[0].blocks
+    assert (blocks[1].text, blocks[1].tone) == (text, "bad")  # type: ignore[union-attr]
+    assert f'<p class="bad">{text}</p>' in to_html(build(View(summary=losing)))
+    assert describe(losing, "models:/s@champion").startswith(f"**{text}**")
+
+
+def test_equal_accuracies_are_one_row_with_their_rules(losing: StudySummary) -> None:
+    rows = View(summary=losing).metric_rows
+    (row,) = [row for row in rows if row[0].startswith("direction/")]
+    assert row == (
+        "direction/accuracy, by_extent",
+        "91.5 ± 0.5 %",
+        "91.7 %",
+        "98.2 % sentence length, 91.7 % length in words, 77.8 % bag of words",
+    )
+    losing.test["direction/by_extent"] = 0.9
+    rows = View(summary=losing).metric_rows
+    assert len([row for row in rows if row[0].startswith("direction/")]) == 2
