@@ -6,9 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sentune.api import StudyFailed, evaluate, fit, load_study, tune
+    from sentune.api import StudyFailed, evaluate, fit, load_study, method, tune
+    from sentune.corpora.formats.own import format
     from sentune.embedder.embedder import Embedder
     from sentune.errors import SentuneError
+    from sentune.methods.base import MethodSettings, SentenceMethod
     from sentune.study.space import Choice, Integer, SearchSpace, Uniform
     from sentune.study_result import StudyResult
 
@@ -16,14 +18,18 @@ __all__ = [
     "Choice",
     "Embedder",
     "Integer",
+    "MethodSettings",
     "SearchSpace",
+    "SentenceMethod",
     "SentuneError",
     "StudyFailed",
     "StudyResult",
     "Uniform",
     "evaluate",
     "fit",
+    "format",
     "load_study",
+    "method",
     "tune",
 ]
 
@@ -32,7 +38,11 @@ _MODULES = {
     "SentuneError": "sentune.errors",
     **dict.fromkeys(("Choice", "Integer", "SearchSpace", "Uniform"), "sentune.study.space"),
     "StudyResult": "sentune.study_result",
-    **dict.fromkeys(("StudyFailed", "evaluate", "fit", "load_study", "tune"), "sentune.api"),
+    **dict.fromkeys(("MethodSettings", "SentenceMethod"), "sentune.methods.base"),
+    "format": "sentune.corpora.formats.own",
+    **dict.fromkeys(
+        ("StudyFailed", "evaluate", "fit", "load_study", "method", "tune"), "sentune.api"
+    ),
 }
 
 

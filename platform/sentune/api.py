@@ -6,8 +6,9 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
@@ -16,19 +17,39 @@ from sentune.errors import InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
 from sentune.job.options import StudyOptions, parse
 from sentune.study_result import StudyResult
+from sentune.user_code import address_of, installed
 
 if TYPE_CHECKING:
     from sentune.corpora.schema import Corpus
     from sentune.embedder.embedder import Embedder
+    from sentune.job.definition import JobDefinition
+    from sentune.methods import SentenceMethod
     from sentune.study.space.space import SearchSpace
+
+Method = TypeVar("Method", bound="type[SentenceMethod]")
 
 
 class StudyFailed(SentuneError):
     """A study whose trials failed; the message says why."""
 
 
+def method(kind: Method) -> Method:
+    """Check a method of one's own where its class is defined; a decorator.
+
+    The class may then stand in ``tune`` and ``fit``, and its address, ``MODULE:CLASS``, wherever a
+    method is named.
+
+    Raises:
+        InvalidValue: it is not derived from ``SentenceMethod``, or lacks something.
+    """
+    from sentune.methods import checked
+
+    checked(kind)
+    return kind
+
+
 def tune(
-    method: str,
+    method: str | type[SentenceMethod],
     corpus: Data | Sequence[Data] | None = None,
     *,
     dev: Data | Sequence[Data] | None = None,
@@ -41,11 +62,13 @@ def tune(
 
     Args:
         method: ``gumbel``, ``gauss``, ``simcse``, ``simcse-pairs``, ``simcse-unsupervised``,
-            ``intersent``, ``invertible``, ``laes`` or ``sif``.
+            ``intersent``, ``invertible``, ``laes`` or ``sif``; or a class of one's own, its
+            address, ``MODULE:CLASS``, or its name among the entry points ``sentune.methods``.
         corpus: to train on; None: the one that ships with the package.
         dev: to select on; several in a list.
         test: read once, at the end, for the winner; several in a list.
-        space: what is searched; None: the method's own of ``search_spaces``.
+        space: what is searched; None: the method's own of ``search_spaces``, or the class's own
+            ``space``.
         set: setting -> a value that fixes it, a list of values, or ``"LOW..HIGH"`` to search.
         options: of the job, such as ``trials=8, storage="studies"``: those of
             ``sentune tune METHOD --help``, with ``_`` for ``-``.
@@ -58,11 +81,10 @@ def tune(
         CorpusError: data that cannot be read.
         StudyFailed: too many trials failed.
     """
-    from search_spaces import find
     from sentune.job.run import tune as run_job
 
-    job = find(method)
-    space = space or job.space
+    job = _definition(method, space)
+    space = job.space
     _check_known(options, known=type(job.defaults).model_fields)
     chosen = {**options, "set": _set(set or {})}
     storage = str(options.get("storage") or job.defaults.storage)
@@ -81,7 +103,7 @@ def tune(
 
 
 def fit(
-    method: str,
+    method: str | type[SentenceMethod],
     corpus: Data | Sequence[Data] | None = None,
     *,
     dev: Data | Sequence[Data] | None = None,
@@ -114,7 +136,7 @@ def fit(
     folder = Path(out) if out is not None else Path(_temporary_folder())
     rows = str(folder / "data")
     run = LocalRun(
-        method=method,
+        method=_name_of(method),
         settings=dict(set or {}),
         corpus=() if corpus is None else specs_of(corpus, "corpus", rows),
         dev=() if dev is None else specs_of(dev, "dev", rows),
@@ -182,6 +204,43 @@ def evaluate(
     ]
     rows += [{"metric": name, "value": None, "reason": why} for name, why in result.skipped.items()]
     return pd.DataFrame(rows).set_index("metric")
+
+
+def _definition(method: str | type[SentenceMethod], space: SearchSpace | None) -> JobDefinition:
+    """Return the job that tunes a method, over the space where one is given."""
+    from search_spaces import definitions, find
+    from sentune import methods
+    from sentune.job.definition import JobDefinition
+    from sentune.job.options import JobOptions
+    from sentune.study.space import Choice, SearchSpace, Uniform
+
+    name = _name_of(method)
+    if name in definitions() or not (":" in name or name in installed("methods")):
+        job = find(name)
+        return replace(job, space=space) if space is not None else job
+    kind = methods.find(name)
+    own: SearchSpace = (
+        space
+        or getattr(kind, "space", None)
+        or SearchSpace(
+            objective=kind.objective,
+            settings={
+                "batch_size": Choice(32, 64, 128),
+                "learning_rate": Uniform(1e-5, 5e-3, log=True),
+            },
+        )
+    )
+    defaults = JobOptions(study=kind.__name__.lower())
+    return JobDefinition(space=replace(own, method=name), defaults=defaults)
+
+
+def _name_of(method: str | type[SentenceMethod]) -> str:
+    """Return the name under which a method is found, that of a class being its address."""
+    if isinstance(method, str):
+        return method
+    from sentune.methods import checked
+
+    return address_of(checked(method))
 
 
 def _check_known(options: Mapping[str, Any], known: Collection[str]) -> None:

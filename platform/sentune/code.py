@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue, SentuneError
+from sentune.user_code import shipped
 
 PACKAGE = Path(__file__).parent
 """What runs on workers. A search space stays on the driver: a trial gets its values."""
@@ -183,7 +184,7 @@ def runtime_env() -> dict[str, Any]:
 
     Bytecode stays out: it is written while the job starts and would change the package's hash.
     """
-    return {"py_modules": [str(PACKAGE)], "excludes": ["**/__pycache__", "*.pyc"]}
+    return {"py_modules": [str(PACKAGE), *shipped()], "excludes": ["**/__pycache__", "*.pyc"]}
 
 
 def require_code(expected: str) -> None:

@@ -1,6 +1,8 @@
 """One file per paper: encoder, geometry, loss, and settings with the paper's defaults.
 
-A method is found by its class's ``name``: a new file in this folder is all that it takes.
+A method is found by its class's ``name``: a new file in this folder is all that it takes. A user's
+own is found by its address, ``MODULE:CLASS``, or by its name among the entry points of the group
+``sentune.methods``.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from sentune import user_code
 from sentune.errors import InvalidValue
 from sentune.methods.base import GradientMethod, SentenceMethod
 from sentune.methods.closed_form import ClosedForm
@@ -52,9 +55,32 @@ def find(name: str) -> type[GradientMethod]:
     Raises:
         InvalidValue: there is none.
     """
-    if name not in TRAINED:
-        raise InvalidValue("--method", name, f"choose one of {', '.join(TRAINED)}")
-    return TRAINED[name]
+    if name in TRAINED:
+        return TRAINED[name]
+    plugins = user_code.installed("methods")
+    if name in plugins:
+        kind = plugins[name].load()
+        kind.name = name
+    elif ":" in name:
+        kind = user_code.find(name)
+    else:
+        known = ", ".join([*TRAINED, *plugins])
+        raise InvalidValue("--method", name, f"choose one of {known}, or MODULE:CLASS")
+    return checked(kind)
+
+
+def checked(kind: type[Any]) -> type[GradientMethod]:
+    """Return a user's class if it is a method of sentences that can be trained.
+
+    Raises:
+        InvalidValue: it is none, or lacks something that a method has.
+    """
+    if not isinstance(kind, type) or not issubclass(kind, SentenceMethod):
+        raise InvalidValue("method", kind, "give a class derived from sentune.SentenceMethod")
+    missing = [name for name in ("title", "settings_type") if not hasattr(kind, name)]
+    if missing := [*missing, *sorted(kind.__abstractmethods__)]:
+        raise InvalidValue("method", kind.__qualname__, f"define {', '.join(missing)} in it")
+    return kind
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:
@@ -84,6 +110,7 @@ __all__ = [
     "Sif",
     "Simcse",
     "UnsupervisedSimcse",
+    "checked",
     "find",
     "find_closed_form",
 ]

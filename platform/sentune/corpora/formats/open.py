@@ -16,6 +16,7 @@ from sentune.corpora.formats.spec import BAD_ROWS, Spec, check_options, parse
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
+from sentune.user_code import installed
 
 BATCH_ROWS = 16_384
 PAIRS = (
@@ -123,6 +124,9 @@ def parsed_spec(spec: str) -> Spec:
     Raises:
         InvalidValue: for an unknown format or option.
     """
+    plugins = {} if spec.partition(":")[0] in FORMATS else installed("formats")
+    if (name := spec.partition(":")[0]) in plugins:
+        plugins[name].load()  # which registers it
     source = parse(spec, FORMATS)
     check_options(source, {**FORMATS[source.format].options, **COMMON})
     return source

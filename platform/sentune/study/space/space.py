@@ -34,7 +34,7 @@ class SearchSpace:
     """One method's search.
 
     Attributes:
-        method: name in ``sentune.methods.REGISTRY``.
+        method: name in ``sentune.methods``; empty: the one that is tuned, of a user's own class.
         objective: metric by which trials are compared, ``task/metric``.
         settings: name -> values that may be taken; a training run is paid for each draw. They
             stand after those that they depend on.
@@ -54,7 +54,7 @@ class SearchSpace:
         tried: points to try before all others.
     """
 
-    method: str
+    method: str = ""
     objective: str
     settings: Mapping[str, Dimension]
     conditions: Conditions = field(default_factory=dict)

@@ -1,0 +1,169 @@
+"""Classes that a user brings: how one is named, shipped to workers and found again.
+
+A class is named by its address, ``MODULE:CLASS``. A class of a module travels as that module's
+file, or as the whole of its package. A class of a notebook or of a program itself is written to a
+file ``user_HASH.py`` first, with what it uses of it, since other processes cannot import that.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module, metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sentune.errors import InvalidValue
+from sentune.io.atomic import write_document
+
+_SHIPPED: dict[str, Path] = {}
+_MAIN = "__main__"
+
+
+def address_of(kind: type[Any]) -> str:
+    """Return the address of a class, under which ``find`` has it in any process that gets its file.
+
+    Raises:
+        InvalidValue: it is defined within a function, or uses what cannot be written to a file.
+    """
+    if "." in kind.__qualname__:
+        fix = "define it at the top of a module or of a notebook's cell"
+        raise InvalidValue("class", kind.__qualname__, fix)
+    module = _written(kind) if kind.__module__ == _MAIN else kind.__module__
+    return f"{module}:{kind.__name__}"
+
+
+@cache
+def find(address: str) -> type[Any]:
+    """Return the class of an address, whose ``name`` is the address from now on.
+
+    Raises:
+        InvalidValue: it cannot be imported here.
+    """
+    module, _, name = address.partition(":")
+    folder = str(_folder())
+    if module.startswith("user_") and folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        kind = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        fix = f"it cannot be imported here ({error}); put its file on PYTHONPATH"
+        raise InvalidValue("class", address, fix) from None
+    _ship(module)
+    kind.name = address
+    found: type[Any] = kind
+    return found
+
+
+def installed(group: str) -> Mapping[str, metadata.EntryPoint]:
+    """Return the entry points of a group (``methods``, ``tasks``, ``formats``) by their names."""
+    return {point.name: point for point in metadata.entry_points(group=f"sentune.{group}")}
+
+
+def shipped() -> list[str]:
+    """Return the files and folders of a user's modules that workers need."""
+    return [str(path) for path in dict.fromkeys(_SHIPPED.values())]
+
+
+def _ship(module: str) -> None:
+    """Note a module's file, or its package's folder, unless it is installed here and there."""
+    top = sys.modules[module.partition(".")[0]]
+    file = getattr(top, "__file__", None)
+    if file is None:
+        return
+    path = Path(file).resolve()
+    if not any(path.is_relative_to(place) for place in sysconfig.get_paths().values()):
+        _SHIPPED[top.__name__] = path.parent if path.name == "__init__.py" else path
+
+
+def _folder() -> Path:
+    """Return the folder of written classes, which a later process of this user finds again."""
+    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache_home) / "sentune" / "code"
+
+
+def _written(kind: type[Any]) -> str:
+    """Write a class of ``__main__`` to a file of its own; return the name of its module."""
+    scope = vars(sys.modules[_MAIN])
+    parts: dict[str, str] = {}
+    _collect(kind.__name__, scope, parts)
+    future = ["from __future__ import annotations\n"] if "annotations" in scope else []
+    text = "\n".join(
+        [f'"""{kind.__name__}, as a notebook or program had it."""\n', *future, *parts.values()]
+    )
+    name = f"user_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    if not (_folder() / f"{name}.py").exists():
+        write_document(str(_folder()), f"{name}.py", text + "\n")
+    return name
+
+
+def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None:
+    """Put what defines a name, and before it what that uses, into ``parts``: name -> source."""
+    value = scope[name]
+    own = getattr(value, "__module__", None) == _MAIN and getattr(value, "__name__", "") == name
+    if isinstance(value, ModuleType):
+        parts[name] = f"import {value.__name__} as {name}"
+    elif own:
+        node, text = _source(name)
+        parts[name] = ""  # it may use itself
+        for used in _used(node):
+            if used in scope and used not in parts:
+                _collect(used, scope, parts)
+        del parts[name]
+        parts[name] = f"\n\n{text}"
+    elif (source := _imported(name, value)) is not None:
+        parts[name] = source
+    else:
+        try:
+            same = ast.literal_eval(repr(value)) == value
+        except (ValueError, SyntaxError):
+            same = False
+        if not same:
+            fix = "define it in a module, or within the class"
+            raise InvalidValue(f"{name}, which the class uses,", repr(value)[:80], fix)
+        parts[name] = f"{name} = {value!r}"
+
+
+def _imported(name: str, value: Any) -> str | None:
+    """Return the statement that imports a value; None where there is none."""
+    module = getattr(value, "__module__", None)
+    if module in (None, _MAIN):
+        return None
+    for there in (name, getattr(value, "__qualname__", ""), getattr(value, "_name", "")):
+        if there and getattr(sys.modules.get(module), str(there), None) is value:
+            return f"from {module} import {there} as {name}"
+    return None
+
+
+def _used(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a definition reads, in their order; those in quoted annotations too."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+
+
+def _source(name: str) -> tuple[ast.AST, str]:
+    """Return the newest definition of a name in the program's file or the notebook's cells."""
+    program = getattr(sys.modules[_MAIN], "__file__", None)
+    linecache.checkcache(program)
+    for file in [program] if program else reversed(list(linecache.cache)):
+        text = "".join(linecache.getlines(file))
+        if f" {name}" not in text:
+            continue
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            continue
+        for node in reversed(tree.body):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                lines = text.splitlines()[first - 1 : node.end_lineno]
+                return node, "\n".join(lines)
+    raise InvalidValue("class", name, "its source is not there; define it in a module of a file")

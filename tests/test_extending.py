@@ -1,0 +1,129 @@
+"""docs/extending.md, run as a user has it: as a module, as a program, over two Ray workers."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sentune
+from sentune import user_code
+from sentune.code import result_code, runtime_env
+from sentune.corpora.formats import read
+from sentune.corpora.formats.registry import FORMATS
+from sentune.corpora.schema import Kind
+from sentune.errors import InvalidValue
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.S)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with ``caps.py``, importable here; written classes lie below it."""
+    (tmp_path / "caps.py").write_text(BLOCKS[0])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(user_code, "_SHIPPED", {})
+    user_code.find.cache_clear()
+    sys.modules.pop("caps", None)
+    return tmp_path
+
+
+def program(folder: Path, *code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of a user's in a folder; sentune is installed."""
+    (folder / "program.py").write_text("\n".join(code))
+    own = {"XDG_CACHE_HOME": str(folder / "cache"), "SENTUNE_STORAGE": str(folder / "studies")}
+    return subprocess.run(
+        [sys.executable, "program.py"], cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, **own, **environment},
+    )  # fmt: skip
+
+
+def test_a_class_of_a_module_is_found_shipped_and_in_the_identity(folder: Path) -> None:
+    from caps import CapCSE  # type: ignore[import-not-found]
+
+    address = user_code.address_of(CapCSE)
+    assert address == "caps:CapCSE"
+    assert user_code.find(address) is CapCSE
+    assert str(folder / "caps.py") in runtime_env()["py_modules"]
+    before = result_code(["caps"])
+    (folder / "caps.py").write_text(BLOCKS[0] + "\n# changed")
+    after = result_code(["caps"])
+    assert {name for name in after if before.get(name) != after[name]} == {"caps.py"}
+    assert any("contrastive" in name for name in after)
+
+
+def test_what_is_no_method_is_refused() -> None:
+    class Nothing(sentune.SentenceMethod):
+        pass
+
+    with pytest.raises(InvalidValue, match=r"Nothing.*define title, settings_type.*head.*loss"):
+        sentune.method(Nothing)
+    with pytest.raises(InvalidValue, match="SentenceMethod"):
+        sentune.method(int)  # type: ignore[type-var]
+    with pytest.raises(InvalidValue, match=r"no_such:Class.*cannot be imported here.*PYTHONPATH"):
+        user_code.find("no_such:Class")
+    with pytest.raises(InvalidValue, match="top of a module"):
+        user_code.address_of(Nothing)
+
+
+def test_a_format_reads_rows_and_leaves_bad_ones_out(tmp_path: Path) -> None:
+    @sentune.format("little", "labelled-pairs", options={"label": "of all rows"})
+    def rows(path: str, label: str = "neutral") -> list[dict[str, str]]:
+        texts = Path(path).read_text().split()
+        return [{"premise": one, "hypothesis": "b", "label": label} for one in texts] + [{}]
+
+    try:
+        file = tmp_path / "rows.txt"
+        file.write_text("a c")
+        corpus = read(f"little:{file}?label=entailment&rows=0:1", Kind.LABELLED_PAIRS)
+        assert corpus.table.to_pylist()[0]["label"] == "entailment"
+        whole = read(f"little:{file}", Kind.LABELLED_PAIRS)
+        assert (whole.table.num_rows, whole.counts["bad"]) == (2, 1)
+    finally:
+        del FORMATS["little"]
+    with pytest.raises(InvalidValue, match=r"snli.*choose another name"):
+        sentune.format("snli", "labelled-pairs")
+    with pytest.raises(InvalidValue, match=r"no-kind.*triplets"):
+        sentune.format("little", "no-kind")
+
+
+@pytest.mark.cluster
+def test_the_page_runs_as_one_program(folder: Path) -> None:
+    done = program(folder, *BLOCKS)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "direction/accuracy" in done.stdout
+    assert "rte/accuracy" in done.stdout
+
+
+@pytest.mark.cluster
+def test_a_module_reaches_two_workers_and_its_change_is_named(folder: Path) -> None:
+    call = (
+        "study = sentune.tune('caps:CapCSE', trials=1, max_examples=320, finalists=0, workers=2,"
+        " set={'batch_size': 32, 'learning_rate': 1e-3}, study='two')"
+    )
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    code = ["import sys, sentune", f"sys.path.insert(0, {str(folder)!r})", call]
+    done = program(elsewhere, *code, "print(study.state, study.model.name)",
+                   XDG_CACHE_HOME=str(folder / "cache"))  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "complete caps:CapCSE" in done.stdout
+
+    model = elsewhere / "studies" / "two" / "model"
+    load = f"from sentune import Embedder; Embedder.load({str(model)!r})"
+    lost = program(elsewhere, load)
+    assert "caps:CapCSE" in lost.stderr.splitlines()[-1]
+    assert "cannot be imported here" in lost.stderr.splitlines()[-1]
+    found = program(elsewhere, load, PYTHONPATH=str(folder))
+    assert found.returncode == 0, found.stderr
+
+    (folder / "caps.py").write_text(BLOCKS[0] + "\n# changed")
+    changed = program(elsewhere, *code)
+    assert changed.returncode != 0
+    assert "code: another caps.py" in changed.stderr
