@@ -86,11 +86,11 @@ class Launch:
 def halved(spec: TrialSpec, workers: int = 1) -> int:
     """Return half of each worker's micro-batch, rounded up; 0 where there is nothing to halve."""
     # every worker of a group has this module, and only a lack of memory needs the methods
-    from sentune.methods import CLOSED_FORM, find
+    from sentune.methods import TRAINED, find
     from sentune.training.settings import TrainingSettings
 
     stated = dict(spec.settings)
-    if spec.method not in CLOSED_FORM:
+    if spec.method in TRAINED or ":" in spec.method:
         method = find(spec.method)
         usual = TrainingSettings.model_fields["batch_size"].default
         stated = {"batch_size": usual, **method.training_defaults, **stated}
