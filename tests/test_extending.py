@@ -119,8 +119,10 @@ def test_a_module_reaches_two_workers_and_its_change_is_named(folder: Path) -> N
     load = f"from sentune import Embedder; Embedder.load({str(model)!r})"
     lost = program(elsewhere, load)
     assert "caps:CapCSE" in lost.stderr.splitlines()[-1]
-    assert "cannot be imported here" in lost.stderr.splitlines()[-1]
-    found = program(elsewhere, load, PYTHONPATH=str(folder))
+    assert "import caps first, or set SENTUNE_MODULES=caps" in lost.stderr.splitlines()[-1]
+    missing = program(elsewhere, load, SENTUNE_MODULES="caps")
+    assert "cannot be imported here" in missing.stderr.splitlines()[-1]
+    found = program(elsewhere, load, PYTHONPATH=str(folder), SENTUNE_MODULES="caps")
     assert found.returncode == 0, found.stderr
 
     (folder / "caps.py").write_text(BLOCKS[0] + "\n# changed")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue, SentuneError
-from sentune.user_code import shipped
+from sentune.user_code import MODULES, shipped
 
 PACKAGE = Path(__file__).parent
 """What runs on workers. A search space stays on the driver: a trial gets its values."""
@@ -184,7 +184,13 @@ def runtime_env() -> dict[str, Any]:
 
     Bytecode stays out: it is written while the job starts and would change the package's hash.
     """
-    return {"py_modules": [str(PACKAGE), *shipped()], "excludes": ["**/__pycache__", "*.pyc"]}
+    own = shipped()
+    places = dict.fromkeys(str(path) for path in own.values())
+    return {
+        "py_modules": [str(PACKAGE), *places],
+        "excludes": ["**/__pycache__", "*.pyc"],
+        **({"env_vars": {MODULES: ",".join(own)}} if own else {}),
+    }
 
 
 def require_code(expected: str) -> None:

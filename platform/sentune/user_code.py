@@ -23,6 +23,9 @@ from typing import Any
 from sentune.errors import InvalidValue
 from sentune.io.atomic import write_document
 
+MODULES = "SENTUNE_MODULES"
+"""Environment variable: modules, with commas, whose classes a model folder may name."""
+
 _SHIPPED: dict[str, Path] = {}
 _MAIN = "__main__"
 
@@ -56,10 +59,27 @@ def find(address: str) -> type[Any]:
     except (ImportError, AttributeError) as error:
         fix = f"it cannot be imported here ({error}); put its file on PYTHONPATH"
         raise InvalidValue("class", address, fix) from None
+    if not isinstance(kind, type):
+        raise InvalidValue("class", address, f"it is a {type(kind).__name__}, no class")
     _ship(module)
-    kind.name = address
-    found: type[Any] = kind
-    return found
+    kind.name = address  # type: ignore[attr-defined]
+    return kind
+
+
+def check_named(address: str) -> None:
+    """Check that a user, and not the folder of a model alone, has named the module of an address.
+
+    Importing a module runs it. A module counts as named where it is imported already, where
+    ``SENTUNE_MODULES`` has it, and where this user's own notebook was written to it.
+
+    Raises:
+        InvalidValue: it is not named.
+    """
+    module = address.partition(":")[0]
+    own = module.startswith("user_") and (_folder() / f"{module}.py").is_file()
+    if not (own or module in sys.modules or module in os.environ.get(MODULES, "").split(",")):
+        fix = f"it is a class of one's own; import {module} first, or set {MODULES}={module}"
+        raise InvalidValue("method", address, fix)
 
 
 def installed(group: str) -> Mapping[str, metadata.EntryPoint]:
@@ -67,9 +87,9 @@ def installed(group: str) -> Mapping[str, metadata.EntryPoint]:
     return {point.name: point for point in metadata.entry_points(group=f"sentune.{group}")}
 
 
-def shipped() -> list[str]:
-    """Return the files and folders of a user's modules that workers need."""
-    return [str(path) for path in dict.fromkeys(_SHIPPED.values())]
+def shipped() -> dict[str, Path]:
+    """Return a user's modules and packages that workers need, with their files or folders."""
+    return dict(_SHIPPED)
 
 
 def _ship(module: str) -> None:
@@ -80,7 +100,7 @@ def _ship(module: str) -> None:
         return
     path = Path(file).resolve()
     if not any(path.is_relative_to(place) for place in sysconfig.get_paths().values()):
-        _SHIPPED[top.__name__] = path.parent if path.name == "__init__.py" else path
+        _SHIPPED[module] = path.parent if path.name == "__init__.py" else path
 
 
 def _folder() -> Path:

@@ -154,20 +154,23 @@ class Frozen:
         said = [*told, *before, *after]
         ended = self.job.ended is not None
         woken, more = (0, []) if ended or goes_on >= 2 else self.job.milestones(2, PATIENCE)
-        sentences = [line for line in said if SENTENCE.search(line)]
+        late = not ended and self.job.ended is not None
+        sentences = [line for line in (*said, *more) if SENTENCE.search(line)]
         shown = "; ".join(dict.fromkeys(map(without_clock, sentences)))
         end_of = "\n".join([*said, *more][-30:])
         if ended and (not sentences or "Traceback" in end_of):
             self.wrong.append(f"{kind}: it ended without a sentence\n{end_of}")
         elif not (ended or goes_on >= 2 or sentences):
             self.wrong.append(f"{kind}: silent\n{end_of}")
-        elif not (ended or goes_on >= 2 or woken >= 2):
+        elif late and ("same command again" not in end_of or "Traceback" in end_of):
+            self.wrong.append(f"{kind}: woken, it ended without a sentence\n{end_of}")
+        elif not (ended or late or goes_on >= 2 or woken >= 2):
             self.wrong.append(f"{kind}: woken, it does not go on\n{end_of}")
         elif kind == "driver" and "no beat" in end_of:
             self.wrong.append(f"{kind}: its trials were taken for stalled\n{end_of}")
         how = "goes on, healed where it has to be"
-        if ended:
-            how = "the study ends; the same command goes on"
+        if ended or late:
+            how = f"the study ends{' when it is woken' * late}; the same command goes on"
         elif goes_on < 2:
             how = "waits, and goes on when it is woken"
         self.table.append((kind, how, shown))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -168,12 +169,23 @@ def test_code_in_a_model_folder_is_never_imported(model: Path, mark: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "method", ["os.system", "../../evil", "/etc/passwd", "__import__('os')", "", "sentune.cli:main"]
+    "method",
+    [
+        "os.system",
+        "../../evil",
+        "/etc/passwd",
+        "__import__('os')",
+        "",
+        "sentune.cli:main",
+        "antigravity:Evil",
+    ],
 )
 def test_a_model_names_a_method_not_a_module(method: str, model: Path) -> None:
     change(model / "settings.json", method=method)
+    before = set(sys.modules)
     with pytest.raises(InvalidValue):
         Embedder.load(model)
+    assert "antigravity" not in set(sys.modules) - before
 
 
 def test_settings_that_are_none_are_refused(model: Path) -> None:

@@ -27,6 +27,7 @@ from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.recipes import build, recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights
+from sentune.user_code import check_named
 
 FORMAT = 1
 SETTINGS_FILE, READOUTS_FILE = "settings.json", "readouts.json"
@@ -132,6 +133,8 @@ def load_method(folder: str | Path) -> LoadedModel:
     """
     folder = Path(folder)
     described = read_settings(folder)
+    if ":" in str(described["method"]):
+        check_named(str(described["method"]))
     kind = find(described["method"])
     method_settings, training = split(described["settings"], kind)
     method = recipe_of(kind).read(partial(kind, settings=method_settings), folder)
