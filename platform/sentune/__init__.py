@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sentune.api import StudyFailed, evaluate, fit, load_study, method, tune
+    from sentune.api import StudyFailed, compare, evaluate, fit, load_study, method, tune
     from sentune.corpora.formats.own import format
     from sentune.embedder.embedder import Embedder
     from sentune.errors import SentuneError
@@ -25,6 +25,7 @@ __all__ = [
     "StudyFailed",
     "StudyResult",
     "Uniform",
+    "compare",
     "evaluate",
     "fit",
     "format",
@@ -41,7 +42,8 @@ _MODULES = {
     **dict.fromkeys(("MethodSettings", "SentenceMethod"), "sentune.methods.base"),
     "format": "sentune.corpora.formats.own",
     **dict.fromkeys(
-        ("StudyFailed", "evaluate", "fit", "load_study", "method", "tune"), "sentune.api"
+        ("StudyFailed", "compare", "evaluate", "fit", "load_study", "method", "tune"),
+        "sentune.api",
     ),
 }
 

@@ -164,6 +164,30 @@ def load_study(name: str, *, storage: str | None = None, optuna: str | None = No
     return StudyResult(StudyView(find_study(place, name, optuna)), place)
 
 
+def compare(
+    *studies: str | StudyResult, metric: str | None = None, storage: str | None = None
+) -> pd.DataFrame:
+    """Compare studies of any methods by one metric.
+
+    Args:
+        studies: loaded ones, or names.
+        metric: ``task/metric``; None: the objective, which all of them have to share.
+        storage: of those that are named, as of ``load_study``.
+
+    Returns:
+        A row for each study, the best on dev first: ``method``, ``metric``, ``dev``, ``error``,
+        ``seeds``, ``test``, ``p`` (Welch's t test over the seeds against the first row),
+        ``judged_on``, ``encoder``, ``state``.
+
+    Raises:
+        InvalidValue: no study, one that is not there, or objectives that differ.
+    """
+    from sentune.report.leaderboard import leaderboard
+
+    loaded = [load_study(s, storage=storage) if isinstance(s, str) else s for s in studies]
+    return leaderboard([study.view for study in loaded], metric)
+
+
 def evaluate(
     model: str | Path | Embedder,
     tasks: Mapping[str, Data],

@@ -29,6 +29,7 @@ class StudyResult:
         state: ``complete``, ``stopped``, ``interrupted``, ``failed``, ``running`` or ``new``.
         reason: of the state; empty where there is none.
         figures: its figures, for a notebook or a page.
+        view: the study as its report sees it.
     """
 
     def __init__(self, view: Any, storage: str) -> None:
@@ -37,21 +38,21 @@ class StudyResult:
         snapshot = view.snapshot()
         self.name, self.state, self.reason = snapshot.name, snapshot.state, snapshot.reason
         self._place = snapshot.place
-        self._view = view_of(snapshot, storage)
-        self.figures = StudyFigures(self._view)
+        self.view = view_of(snapshot, storage)
+        self.figures = StudyFigures(self.view)
 
     @property
     def trials(self) -> pd.DataFrame:
         """A row for each trial by number, with ``settings.``, ``metrics.`` and ``readouts.``."""
-        rows = [trial.row() for trial in self._view.summary.trials]
+        rows = [trial.row() for trial in self.view.summary.trials]
         return pd.DataFrame(rows).set_index("trial") if rows else pd.DataFrame()
 
     @property
     def best(self) -> TrialRecord | None:
         """The trial that the shipped model comes from, else the best so far."""
-        summary = self._view.summary
+        summary = self.view.summary
         known = {trial.id: trial for trial in summary.trials}
-        return known[summary.best] if summary.best is not None else self._view.best
+        return known[summary.best] if summary.best is not None else self.view.best
 
     @property
     def finalists(self) -> pd.DataFrame:
@@ -59,7 +60,7 @@ class StudyResult:
         rows = [
             {"trial": one.trial, "seed": seed}
             | {name: over.values[place] for name, over in one.metrics.items()}
-            for one in self._view.summary.finalists
+            for one in self.view.summary.finalists
             for place, seed in enumerate(one.seeds)
         ]
         return pd.DataFrame(rows)
@@ -71,7 +72,7 @@ class StudyResult:
         Columns: ``dev`` and ``sd`` (over the winner's seeds; none for one run), ``test`` (of the
         shipped model), and ``baseline``, what a rule without a model reaches.
         """
-        summary, measured = self._view.summary, self._view.measured
+        summary, measured = self.view.summary, self.view.measured
         columns = {
             "dev": {name: over.mean for name, over in measured.items()},
             "sd": {name: over.sd for name, over in measured.items() if len(over.values) > 1},
@@ -84,15 +85,15 @@ class StudyResult:
     @property
     def baselines(self) -> dict[str, float]:
         """Metric -> what a rule without a model reaches."""
-        return dict(self._view.summary.baselines)
+        return dict(self.view.summary.baselines)
 
     @property
     def verdict(self) -> str:
         """What the study found, in one or two sentences with the error."""
         from sentune.report.study_page import finding
 
-        against = self._view.against_rules
-        said = (finding(self._view), against and against.text, self._view.summary.verdict)
+        against = self.view.against_rules
+        said = (finding(self.view), against and against.text, self.view.summary.verdict)
         return " ".join(filter(None, said))
 
     @cached_property
@@ -104,7 +105,7 @@ class StudyResult:
         """
         from sentune.embedder.embedder import Embedder
 
-        folder = self._view.summary.model
+        folder = self.view.summary.model
         if folder is None:
             fix = f"the study is {self.state}; the same call goes on"
             raise InvalidValue("model", self.name, fix)
@@ -129,7 +130,7 @@ class StudyResult:
         from sentune.report import build
         from sentune.report.render import to_html
 
-        path, page = Path(out), to_html(build(self._view))
+        path, page = Path(out), to_html(build(self.view))
         return Path(write_document(str(path.parent), path.name, page))
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ MODULES = {
     "linear": "linear",
     "dashboard": "dashboard",
     "report": "report",
+    "compare": "compare",
     "verify": "verify",
     "cluster": "cluster",
     "corpora": "corpora",

@@ -1,0 +1,112 @@
+"""Studies side by side: what each reached by one metric, its error, and whether they differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from sentune.errors import InvalidValue
+from sentune.formatting import measured, spread
+from sentune.report.blocks import Cell, Section, StudyReport, Table, Text
+from sentune.report.view import View
+
+HEADS = ("study", "method", "dev", "test", "p", "judged on", "encoder", "state")
+NOTE = (
+    "± is the standard deviation over seeds, or the standard error over the pairs of one run. "
+    "p: Welch's t test over the seeds against the first study, where both have two or more."
+)
+
+
+def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFrame:
+    """Return a row for each study, the best on dev first, those without the metric last.
+
+    Columns: ``method``, ``metric``, ``dev`` (mean), ``error`` (standard deviation over seeds, or
+    standard error over pairs), ``seeds``, ``test`` (of the shipped model), ``p`` (Welch's t test
+    over the seeds against the first row), ``judged_on`` (development corpora), ``encoder`` and
+    ``state``; the index is the study's name.
+
+    Args:
+        metric: ``task/metric``; None: the objective, which all of them have to share.
+
+    Raises:
+        InvalidValue: no study, or their objectives differ and no metric is given.
+    """
+    if not views:
+        raise InvalidValue("study", "", "give the studies to compare")
+    objectives = {view.summary.objective for view in views}
+    if metric is None and len(objectives) > 1:
+        fix = "the studies have other objectives; give the metric to compare by"
+        raise InvalidValue("--metric", ", ".join(sorted(objectives)), fix)
+    chosen = metric or objectives.pop()
+    modes = {v.summary.mode for v in views if v.summary.objective == chosen}
+    sign = 1 if "min" in modes else -1
+    rows = [_row(view, chosen) for view in views]
+    rows.sort(key=lambda row: (math.isnan(row["dev"]), sign * row["dev"]))
+    best = rows[0]["values"]
+    for place, row in enumerate(rows):
+        values = row.pop("values")
+        row["p"] = _welch(best, values) if place else None
+    return pd.DataFrame(rows).set_index("study")
+
+
+def _row(view: View, metric: str) -> dict[str, Any]:
+    summary, over = view.summary, view.measured.get(metric)
+    values = list(over.values) if over is not None and view.winner is not None else []
+    error = view.error(metric) if over is None or len(over.values) < 2 else over.sd
+    corpora = (c["spec"] for role, c in summary.corpora.items() if role.startswith("dev"))
+    return {
+        "study": summary.study,
+        "method": summary.method,
+        "metric": metric,
+        "dev": over.mean if over is not None else math.nan,
+        "error": math.nan if error is None else error,
+        "seeds": len(values),
+        "test": summary.test.get(metric, math.nan),
+        "judged_on": ", ".join(str(spec) for spec in corpora),
+        "encoder": view.encoder,
+        "state": summary.state,
+        "values": values,
+    }
+
+
+def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Return the p value of a difference of means; None where one side has a single value."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    from scipy import stats  # takes a second
+
+    p = float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+    return p if math.isfinite(p) else None
+
+
+def leaderboard_table(views: Sequence[View], metric: str | None = None) -> Table:
+    """Return the leaderboard as a table of texts."""
+    found = leaderboard(views, metric)
+    rows: list[list[Cell | str]] = []
+    seen = {view.summary.study: view for view in views}
+    for place, (name, row) in enumerate(found.iterrows()):
+        over = seen[str(name)].measured.get(row["metric"])
+        error = None if math.isnan(row["error"]) else row["error"]
+        dev = spread(row["metric"], over, error) if over is not None else "-"
+        test = "" if math.isnan(row["test"]) else measured(row["metric"], row["test"])
+        p = "" if row["p"] is None or math.isnan(row["p"]) else f"{row['p']:.2g}"
+        cells = [str(name), row["method"], dev, test, p]
+        cells += [row["judged_on"], row["encoder"], row["state"]]
+        rows.append([Cell(cell, strong=not place) for cell in cells])
+    title = f"Leaderboard by {found['metric'].iloc[0]}"
+    numbers, wide = ("dev", "test", "p"), ("judged on", "encoder")
+    return Table(heads=HEADS, rows=rows, numbers=numbers, wide=wide, sortable=True, caption=title)
+
+
+def leaderboard_report(views: Sequence[View], metric: str | None = None) -> StudyReport:
+    """Return the leaderboard as a page."""
+    table = leaderboard_table(views, metric)
+    untitled = replace(table, caption="")
+    sections = [Section("leaderboard", table.caption, [untitled, Text(NOTE, "note")])]
+    states = {view.summary.state for view in views}
+    state = states.pop() if len(states) == 1 else "mixed"
+    return StudyReport("Studies compared", state, f"{len(views)} studies", sections)

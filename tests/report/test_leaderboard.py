@@ -1,0 +1,66 @@
+"""Studies of several methods side by side."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from sentune.errors import InvalidValue
+from sentune.records import FinalistRecord, Spread, StudySummary
+from sentune.report.leaderboard import leaderboard, leaderboard_report, leaderboard_table
+from sentune.report.render import to_html
+from sentune.report.view import View
+from tests.report.studies import OBJECTIVE, study, trials
+
+
+def seen(name: str, values: list[float], **others: object) -> View:
+    summary: StudySummary = study(trials(3), method=f"method-{name}", state="complete")
+    mean = sum(values) / len(values)
+    sd = math.sqrt(sum((v - mean) ** 2 for v in values) / max(1, len(values) - 1))
+    over = {OBJECTIVE: Spread(mean=mean, sd=sd, values=values)}
+    seeds = list(range(len(values)))
+    summary.study, summary.winner = name, 0
+    summary.finalists = [
+        FinalistRecord(trial=0, settings={}, seeds=seeds, readouts={}, metrics=over)
+    ]
+    for field, value in others.items():
+        setattr(summary, field, value)
+    return View(summary=summary)
+
+
+def test_the_best_comes_first_with_errors_and_welch_s_test() -> None:
+    a, b = [0.90, 0.91, 0.92], [0.95, 0.96]
+    found = leaderboard([seen("a", a), seen("b", b, test={OBJECTIVE: 0.94}), seen("c", [0.5])])
+    assert list(found.index) == ["b", "a", "c"]
+    assert found["dev"].tolist() == pytest.approx([0.955, 0.91, 0.5])
+    assert found.loc["a", "error"] == pytest.approx(0.01)
+    assert found.loc["b", "test"] == 0.94
+    assert found.loc["a", "p"] == pytest.approx(stats.ttest_ind(b, a, equal_var=False).pvalue)
+    assert math.isnan(found.loc["b", "p"])
+    assert math.isnan(found.loc["c", "p"])
+    assert found["seeds"].tolist() == [2, 3, 1]
+
+
+def test_smaller_is_first_where_the_objective_is_smaller_the_better() -> None:
+    found = leaderboard([seen("a", [0.9], mode="min"), seen("b", [0.1], mode="min")])
+    assert list(found.index) == ["b", "a"]
+
+
+def test_other_objectives_need_a_metric_and_what_lacks_it_is_last() -> None:
+    views = [seen("a", [0.9]), seen("b", [0.8], objective="sts/pearson")]
+    with pytest.raises(InvalidValue, match=r"--metric.*sts/pearson"):
+        leaderboard(views)
+    with pytest.raises(InvalidValue, match="give the studies"):
+        leaderboard([])
+    table = leaderboard_table([seen("x", [0.7]), *views], OBJECTIVE)
+    assert [line[0][0].text for line in table.lines] == ["a", "b", "x"]
+
+
+def test_it_is_a_page(tmp_path: Path) -> None:
+    page = to_html(leaderboard_report([seen("<b>", [0.9, 0.92]), seen("other", [0.8])]))
+    assert "91.0 ± 1.4 %" in page
+    assert "&lt;b&gt;" in page
+    assert "Welch" in page
