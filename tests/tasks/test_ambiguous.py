@@ -181,6 +181,27 @@ def test_what_is_reported_at_the_best_combination(task):
     assert metrics["ambiguous-rte/majority"] == max(counts[c] for c in list(counts)[1:]) / 12
 
 
+@pytest.mark.parametrize("most", [0.0, 0.2, 0.5, 1.0])
+def test_a_combination_that_leaves_too_many_sentences_empty_is_not_chosen(task, most, monkeypatch):
+    monkeypatch.setattr(ambiguous_sweep, "MOST_EMPTY", most)
+    embeddings = embedded(task)
+    result = task.evaluate(embeddings, BOXES)
+    table = result.tables["ambiguous-rte/sweep.json"]
+    values = np.array(table["values"], dtype=float)
+    slow, empty = Slow(task, embeddings, BOXES), np.full(values.shape, np.nan)
+    for place in np.ndindex(values.shape):
+        if np.isfinite(values[place]):
+            name, *given = (axis[i] for axis, i in zip(table["axes"].values(), place, strict=True))
+            boxes = replace(BOXES, intersection=name)
+            sets = [slow.boxes_of(boxes, s, *given) for s in task.pairs.sentences]
+            empty[place] = np.mean([not found for found in sets])
+    allowed = np.where(empty <= most, values, np.nan)
+    expected = np.nanmax(allowed if np.isfinite(allowed).any() else values)
+    assert table["best"]["value"] == pytest.approx(expected)
+    if np.isfinite(allowed).any():
+        assert result.metrics["ambiguous-rte/empty_sets"] <= most
+
+
 def test_readouts_of_dev_are_applied_on_test(task):
     embeddings = embedded(task)
     dev = task.evaluate(embeddings, BOXES)

@@ -28,12 +28,15 @@ class Sweep:
             (``alpha_1`` not below ``alpha_2``).
         exact: readout that was found exactly -> its best value for each combination, shaped as
             ``values``.
+        barred: combinations that are measured and not chosen, broadcast to ``values``; where all
+            are, any may be.
     """
 
     metric: str
     axes: Mapping[str, Grid]
     values: NDArray[np.float64]
     exact: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    barred: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         shape = tuple(len(grid) for grid in self.axes.values())
@@ -47,12 +50,13 @@ class Sweep:
     @property
     def place(self) -> tuple[int, ...]:
         """Indices of the best combination; the first of equal ones, in the order of the axes."""
-        flat = int(np.nanargmax(self.values))
+        open_ = self.values if self.barred is None else np.where(self.barred, np.nan, self.values)
+        flat = int(np.nanargmax(open_ if np.isfinite(open_).any() else self.values))
         return tuple(int(i) for i in np.unravel_index(flat, self.values.shape))
 
     @property
     def best(self) -> float:
-        """The largest value of the metric."""
+        """The value of the metric at the best combination."""
         return float(self.values[self.place])
 
     @property

@@ -49,7 +49,8 @@ class AmbiguousRte(InterpretationTask):
     ``references_per_sentence``, the mean of |U|, and ``self_probability``, the mean P(b | b).
 
     Readouts: ``intersection``, ``references``, ``alpha_1``, ``alpha_2``, ``beta`` with the best
-    macro F1, of equal ones the first, and ``sen_beta``.
+    macro F1 among those that leave at most half of the sentences without an interpretation, of
+    equal ones the first, and ``sen_beta``.
 
     Args:
         references: of boxes; without them there are only the ``sen_`` metrics.

@@ -34,6 +34,9 @@ from sentune.tasks.interpretation import AXES, allowed_alphas
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float32] | NDArray[np.float64]
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+MOST_EMPTY = 0.5
+"""Share of sentences without a reference above which a combination is not chosen: most pairs are
+then judged by their own two boxes, and none of those can be ``both``."""
 
 # Pairs of a sentence and a reference that a block may keep, 12 bytes each, and numbers of its table
 # by groups.
@@ -62,7 +65,7 @@ class AmbiguousSweepResult:
 def sweep(
     metric: str, finder: RangeFinder, gold: Rows, spread: ParallelMap
 ) -> AmbiguousSweepResult:
-    """Macro F1 of every combination, and the best of them.
+    """Macro F1 of every combination, and the best of those with at most ``MOST_EMPTY`` empty sets.
 
     Args:
         gold: [N] classes.
@@ -124,10 +127,13 @@ def _probabilities(logarithms: Floats) -> NDArray[np.float64]:
 
 def _table(metric: str, finder: RangeFinder, found: list[Ranges], gold: Rows) -> Sweep:
     grids, betas = finder.grids, finder.grids["beta"]
+    empty = np.stack([(ranges.members == 0).mean(axis=0) for ranges in found])  # [X, F, A]
     axes = {name: grids[name] for name in (*AXES, *(["beta"] if betas else []))}
     values = np.full([len(grid) for grid in axes.values()], np.nan)
     exact = np.full(values.shape, np.nan)
+    barred = np.zeros(values.shape[:4], bool)
     first, second = (list(side) for side in zip(*finder.allowed, strict=True))
+    barred[:, :, first, second] = empty > MOST_EMPTY
     for x, n in np.ndindex(values.shape[:2]):
         low, high = _probabilities(found[x].low[n]), _probabilities(found[x].high[n])
         if betas:
@@ -136,7 +142,13 @@ def _table(metric: str, finder: RangeFinder, found: list[Ranges], gold: Rows) ->
             best = best_beta(low, high, gold, limits=(0.0, 1.0))
             values[x, n, first, second] = best.macro_f1
             exact[x, n, first, second] = best.beta
-    return Sweep(metric=metric, axes=axes, values=values, exact={} if betas else {"beta": exact})
+    return Sweep(
+        metric=metric,
+        axes=axes,
+        values=values,
+        exact={} if betas else {"beta": exact},
+        barred=barred[..., None] if betas else barred,
+    )
 
 
 def _coverage(found: Ranges, finder: RangeFinder) -> dict[str, Any]:
