@@ -26,6 +26,9 @@ def test_a_metric_has_the_rules_of_its_task_the_best_first() -> None:
     ]  # fmt: skip
     assert rules_of("rte/accuracy", DIRECTION) == {"larger class": 0.66}
     assert rules_of("rte/auc", DIRECTION) == {}
+    ambiguous = {"ambiguous-rte/majority": 0.5, "ambiguous-rte/always_both": 0.489}
+    assert rules_of("ambiguous-rte/f1_both", ambiguous) == {"always both": 0.489}
+    assert rules_of("ambiguous-rte/accuracy", ambiguous) == {"larger class": 0.5}
     copied = {"fusion/copy_rouge1": 0.85, "fusion/copy_rouge2": 0.7}
     assert rules_of("fusion/rouge2", copied) == {"copying": 0.7}
 

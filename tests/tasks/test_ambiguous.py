@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import torch
 from sklearn.metrics import f1_score
 from torch import Tensor
 
+from sentune.corpora.formats import read
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.errors import CorpusError
 from sentune.geometry.boxes import Boxes
@@ -26,6 +29,7 @@ from sentune.tasks.ambiguous import OF_SETS, AmbiguousRte
 from sentune.tasks.references import References
 from tests.rounding import rounding
 
+DATA = Path(os.environ.get("SENTUNE_DATA", "no-data"))
 LABELS = (["entailment"], ["neutral"], ["entailment", "neutral"], ["neutral", "contradiction"])
 GRIDS = {
     "alpha_1": (0.01, 0.1, 0.3, 0.5),
@@ -179,6 +183,8 @@ def test_what_is_reported_at_the_best_combination(task):
     counts = result.tables["ambiguous-rte/counts.json"]
     assert counts["pairs"] == 12 == sum(v for k, v in counts.items() if k != "pairs")
     assert metrics["ambiguous-rte/majority"] == max(counts[c] for c in list(counts)[1:]) / 12
+    always = f1_score(slow.gold, [2] * 12, labels=[2], average=None)[0]
+    assert metrics["ambiguous-rte/always_both"] == pytest.approx(always)
 
 
 @pytest.mark.parametrize("most", [0.0, 0.2, 0.5, 1.0])
@@ -213,7 +219,7 @@ def test_readouts_of_dev_are_applied_on_test(task):
     assert "ambiguous-rte-2/sweep.json" not in again.tables
     partial = {k: v for k, v in dev.readouts.items() if "alpha_2" not in k and "sen" not in k}
     missing = test.evaluate(embeddings, BOXES, partial)
-    assert set(missing.metrics) == {"ambiguous-rte-2/majority"}
+    assert set(missing.metrics) == {"ambiguous-rte-2/majority", "ambiguous-rte-2/always_both"}
     assert "alpha_2" in missing.skipped["ambiguous-rte-2/macro_f1"]
     assert "sen_beta" in missing.skipped["ambiguous-rte-2/sen_accuracy"]
 
@@ -250,7 +256,7 @@ def test_without_references_or_boxes_the_sentences_alone_are_judged():
     labels = [LABELS[i % 4] for i in range(8)]
     alone = AmbiguousRte(corpus(labels))
     result = alone.evaluate(embedded(alone), BOXES)
-    metrics = {"majority", "sen_macro_f1", "sen_accuracy"}
+    metrics = {"majority", "always_both", "sen_macro_f1", "sen_accuracy"}
     metrics |= {f"sen_f1_{c}" for c in ("entailment", "non_entailment", "both")}
     assert set(result.metrics) == {f"ambiguous-rte/{m}" for m in metrics}
     assert result.metrics["ambiguous-rte/sen_f1_both"] == 0
@@ -276,3 +282,11 @@ def test_what_poses_no_task():
     triplets = replace(corpus(LABELS), kind=Kind.TRIPLETS)
     with pytest.raises(CorpusError, match="pairs-of-several-labels, not triplets"):
         AmbiguousRte(triplets)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="SENTUNE_DATA names no folder of corpora")
+def test_the_rule_that_always_says_both_on_real_pairs() -> None:
+    """GumbelCSE's Table 3 has 46.25 for GumbelCSE-int, below that rule."""
+    spec = f"chaosnli:{DATA}/chaosnli/chaosNLI_snli.jsonl"
+    found = AmbiguousRte(read(spec, Kind.SEVERAL_LABELS)).baselines()
+    assert found["ambiguous-rte/always_both"] == pytest.approx(0.489, abs=5e-4)

@@ -35,6 +35,7 @@ from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
 from sentune.tasks import (
+    AmbiguousRte,
     DirectionTask,
     Generation,
     Result,
@@ -193,7 +194,7 @@ def baselines(train: Prepared | None, judged: Sequence[Corpus]) -> dict[str, flo
     for task in tasks_for(*judged):
         if isinstance(task, Rte | Transfer):
             found[f"{task.name}/majority"] = task.majority()
-        if isinstance(task, Generation | DirectionTask):
+        if isinstance(task, Generation | DirectionTask | AmbiguousRte):
             found |= task.baselines()
         if isinstance(task, DirectionTask) and train is not None and train.kind is Kind.TRIPLETS:
             pairs = list(zip(task.pairs.first, task.pairs.second, strict=True))

@@ -13,8 +13,11 @@ WORDS = {
     "length_words": "length in words",
     "bag_of_words": "bag of words",
     "majority": "larger class",
+    "always_both": "always both",
     "copy": "copying",
 }
+RULES = ("length", "length_words", "bag_of_words", "majority")
+"""Rules that are measured by accuracy."""
 ACCURACIES = ("accuracy", "by_similarity", "by_extent")
 """Metrics of one task that the rules are measured by as well; often they are equal."""
 
@@ -32,12 +35,8 @@ def rules_of(metric: str, baselines: Mapping[str, float]) -> dict[str, float]:
     found = {}
     if (copied := f"{task}/copy_{name}") in baselines:
         found[WORDS["copy"]] = baselines[copied]
-    if name in ACCURACIES:
-        found |= {
-            words: baselines[f"{task}/{rule}"]
-            for rule, words in WORDS.items()
-            if f"{task}/{rule}" in baselines
-        }
+    rules = RULES if name in ACCURACIES else ("always_both",) if name == "f1_both" else ()
+    found |= {WORDS[r]: baselines[f"{task}/{r}"] for r in rules if f"{task}/{r}" in baselines}
     return dict(sorted(found.items(), key=lambda rule: -rule[1]))
 
 

@@ -18,6 +18,7 @@ from sentune.geometry.boxes import Boxes
 from sentune.readouts.grid import Grids
 from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, BETA, INTERSECTION
 from sentune.readouts.three_way import (
+    BOTH,
     CLASSES,
     ENTAILMENT,
     NON_ENTAILMENT,
@@ -44,9 +45,10 @@ class AmbiguousRte(InterpretationTask):
     Metrics: ``macro_f1`` over the three classes, ``f1_entailment``, ``f1_non_entailment``,
     ``f1_both`` and ``accuracy`` of Eq. 14 (the paper's "-int"), for boxes with references; the same
     with ``sen_`` for one threshold on the sentences alone ("-sen"), which never says "both";
-    ``majority``, the share of the largest class. At the chosen readouts ``empty_sets``, the share
-    of sentences without an interpretation (their own box stands in for one),
-    ``references_per_sentence``, the mean of |U|, and ``self_probability``, the mean P(b | b).
+    ``majority``, the share of the largest class, and ``always_both``, the ``f1_both`` of always
+    saying "both". At the chosen readouts ``empty_sets``, the share of sentences without an
+    interpretation (their own box stands in for one), ``references_per_sentence``, the mean of |U|,
+    and ``self_probability``, the mean P(b | b).
 
     Readouts: ``intersection``, ``references``, ``alpha_1``, ``alpha_2``, ``beta`` with the best
     macro F1 among those that leave at most half of the sentences without an interpretation, of
@@ -89,7 +91,7 @@ class AmbiguousRte(InterpretationTask):
         counts = np.bincount(self.gold, minlength=3).tolist()
         table = {"pairs": len(self.gold), **dict(zip(CLASSES, counts, strict=True))}
         result = Result(
-            metrics={f"{self.name}/majority": self.majority()},
+            metrics=self.baselines(),
             tables={f"{self.name}/counts.json": table},
         )
         self._judge_sentences(result, embeddings, geometry, readouts)
@@ -98,9 +100,14 @@ class AmbiguousRte(InterpretationTask):
         reason = "interpretations are overlaps of boxes, which this geometry has not"
         return self.without(result, (*METRICS, *OF_SETS), reason)
 
-    def majority(self) -> float:
-        """Share of the largest class: the accuracy of always saying the same."""
-        return float(np.bincount(self.gold).max() / len(self.gold))
+    def baselines(self) -> dict[str, float]:
+        """Return the accuracy of the largest class, and the F1 of ``both`` of always saying it."""
+        shares = np.bincount(self.gold, minlength=3) / len(self.gold)
+        both = float(shares[BOTH])
+        return {
+            f"{self.name}/majority": float(shares.max()),
+            f"{self.name}/always_both": 2 * both / (1 + both),
+        }
 
     def _judge_sentences(
         self, result: Result, embeddings: Tensor, geometry: Geometry, readouts: Given
