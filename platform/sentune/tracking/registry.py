@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -14,7 +15,7 @@ from sentune.errors import InvalidValue
 from sentune.tracking.client import mlflow_client
 from sentune.tracking.database import check_tracking_file
 from sentune.tracking.environment import default_tracking_uri
-from sentune.tracking.runs import Run, digest, upload
+from sentune.tracking.runs import Run, digest
 
 ALIAS = "champion"
 _CONTENT = "sentune.content"
@@ -32,10 +33,18 @@ def publish(
     """Make the folder a version of the model ``name``, and its champion.
 
     The files go to ``model/DIGEST`` of the run, so a later model never overwrites what an older
-    version points at; the same content stays one version.
+    version points at; the same content stays one version. They lie in MLflow's own layout, so that
+    ``mlflow.pyfunc.load_model`` and ``mlflow models serve`` take them.
     """
-    short = digest(folder)[:12]
-    content = upload(client, run, folder, f"model/{short}")
+    content = digest(folder)
+    place = f"model/{content[:12]}"
+
+    def send() -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            wrapped = _as_python_function(folder, Path(scratch, "model"))
+            client.log_artifacts(run.id, str(wrapped), place)
+
+    run.put(client, place, content, send)
     if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name)
     versions = client.search_model_versions(f"name = '{name}'")
@@ -43,7 +52,7 @@ def publish(
     if version is None:
         version = client.create_model_version(
             name,
-            f"{run.artifact_uri}/model/{short}",
+            f"{run.artifact_uri}/{place}",
             run.id,
             tags={**tags, _CONTENT: content},
             description=description,
@@ -81,9 +90,37 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
         folder = Path(unquote(parts.path))
     else:
         folder = _downloaded(source, uri, version.name, content or f"v{version.version}")
+    folder = _model_in(folder)
     if content and digest(folder) != content:
         raise InvalidValue("model", address, f"{folder} is not what was registered; tune again")
     return folder
+
+
+def _as_python_function(folder: Path, wrapped: Path) -> Path:
+    """Write a model folder as a ``python_function`` of MLflow, loaded by code that is installed."""
+    import pandas as pd
+    from mlflow import pyfunc
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+
+    columns = [ColSpec("string", "sentence"), ColSpec("string", "other", required=False)]
+    output = ParamSpec("output", "string", "embeddings")
+    example = pd.DataFrame({"sentence": ["A poodle runs."], "other": ["A dog runs."]})
+    packages = ("sentune", "torch", "transformers", "pandas")
+    pyfunc.save_model(
+        path=str(wrapped),
+        loader_module="sentune.embedder.pyfunc",
+        data_path=str(folder),
+        input_example=example,
+        signature=ModelSignature(inputs=Schema(columns), params=ParamSchema([output])),
+        pip_requirements=[f"{name}=={metadata.version(name)}" for name in packages],
+    )
+    return wrapped
+
+
+def _model_in(folder: Path) -> Path:
+    """Return the model folder within a registered one; of an older version it is that itself."""
+    return next((folder / "data").iterdir()) if (folder / "MLmodel").is_file() else folder
 
 
 def _found(client: Any, address: str, match: re.Match[str]) -> Any:
