@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sentune import Embedder
 from sentune.encoders import Tokenizer, length_sorted_chunks, load_tokenizer
 from sentune.errors import InvalidValue
 from sentune.methods import SentenceMethod, find
@@ -67,6 +68,29 @@ def test_simcse_loads_in_sentence_transformers(encoder: str, tmp_path: Path) -> 
         np.testing.assert_allclose(theirs @ theirs.T, ours @ ours.T, atol=1e-5)
 
 
+@pytest.mark.parametrize("method", ["gumbel", "gauss"])
+def test_boxes_and_gaussians_load_in_sentence_transformers(
+    method: str, encoder: str, tmp_path: Path
+) -> None:
+    peer = pytest.importorskip("sentence_transformers")
+    from sentune.sentence_transformers import EntailmentTransformer
+
+    folder = str(tmp_path / "model")
+    saved(method, encoder, tmp_path / "model")
+    ours = Embedder.load(folder, "cpu")
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        peer.SentenceTransformer(folder, device="cpu")
+    theirs = peer.SentenceTransformer(folder, device="cpu", trust_remote_code=True)
+    found = theirs.encode(SENTENCES)
+    np.testing.assert_array_equal(found, ours.encode(SENTENCES))
+    own = EntailmentTransformer(folder, device="cpu")
+    table = own.similarity(found, found)
+    np.testing.assert_array_equal(table, ours.similarity_table(SENTENCES, SENTENCES))
+    theirs.save(str(tmp_path / "copy"))
+    again = Embedder.load(tmp_path / "copy", "cpu")
+    np.testing.assert_array_equal(again.encode(SENTENCES), found)
+
+
 def test_the_encoder_alone_loads_in_transformers(encoder: str, tmp_path: Path) -> None:
     from transformers import AutoModel
 
@@ -90,7 +114,7 @@ def test_folder_holds_no_pickle_and_a_card(encoder: str, tmp_path: Path) -> None
 def test_an_existing_folder_is_replaced_whole(encoder: str, tmp_path: Path) -> None:
     saved("simcse", encoder, tmp_path / "model")
     made = saved("gumbel", encoder, tmp_path / "model")
-    assert not (tmp_path / "model" / "modules.json").exists()
+    assert not (tmp_path / "model" / "1_Pooling").exists()
     assert load_method(tmp_path / "model").settings["dimension"] == made.settings.dimension  # type: ignore[attr-defined]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

@@ -27,6 +27,8 @@ from sentune.training.trial import TrialSpec
 from sentune.training.validation import Validator
 
 HEAD_FILE = "head.safetensors"
+WHOLE = "sentune.sentence_transformers.EmbedderModule"
+"""Class by which sentence-transformers loads a folder whose encoder is not all of the model."""
 ENCODER_PREFIX = "encoder."
 
 
@@ -73,6 +75,8 @@ class Sentences:
         if method.name.startswith("simcse"):
             pooling = method.settings.pooling
             write_modules(folder, method.encoder.width, pooling, training.max_length)
+        else:
+            write_whole(folder)
 
     def read(self, make: Callable[..., SentenceMethod], folder: Path) -> SentenceMethod:
         require(folder, "model*.safetensors")
@@ -131,6 +135,12 @@ def write_modules(folder: Path, width: int, pooling: Pooling, max_length: int) -
         (folder / path).mkdir(exist_ok=True)
     for name, content in contents.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def write_whole(folder: Path) -> None:
+    """Name the folder to sentence-transformers as one module of ours: its encoder is not all."""
+    module = {"idx": 0, "name": "0", "path": "", "type": WHOLE}
+    (folder / "modules.json").write_text(json.dumps([module], indent=2) + "\n", encoding="utf-8")
 
 
 class _Part(NamedTuple):

@@ -1,0 +1,73 @@
+"""A model folder as the one module of a ``SentenceTransformer``.
+
+The folders of methods whose embeddings are no plain pooled vectors (GumbelCSE, GaussCSE, InterSent)
+name this module in ``modules.json``. sentence-transformers imports it with ``trust_remote_code=True``
+alone, and refuses the folder without; it never takes the encoder for the whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import InputModule
+from torch import Tensor
+
+from sentune.embedder.embedder import Embedder
+
+
+class EmbedderModule(InputModule):  # type: ignore[misc]
+    """Sentences to packed embeddings, [N, D], as ``Embedder.encode`` gives them; inference only."""
+
+    def __init__(self, embedder: Embedder, folder: Path) -> None:
+        super().__init__()
+        self.embedder, self._folder = embedder, folder
+        self.method = embedder.method
+        self.max_seq_length = embedder.max_length
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **others: Any) -> EmbedderModule:
+        """Return the module of a folder, or of a model of the hub."""
+        known = {n: others[n] for n in ("token", "cache_folder", "revision", "local_files_only")}
+        folder = Path(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **known))
+        return cls(Embedder.load(folder, "cpu"), folder)
+
+    def preprocess(
+        self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
+    ) -> dict[str, Any]:
+        """Return the texts; they are tokenised by ``Embedder.encode``."""
+        return {"texts": [f"{prompt or ''}{text}" for text in inputs]}
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Put ``sentence_embedding`` beside the texts."""
+        found = self.embedder.encode(features["texts"])
+        device = next(self.method.parameters()).device
+        return {**features, "sentence_embedding": torch.as_tensor(found, device=device)}
+
+    def get_embedding_dimension(self) -> int:
+        """Return D, the numbers of a packed embedding."""
+        return int(self.embedder.encode(["a"]).shape[-1])
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Copy the model folder."""
+        shutil.copytree(self._folder, output_path, dirs_exist_ok=True)
+
+
+class EntailmentTransformer(SentenceTransformer):  # type: ignore[misc]
+    """A ``SentenceTransformer`` whose ``similarity`` is the model's own.
+
+    For boxes and Gaussians that is no cosine: see ``Embedder.similarity_table``.
+    """
+
+    def __init__(self, folder: str, **others: Any) -> None:
+        super().__init__(folder, trust_remote_code=True, **others)
+
+    def similarity(self, embeddings1: Tensor, embeddings2: Tensor) -> Tensor:
+        """[N, D], [M, D] -> [N, M] similarities."""
+        first, second = (np.asarray(torch.as_tensor(e).cpu()) for e in (embeddings1, embeddings2))
+        return torch.from_numpy(self[0].embedder.similarity_table(first, second))
