@@ -1,8 +1,9 @@
 """A model folder as the one module of a ``SentenceTransformer``.
 
-The folders of methods whose embeddings are no plain pooled vectors (GumbelCSE, GaussCSE, InterSent)
-name this module in ``modules.json``. sentence-transformers imports it with ``trust_remote_code=True``
-alone, and refuses the folder without; it never takes the encoder for the whole.
+The folders of methods whose embeddings are no plain pooled vectors (GumbelCSE, GaussCSE, a user's
+own) name this module in ``modules.json``. sentence-transformers imports it with
+``trust_remote_code=True`` alone, and refuses the folder without; it never takes the encoder for
+the whole.
 """
 
 from __future__ import annotations
