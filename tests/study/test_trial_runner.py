@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +17,10 @@ from sentune.errors import Overtaken, StudyConflict
 from sentune.launchers.trial_report import Report, died, failed
 from sentune.records import TrialState
 from sentune.study.planning.capacity import Capacity, Node
-from sentune.study.runner.limits import Budget, Halt, Limits, Why
+from sentune.study.runner.limits import Halt, Limits, Why
 from sentune.study.runner.sharing import Claim, Sharing
 from sentune.study.runner.trial_runner import TrialRunner
 from sentune.study.runner.trial_source import Candidate, SearchSource
-from sentune.study.runner.tune_adapter import own_signals
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.trial_store import TrialStore
@@ -338,59 +336,6 @@ def test_a_trial_that_meets_a_later_start_ends_the_driver_and_nothing_is_written
         study.runner.halt()
 
 
-def test_hours_and_gpu_hours_count_what_earlier_starts_used_up(tmp_path: Path) -> None:
-    held, store = Held(hours=1.5), open_store(tmp_path, space=SPACE)
-    hours = Limits(store, budget=Budget(max_hours=2), held=held)
-    assert hours.watch() is None
-    held.hours = 2.1
-    halt = hours.watch()
-    assert halt is not None
-    assert (halt.why, "--max-hours 2" in halt.reason) == (Why.BUDGET, True)
-
-    earlier = store.create({}, {}, settings={}, seed=0)
-    store.charge(earlier, "start", seconds=900, gpus=2)
-    gpus = Limits(store, budget=Budget(max_gpu_hours=1), held=Held())
-    gpus.gpu_seconds["attempt"] = 1000
-    gpus.gpu_seconds["attempt"] = 1500
-    assert gpus.watch() is None
-    gpus.gpu_seconds["another"] = 400
-    halt = gpus.watch()
-    assert halt is not None
-    assert "1.03 GPU hours so far" in halt.reason, "half an hour, 1500 s and 400 s"
-
-
-def test_the_search_ends_early_enough_for_the_finals(tmp_path: Path) -> None:
-    held = Held(hours=1.0)
-    study = Study(tmp_path, budget=Budget(max_hours=2), held=held, finals=2)
-    limits = study.runner.limits
-    study.whole("a", seconds=900.0)
-    held.hours = 1.6
-    assert study.start("b") is None, "half an hour is kept for the finals"
-    assert study.runner.finished
-    assert limits.halt is None, "nobody is sent home"
-    limits.begin_finals(0.0)
-    assert "--max-hours 2" in limits.ended_early
-    assert limits.watch() is None
-    assert not limits.closed(), "they may use what was kept for them"
-    assert "--max-hours 2" in limits.ended_early
-
-
-def test_most_trials_and_no_gain_close_the_search(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    few = Study(tmp_path / "a", budget=Budget(max_trials=2))
-    few.whole("a")
-    few.whole("b")
-    assert few.start("c") is None
-    assert "--max-trials 2" in few.runner.limits.ended_early
-
-    flat = Study(tmp_path / "b", budget=Budget(no_gain=2))
-    for name, value in zip("abcd", (0.5, 0.6, 0.6, 0.55), strict=True):
-        flat.whole(name, value)
-    assert flat.start("e") is None
-    assert "2 trials in a row" in flat.runner.limits.ended_early
-
-
 def test_deaths_that_a_group_forgave_itself_are_counted_over_all_starts(tmp_path: Path) -> None:
     study = Study(tmp_path)
     study.start("a")
@@ -440,33 +385,3 @@ def test_a_study_that_shares_a_cluster_takes_its_places_only(tmp_path: Path) -> 
     study.runner.end("e")
     assert study.start("f") is None
     assert study.runner.finished
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_asks_trials_for_checkpoints_and_a_second_one_ends(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    study = Study(tmp_path)
-    before = signal.signal(number, signal.SIG_DFL)
-    try:
-        with own_signals(study.runner):
-            signal.raise_signal(number)
-            assert study.runner.limits.halt is not None
-            assert study.runner.limits.halt.why is Why.INTERRUPTED
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(number)
-        assert signal.getsignal(number) is signal.SIG_DFL
-    finally:
-        signal.signal(number, before)
-
-
-def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:
-    """``nohup`` starts a process so."""
-    study = Study(tmp_path)
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with own_signals(study.runner):
-            signal.raise_signal(signal.SIGHUP)
-        assert study.runner.limits.halt is None
-    finally:
-        signal.signal(signal.SIGHUP, before)

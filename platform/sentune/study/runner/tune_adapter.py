@@ -26,6 +26,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
 
 from sentune.errors import SentuneError
+from sentune.formatting import counted
 from sentune.launchers.trial_report import Report, died
 from sentune.study.runner.limits import Halt, Why
 from sentune.study.runner.trial_runner import TrialRunner
@@ -269,6 +270,8 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
         if runner.limits.halt is not None and runner.limits.halt.why is Why.INTERRUPTED:
             raise KeyboardInterrupt
         reason = "interrupted" if number == signal.SIGINT else "ended by a signal"
+        trials = counted(len(runner.live), "trial")
+        os.write(2, f"writing checkpoints of {trials}, again to leave now\n".encode())
         runner.halt(Halt(why=Why.INTERRUPTED, reason=reason))
 
     asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -1,0 +1,100 @@
+"""What ends a study early: budgets, too little gain, and signals."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from test_trial_runner import SPACE, Held, Study
+from toys import open_store
+
+from sentune.study.runner.limits import Budget, Limits, Why
+from sentune.study.runner.tune_adapter import own_signals
+
+
+def test_hours_and_gpu_hours_count_what_earlier_starts_used_up(tmp_path: Path) -> None:
+    held, store = Held(hours=1.5), open_store(tmp_path, space=SPACE)
+    hours = Limits(store, budget=Budget(max_hours=2), held=held)
+    assert hours.watch() is None
+    held.hours = 2.1
+    halt = hours.watch()
+    assert halt is not None
+    assert (halt.why, "--max-hours 2" in halt.reason) == (Why.BUDGET, True)
+
+    earlier = store.create({}, {}, settings={}, seed=0)
+    store.charge(earlier, "start", seconds=900, gpus=2)
+    gpus = Limits(store, budget=Budget(max_gpu_hours=1), held=Held())
+    gpus.gpu_seconds["attempt"] = 1000
+    gpus.gpu_seconds["attempt"] = 1500
+    assert gpus.watch() is None
+    gpus.gpu_seconds["another"] = 400
+    halt = gpus.watch()
+    assert halt is not None
+    assert "1.03 GPU hours so far" in halt.reason, "half an hour, 1500 s and 400 s"
+
+
+def test_the_search_ends_early_enough_for_the_finals(tmp_path: Path) -> None:
+    held = Held(hours=1.0)
+    study = Study(tmp_path, budget=Budget(max_hours=2), held=held, finals=2)
+    limits = study.runner.limits
+    study.whole("a", seconds=900.0)
+    held.hours = 1.6
+    assert study.start("b") is None, "half an hour is kept for the finals"
+    assert study.runner.finished
+    assert limits.halt is None, "nobody is sent home"
+    limits.begin_finals(0.0)
+    assert "--max-hours 2" in limits.ended_early
+    assert limits.watch() is None
+    assert not limits.closed(), "they may use what was kept for them"
+    assert "--max-hours 2" in limits.ended_early
+
+
+def test_most_trials_and_no_gain_close_the_search(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    few = Study(tmp_path / "a", budget=Budget(max_trials=2))
+    few.whole("a")
+    few.whole("b")
+    assert few.start("c") is None
+    assert "--max-trials 2" in few.runner.limits.ended_early
+
+    flat = Study(tmp_path / "b", budget=Budget(no_gain=2))
+    for name, value in zip("abcd", (0.5, 0.6, 0.6, 0.55), strict=True):
+        flat.whole(name, value)
+    assert flat.start("e") is None
+    assert "2 trials in a row" in flat.runner.limits.ended_early
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_asks_trials_for_checkpoints_and_a_second_one_ends(
+    tmp_path: Path, number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    study = Study(tmp_path)
+    study.start("a")
+    study.start("b")
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with own_signals(study.runner):
+            signal.raise_signal(number)
+            assert study.runner.limits.halt is not None
+            assert study.runner.limits.halt.why is Why.INTERRUPTED
+            said = capfd.readouterr().err
+            assert said == "writing checkpoints of 2 trials, again to leave now\n"
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+
+
+def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:
+    """``nohup`` starts a process so."""
+    study = Study(tmp_path)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with own_signals(study.runner):
+            signal.raise_signal(signal.SIGHUP)
+        assert study.runner.limits.halt is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
