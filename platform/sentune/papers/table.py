@@ -130,8 +130,11 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
         differs.append(f"trained on {trained.data[0]} alone")
     if quick is not None:
         differs.append(f"quick: {', '.join(f'{k}={v}' for k, v in quick.options.items())}")
+        usual = job.space.published
         differs += [
-            f"{k}={v} instead of {job.space.published.get(k)}" for k, v in quick.set.items()
+            f"{name}={value} instead of {usual.get(name)}"
+            for name, value in quick.set.items()
+            if name in setting and value == setting[name] != usual.get(name)
         ]
     digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
     label = "-".join([row.method, *(f"{n}-{v[0]}" for n, v in row.settings.items() if v)])
