@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from sentune.errors import Overtaken
 from sentune.job.command import Ended, check_ending, exit_codes
 from sentune.records import StudySummary
+
+ROOT = Path(__file__).parents[2]
 
 
 def summary(state: str, reason: str = "") -> StudySummary:
@@ -26,6 +32,36 @@ def test_every_end_has_its_code_and_says_why(state: str, code: int, goes_on: boo
     assert caught.value.code == code
     assert "--max-hours 2 is used up" in caught.value.line
     assert ("the same command" in caught.value.line) is goes_on
+
+
+def test_the_first_line_comes_before_what_takes_long_to_import(tmp_path: Path) -> None:
+    given = {"corpus": "snli:no-such-file", "dev": ["snli:none"], "storage": str(tmp_path)}
+    code = f"""
+import sys
+from search_spaces.gumbel import DEFAULTS, SPACE
+from sentune.job.options import parse
+from sentune.job.run import tune
+
+class Out:
+    first = None
+    def write(self, text):
+        Out.first = Out.first or [text, *(HEAVY & set(sys.modules))]
+    def flush(self):
+        pass
+
+HEAVY = {{'torch', 'ray', 'optuna', 'pyarrow'}}
+sys.stdout, kept = Out(), sys.stdout
+try:
+    tune(parse({given!r}, DEFAULTS), SPACE)
+except Exception as error:
+    print(Out.first, type(error).__name__, file=kept)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.startswith(f"['study   gumbel (gumbel) in {tmp_path}"), done.stdout
+    assert "torch" not in done.stdout
+    assert "CorpusError" in done.stdout
 
 
 def test_a_complete_study_ends_well_whatever_ended_its_search() -> None:

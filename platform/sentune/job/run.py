@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
+from sentune.credentials import without_credentials
 from sentune.job.command import check_ending, command
 from sentune.job.definition import JobDefinition
 from sentune.job.options import StudyOptions, forked
@@ -56,6 +57,13 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         SentuneError: what cannot be done, raised before any training where that can be known.
         Ended: the study did not come to its end.
     """
+    console = screen()
+    old = options.study if options.fork else None
+    options = forked(options)
+    if not options.dry_run:  # before what takes seconds to import
+        where = without_credentials(options.storage)
+        print_line(console, f"study   {options.study} ({space.method}) in {where}")
+
     from sentune.job.families import make_job
     from sentune.job.plan import show_plan
     from sentune.job.study_files import origin
@@ -63,9 +71,6 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     from sentune.study.store.file_lock import LOCK_FILE
     from sentune.study.store.study_index import DATABASE
 
-    console = screen()
-    old = options.study if options.fork else None
-    options = forked(options)
     job = make_job(options, space)
     if options.dry_run:
         show_plan(job, options, console)
