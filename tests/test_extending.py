@@ -129,3 +129,30 @@ def test_a_module_reaches_two_workers_and_its_change_is_named(folder: Path) -> N
     changed = program(elsewhere, *code)
     assert changed.returncode != 0
     assert "code: another caps.py" in changed.stderr
+
+
+@pytest.mark.extras
+def test_a_class_of_a_notebook_is_written_and_trained(folder: Path) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="the extra 'notebook' is not installed")
+    import nbformat
+    from nbformat.v4 import new_code_cell, new_notebook
+
+    whole = BLOCKS[0]
+    split = whole.index("class CapSettings")  # a notebook has them in several cells
+    cells = [
+        f"import os; os.environ['XDG_CACHE_HOME'] = {str(folder / 'cache')!r}",
+        whole[:split],
+        whole[split:],
+        "model = sentune.fit(CapCSE, set={'learning_rate': 1e-3}, max_examples=64, limit=64)",
+        "print(model.name, model.encode('a dog').shape)",
+    ]
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": folder}}
+    ).execute()
+    nbformat.validate(notebook)
+    said = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
+    (written,) = (folder / "cache" / "sentune" / "code").glob("user_*.py")
+    assert said.strip() == f"{written.stem}:CapCSE (33,)"
+    assert "class Caps:" in written.read_text()
+    assert "from sentune.geometry.contrastive import TermWeights" in written.read_text()
