@@ -126,9 +126,12 @@ def _figures(view: View) -> Table:
     heads = ("metric", f"dev, {view.error_kind}", "test, shipped model", "without a model")
     names, *columns = zip(*view.metric_rows, strict=True)
     shown = {head: column for head, column in zip(heads[1:], columns, strict=True) if any(column)}
-    strong = (Cell(name, strong=name == view.summary.objective) for name in names)
+    objective = view.summary.objective
+    strong = (Cell(name, strong=name.partition(",")[0] == objective) for name in names)
     rows = [*zip(strong, *shown.values(), strict=True)]
-    return Table(heads=["metric", *shown], rows=rows, numbers=shown)
+    wide = ("metric", heads[-1])
+    numbers = [head for head in shown if head not in wide]
+    return Table(heads=["metric", *shown], rows=rows, numbers=numbers, wide=wide)
 
 
 def _about(view: View) -> Text | None:
