@@ -53,12 +53,14 @@ class _Client(socketserver.BaseRequestHandler):
         upstream.sendall(head + _read(self.request, size - 8))
         while True:
             said = _message(upstream)
-            self.request.sendall(said)
             if said[:1] == b"Z":
                 break
+            self.request.sendall(said)
             if said[:1] == b"R" and said[5:9] in (b"\0\0\0\x0a", b"\0\0\0\x0b"):  # SASL asks
                 upstream.sendall(_message(self.request))
+        # idle before the client is told: its next transaction, on any connection, may take this one
         self.server.idle.append(upstream)
+        self.request.sendall(said)
 
     def _transaction(self) -> None:
         """Pass a transaction to the connection that was used last of those that are idle."""
@@ -70,11 +72,12 @@ class _Client(socketserver.BaseRequestHandler):
             upstream.sendall(asked)
             while (said := _message(upstream))[:1] != b"Z":
                 self.request.sendall(said)
-            self.request.sendall(said)
             if said[5:] == b"I":  # no transaction is open
                 break
+            self.request.sendall(said)
             asked = _message(self.request)
         self.server.idle.append(upstream)
+        self.request.sendall(said)
 
 
 class _Proxy(socketserver.ThreadingTCPServer):
