@@ -183,7 +183,7 @@ def main() -> None:
         store = TrialStore(
             storage=storage,
             study=open_study(
-                storage, "large", modes=["max"], fingerprint={},
+                storage, "large", modes=["max"], fingerprint={"space": SPACE.to_dict()},
             ),
             objectives=(Objective(OBJECTIVE, "max"),),
             budget=BUDGET,
@@ -200,8 +200,8 @@ def main() -> None:
             )  # fmt: skip
             summary.plan = plan.to_dict()
             tracker.start(look, summary)
-            console, varied = Console(file=log, width=120), tuple(SPACE.settings)
-            display = Display(console, summary, plan.to_dict(), look, varied=varied)
+            lines, varied = Console(file=log, width=120), tuple(SPACE.settings)
+            display = Display(lines, summary, plan.to_dict(), look, varied=varied)
 
             def stored(_: int) -> None:
                 display.refresh()

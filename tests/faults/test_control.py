@@ -160,6 +160,6 @@ def test_a_driver_whose_lock_was_taken_ends_with_3_and_writes_nothing_more(
 def check_runs(place: Place) -> None:
     """One run each, whichever start told of it."""
     client = MlflowClient(place.tracking)
-    (experiment,) = [e for e in client.search_experiments() if e.name == "sentune"]
+    (experiment,) = [e for e in client.search_experiments() if e.name == "sentune/s"]
     names = sorted(r.info.run_name for r in client.search_runs([experiment.experiment_id]))
     assert len(names) == len(set(names)) == 1 + 2 + 1, names

@@ -154,9 +154,9 @@ def test_the_favoured_one_has_more_of_the_cluster(past: Past) -> None:
 
 def test_mlflow_has_every_run_once_with_its_whole_curve(past: Past) -> None:
     client = MlflowClient(past.team.uri)
-    experiment = client.get_experiment_by_name("sentune")
-    assert experiment is not None
-    runs = client.search_runs([experiment.experiment_id], max_results=1000)
+    experiments = client.search_experiments(filter_string="name LIKE 'sentune/%'")
+    assert {experiment.name for experiment in experiments} == {f"sentune/{s}" for s in STUDIES}
+    runs = client.search_runs([e.experiment_id for e in experiments], max_results=1000)
     names = Counter(
         (run.data.tags["sentune.study"], run.data.tags.get("sentune.run")) for run in runs
     )

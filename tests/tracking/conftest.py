@@ -53,8 +53,8 @@ def held() -> Callable[[str], dict[str, Any]]:
         import mlflow
 
         client = mlflow.MlflowClient(tracking_uri)
-        experiment = client.get_experiment_by_name("sentune")
-        found = client.search_runs([experiment.experiment_id], max_results=1000)
+        experiments = client.search_experiments(filter_string="name LIKE 'sentune/%'")
+        found = client.search_runs([e.experiment_id for e in experiments], max_results=1000)
         names = {run.info.run_id: run.info.run_name for run in found}
         assert len(set(names.values())) == len(found), "a run appears twice"
         return {
@@ -63,7 +63,9 @@ def held() -> Callable[[str], dict[str, Any]]:
                 "status": run.info.status,
                 "parent": names.get(run.data.tags.get("mlflow.parentRunId", "")),
                 "params": run.data.params,
-                "tags": {k: v for k, v in run.data.tags.items() if k.startswith("sentune")},
+                "tags": {
+                    k: v for k, v in run.data.tags.items() if k.startswith(("sentune", "setting."))
+                },
                 "points": {
                     name: sorted(
                         (point.step, point.value)

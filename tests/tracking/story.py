@@ -23,6 +23,8 @@ from sentune.tracking import Tracker
 MILESTONES = (1000, 2000, 4000)
 SPENT = Spent(trials=6, examples=24_000, hours=1.5, gpu_hours=3.0)
 METRIC = "direction/accuracy"
+CONSTANT = "max_length"
+"""A setting that is not searched."""
 BEGAN = 1_700_000_000_000
 """UTC milliseconds at which the study began; each step takes one second."""
 
@@ -58,6 +60,14 @@ class Story:
         return StudySnapshot(
             place=StudyPlace(name=self.name, folder=str(self.folder), url=""),
             objectives=(Objective(METRIC),),
+            varied=tuple(
+                {
+                    n: None
+                    for run in self.runs.values()
+                    for n in run.record.settings
+                    if n != CONSTANT
+                }
+            ),
             runs=tuple(self.runs.values()),
             finals=tuple(self.finals.values()),
             tables=frozenset(self.tables),
@@ -85,6 +95,7 @@ class Story:
 
     def trial(self, number: int) -> None:
         settings = {"learning_rate": 10.0**-number, "pooling": "cls", "deep": {"er": [1, 2]}}
+        settings[CONSTANT] = 32
         record = TrialRecord(id=number, state=TrialState.RUNNING, settings=settings)
         for examples in MILESTONES[: 1 + number % 3]:
             metrics = {METRIC: 0.5 + examples / 10000, "train/loss": 1.0}

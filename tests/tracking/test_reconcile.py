@@ -18,6 +18,7 @@ from sentune.tracking.client import mlflow_client
 from sentune.tracking.environment import tracking_uri_in
 from tests.tracking.story import (
     BEGAN,
+    CONSTANT,
     METRIC,
     MILESTONES,
     SPENT,
@@ -124,7 +125,10 @@ def check_trial(run: dict[str, Any], number: int) -> None:
     assert cost == {"seconds": 1.5, "gpu_seconds": 3.0, "restarts": number}
     assert run["tags"]["sentune.notes"] == f"note of {number}"
     assert run["parent"] == "little"
-    assert run["params"]["deep.er"] == "[1, 2]"
+    assert run["params"] == {
+        "learning_rate": str(10.0**-number), "pooling": "cls", "deep.er": "[1, 2]",
+    }  # fmt: skip
+    assert run["tags"][f"setting.{CONSTANT}"] == "32"
     steps = [step for step, _ in run["points"]["direction/accuracy"]]
     assert steps == list(MILESTONES[: 1 + number % 3])
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -42,6 +44,27 @@ def test_the_winner_is_the_champion(storage: Path, story: Story) -> None:
     assert run.info.run_name == "little"
     assert version.tags["metric.direction/accuracy"] == "0.8"
     assert "Embedder.load" in version.description
+
+
+def test_a_storage_that_was_moved_keeps_its_champion_and_its_artifacts(
+    storage: Path, story: Story, tmp_path: Path, held: Callable[[str], dict[str, Any]]
+) -> None:
+    uri = tell(story, storage)
+    before = held(uri)
+    runs = held(tell(story, storage.rename(tmp_path / "50%_moved")))
+    assert {n: run["artifacts"] for n, run in runs.items()} == {
+        n: run["artifacts"] for n, run in before.items()
+    }
+    moved = (tmp_path / "50%_moved").rename(tmp_path / "again")
+    uri = tracking_uri_in(str(moved))
+    folder = resolve_model("models:/little@champion", uri)
+    assert folder.is_relative_to(moved / "mlartifacts")
+    assert (folder / "model.safetensors").read_text() == "weights"
+    client = mlflow_client(uri)
+    (experiment,) = client.search_experiments(filter_string="name LIKE 'sentune/%'")
+    assert experiment.artifact_location == (moved / "mlartifacts").as_uri()
+    version = client.get_model_version_by_alias("little", "champion")
+    assert client.get_run(version.run_id).info.artifact_uri.startswith((moved).as_uri())
 
 
 def test_a_model_in_an_object_store_is_the_champion_too(

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from importlib import import_module
 from pathlib import Path
 
 from sentune.io.database_lock import alone_in
 from sentune.io.sqlite_file import check_whole, sqlite_path
+from sentune.tracking.environment import ARTIFACTS, DATABASE
+from sentune.tracking.runs import experiment_name
+
+log = logging.getLogger(__name__)
 
 
 def ensure_database(tracking_uri: str) -> None:
-    """Makes the tables of a database that has none yet; a server's address is left alone.
+    """Make the tables of a database that has none yet, and follow a storage that was moved.
+
+    A server's address is left alone.
 
     MLflow makes them in dozens of steps, seconds in all. A process killed among them, or two that
     start together, leave a database that no MLflow opens again (eight studies in a fresh folder:
@@ -30,7 +37,10 @@ def ensure_database(tracking_uri: str) -> None:
             if not inspect(connection).has_table("alembic_version"):
                 _make_tables(tracking_uri)
     path = sqlite_path(tracking_uri)
-    if path is None or _filled(path):
+    if path is None:
+        return
+    if _filled(path):
+        follow_move(tracking_uri)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
@@ -44,6 +54,24 @@ def ensure_database(tracking_uri: str) -> None:
             draft.replace(path)
     finally:
         os.close(folder)
+
+
+def follow_move(tracking_uri: str) -> None:
+    """Rewrite the places of artifacts in the database of a storage folder that was moved or copied.
+
+    MLflow notes absolute places. A database ``DIR/mlflow.db`` beside a folder ``DIR/mlartifacts``
+    has its artifacts there.
+    """
+    path = sqlite_path(tracking_uri)
+    if path is None or path.name != DATABASE or not _filled(path):
+        return
+    root = path.resolve().with_name(ARTIFACTS)
+    if not root.is_dir():
+        return
+    from sentune.tracking.mlflow_internals import move_artifacts
+
+    for old in move_artifacts(tracking_uri, experiment_name(""), root.as_uri()):
+        log.warning("%s named artifacts at %s; they lie at %s now", path, old, root.as_uri())
 
 
 def check_tracking_file(tracking_uri: str) -> None:

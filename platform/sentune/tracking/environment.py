@@ -12,7 +12,8 @@ from sentune.errors import InvalidValue
 STORAGE = "studies"
 """The storage of studies where none is named."""
 
-_DATABASE, _ARTIFACTS = "mlflow.db", "mlartifacts"
+DATABASE, ARTIFACTS = "mlflow.db", "mlartifacts"
+"""Names of MLflow's database and of its artifacts in a storage folder."""
 
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -58,14 +59,14 @@ def tracking_uri_in(storage: str) -> str:
     Raises:
         InvalidValue: the storage is no local folder, where SQLite cannot live.
     """
-    return f"sqlite:///{_local(storage) / _DATABASE}"
+    return f"sqlite:///{_local(storage) / DATABASE}"
 
 
 def artifact_root_in(storage: str) -> str:
     """Where studies of a storage folder or URI keep artifacts where no server does it."""
     if _is_remote(storage):
-        return f"{storage.rstrip('/')}/{_ARTIFACTS}"
-    return (_local(storage) / _ARTIFACTS).as_uri()
+        return f"{storage.rstrip('/')}/{ARTIFACTS}"
+    return (_local(storage) / ARTIFACTS).as_uri()
 
 
 def _is_remote(storage: str) -> bool:
@@ -94,7 +95,7 @@ def default_tracking_uri() -> str:
     named = os.environ.get("MLFLOW_TRACKING_URI")
     if named:
         return named
-    if not (Path(STORAGE) / _DATABASE).exists():
+    if not (Path(STORAGE) / DATABASE).exists():
         fix = f"set MLFLOW_TRACKING_URI, or work where {STORAGE}/ lies"
         raise InvalidValue("tracking_uri", None, fix)
     return tracking_uri_in(STORAGE)

@@ -85,7 +85,7 @@ class Server:
         for run in (*study.runs, *study.finals):
             sent = run, run.name in study.tables
             if self._sent.get(key := RunKey(run.trial, run.seed)) != sent:
-                self._send(run_content(run, tables=sent[1]), folder)
+                self._send(run_content(run, tables=sent[1], varied=study.varied), folder)
                 self._sent[key] = sent
         self._once(("datasets", summary.corpora), lambda: self._datasets(summary.corpora))
         for file, text in documents(study, summary).items():

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlparse
 
 from sentune.errors import InvalidValue
 from sentune.tracking.client import mlflow_client
-from sentune.tracking.database import check_tracking_file
+from sentune.tracking.database import check_tracking_file, follow_move
 from sentune.tracking.environment import default_tracking_uri
 from sentune.tracking.runs import Run, digest
 
@@ -81,6 +81,7 @@ def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
         raise InvalidValue("model", address, "write models:/NAME@champion or models:/NAME/VERSION")
     uri = tracking_uri or default_tracking_uri()
     check_tracking_file(uri)
+    follow_move(uri)
     client = mlflow_client(uri)
     version = _found(client, address, match)
     source = client.get_model_version_download_uri(version.name, version.version)

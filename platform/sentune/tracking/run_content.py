@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -62,12 +62,16 @@ class RunContent:
         return digest_of((*said, self.tables))
 
 
-def run_content(run: StoredRun, *, tables: bool) -> RunContent:
+def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> RunContent:
     """What a run of the search or of the finals says.
+
+    Its params are the settings that differ between trials, so that MLflow's tables and plots show
+    these; the constants are tags, ``setting.NAME``.
 
     Args:
         run: as it is stored.
         tables: whether it has a ``readouts.json``.
+        varied: names of the settings that are searched.
     """
     record, over = run.record, run.ended is not None
     points = [
@@ -82,8 +86,11 @@ def run_content(run: StoredRun, *, tables: bool) -> RunContent:
             Point(legal(name), step, float(value), run.ended or run.began)
             for name, value in figures.items()
         ]
-    seed = {} if run.seed is None else {"seed": run.seed}
+    params = {name: value for name, value in record.settings.items() if name in varied}
+    if run.seed is not None:
+        params["seed"] = run.seed
     tags: dict[str, Any] = {"readout": record.readouts} if over else {}
+    tags["setting"] = {n: value for n, value in record.settings.items() if n not in varied}
     tags["sentune.state"] = record.state
     if over:
         tags |= {"sentune.reason": record.reason} if record.reason else {}
@@ -92,7 +99,7 @@ def run_content(run: StoredRun, *, tables: bool) -> RunContent:
     return RunContent(
         key=RunKey(run.trial, run.seed),
         status=TRIAL_STATUS[record.state],
-        params=texts({**record.settings, **seed}, MOST_PARAM),
+        params=texts(params, MOST_PARAM),
         tags=texts(tags, MOST_TAG),
         points=_first_of_each(points),
         began=run.began,

@@ -13,11 +13,10 @@ from typing import Any
 
 from sentune.tracking.client import Point, Refused, RunKey, legal, mlflow_client
 
-EXPERIMENT = "sentune"
-"""MLflow's experiment of all studies, so that methods can be compared."""
 PICKLES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt"}
 """Suffixes of files that run code when they are loaded; weights travel as safetensors."""
 _TRAINING = "workflowType=machine_learning"  # a fresh browser opens the pages for chat otherwise
+_CHARTS = "compareRunsMode=CHART"  # the curves of all runs beside the table
 
 
 @dataclass
@@ -68,7 +67,7 @@ class StudyRuns:
     def __init__(self, client: Any, artifact_root: str | None, study: str, identity: str) -> None:
         self._client, self._study = client, study
         self._tags = {"sentune.study": study, "sentune.identity": identity}
-        self._experiment = _experiment(client, artifact_root)
+        self._experiment = _experiment(client, study, artifact_root)
         # of several runs with one key the one that holds most, then the oldest
         self._runs = {key: max(of, key=lambda run: run.size) for key, of in self._stored().items()}
 
@@ -128,21 +127,33 @@ class StudyRuns:
                 return found
 
 
+def experiment_name(study: str) -> str:
+    """Return the name of the MLflow experiment of a study."""
+    return f"sentune/{study}"
+
+
 def runs_page(tracking_uri: str) -> str:
-    """Path of the table of studies on a server over this store, from the root of its address."""
-    found = mlflow_client(tracking_uri).get_experiment_by_name(EXPERIMENT)
-    page = f"/{found.experiment_id}/runs" if found is not None else ""
-    return f"/#/experiments{page}?{_TRAINING}"
+    """Path of a store's newest study on a server over it: its curves; without one, the start page.
+
+    From the root of the server's address.
+    """
+    prefix = experiment_name("")
+    found = mlflow_client(tracking_uri).search_experiments(
+        max_results=1, filter_string=f"name LIKE '{prefix}%'", order_by=["last_update_time DESC"]
+    )
+    page = f"/{found[0].experiment_id}/runs" if found else ""
+    return f"/#/experiments{page}?{_TRAINING}{f'&{_CHARTS}' if page else ''}"
 
 
-def _experiment(client: Any, artifact_root: str | None) -> str:
-    known = client.get_experiment_by_name(EXPERIMENT)
+def _experiment(client: Any, study: str, artifact_root: str | None) -> str:
+    name = experiment_name(study)
+    known = client.get_experiment_by_name(name)
     if known is None:
         kind = {"mlflow.experimentKind": "custom_model_development"}  # pages of training, not chat
-        return str(client.create_experiment(EXPERIMENT, artifact_root, kind))
+        return str(client.create_experiment(name, artifact_root, kind))
     if known.lifecycle_stage == "deleted":
         raise RuntimeError(
-            f"the experiment {EXPERIMENT!r} was deleted in MLflow; bring it back with "
+            f"the experiment {name!r} was deleted in MLflow; bring it back with "
             f"`mlflow experiments restore --experiment-id {known.experiment_id}`"
         )
     return str(known.experiment_id)

@@ -1,0 +1,46 @@
+"""MLflow's tables, in which a local store notes absolute places of its artifacts.
+
+Written for MLflow 3.18, which has no public call that moves a store.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
+from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlLoggedModel, SqlRun
+from sqlalchemy import create_engine, func, literal, select, update
+from sqlalchemy.pool import NullPool
+
+PLACES = (
+    SqlExperiment.artifact_location,
+    SqlRun.artifact_uri,
+    SqlLoggedModel.artifact_location,
+    SqlModelVersion.storage_location,
+)
+"""Columns with an absolute place."""
+
+
+def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
+    """Rewrite the places of a database whose artifacts lie at ``root`` now, in one transaction.
+
+    Args:
+        tracking_uri: of the database.
+        experiments: beginning of the names of the experiments whose place is compared.
+        root: URI of the artifacts.
+
+    Returns:
+        Places where they lay, as the database had them.
+    """
+    named = SqlExperiment.name.startswith(experiments, autoescape=True)
+    place = SqlExperiment.artifact_location
+    engine = create_engine(tracking_uri, poolclass=NullPool)
+    with closing(engine.connect()) as connection, connection.begin():
+        known = connection.scalars(select(place).where(named, place != root).distinct()).all()
+        for old in known:
+            for column in PLACES:
+                there = column.startswith(f"{old}/", autoescape=True) | (column == old)
+                moved = literal(root) + func.substr(column, len(old) + 1)
+                table = column.class_
+                connection.execute(update(table).where(there).values({column.key: moved}))
+    return [str(old) for old in known]
