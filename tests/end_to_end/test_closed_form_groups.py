@@ -12,6 +12,7 @@ from sentune import Embedder
 from sentune.summary import read_summary
 from tests.end_to_end.jobs import finish, start
 from tests.end_to_end.test_closed_form_jobs import WORDS, best, write_files
+from tests.soak import SOAK
 
 FIXED = {
     "tune_sif": ["--set=variant=sif", "--set=a=1e-3", "--set=components=0,1,2,3,5,8"],
@@ -42,16 +43,24 @@ def options(files: Path, *given: str) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("job", FIXED)
-def test_two_workers_fit_what_one_fits(job: str, files: Path, tmp_path: Path) -> None:
-    for study, given in (
-        ("alone", ["--workers=1"]),
-        ("shared", ["--workers=2"]),
-        ("streamed", ["--workers=2", "--share-mb=0"]),
-    ):
+WAYS = {"shared": [], "streamed": ["--share-mb=0"]}
+"""How two workers get the corpus; outside of ``make soak`` one job takes the first way, one the
+second: what each way hands out is the same for both."""
+
+
+@pytest.mark.parametrize(
+    ("job", "ways"),
+    [(job, [*WAYS] if SOAK else [way]) for job, way in zip(FIXED, WAYS, strict=True)],
+)
+def test_two_workers_fit_what_one_fits(
+    job: str, ways: list[str], files: Path, tmp_path: Path
+) -> None:
+    for study, given in {
+        "alone": ["--workers=1"], **{way: ["--workers=2", *WAYS[way]] for way in ways},
+    }.items():  # fmt: skip
         finish(job, options(files, f"--study={study}", *given, *FIXED[job]), tmp_path)
     alone = best(tmp_path, "alone")
-    for study in ("shared", "streamed"):
+    for study in ways:
         assert read_summary(str(tmp_path / study))["plan"]["launcher"] == "train"
         two = best(tmp_path, study)
         assert two["readouts"] == alone["readouts"]

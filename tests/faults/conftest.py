@@ -16,9 +16,7 @@ from sentune.tracking.environment import artifact_root_in, tracking_uri_in
 from tests.backends import BUCKET, Servers
 from tests.faults.scenes import cluster_of
 from tests.ray_nodes import end
-
-SOAK = "SENTUNE_SOAK" in os.environ
-"""Set by ``make soak``: full counts, each test over both kinds of storage."""
+from tests.soak import SOAK
 
 OVER_SERVERS = {
     "test_killed_with_two_trials_at_a_time_nothing_is_lost_or_run_twice",

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from tests.faults.conftest import SOAK
+from tests.soak import SOAK
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"

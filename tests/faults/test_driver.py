@@ -25,7 +25,8 @@ from optuna.trial import TrialState
 
 from sentune.study.store.storage import open_storage
 from sentune.summary import read_summary
-from tests.faults.conftest import SOAK, Place, environment_of, new_place
+from tests.faults.conftest import Place, environment_of, new_place
+from tests.soak import SOAK
 
 SCRIPT = Path(__file__).with_name("driven.py")
 ROOT = Path(__file__).parents[2]

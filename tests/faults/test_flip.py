@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from sentune.summary import read_summary
-from tests.faults.conftest import SOAK
 from tests.faults.damaged_job import JOB, MILESTONE, PATIENCE, ROOT, without_clock, write_table
+from tests.soak import SOAK
 from tests.tampering import flip
 
-FLIPPED = ("study.json", "weights.safetensors")
+FLIPPED = ("weights.safetensors",)
 """Names of the files that are flipped outside of ``make soak``; others have tests of their own."""
 
 

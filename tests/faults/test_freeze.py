@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import SOAK
 from tests.faults.damaged_job import (
     JOB,
     MILESTONE,
@@ -28,10 +27,11 @@ from tests.faults.damaged_job import (
 )
 from tests.ray_nodes import end, marked
 from tests.servers import Server, free_port, mlflow_server
+from tests.soak import SOAK
 
 SENTENCE = re.compile(r"waiting for |no beat for |cannot be reached|is suspended|has died|gone")
 
-STALL_SECONDS, STOPPED_SECONDS = 20, 75 if SOAK else 45
+STALL_SECONDS, STOPPED_SECONDS = (20, 75) if SOAK else (15, 30)
 """Without a beat; that a process is stopped, and again until it counts."""
 
 

@@ -19,7 +19,8 @@ from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.study import Study, StudyConfig
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
-from tests.faults.conftest import SOAK, Place
+from tests.faults.conftest import Place
+from tests.soak import SOAK
 from tests.toy_trials import OBJECTIVE, cluster_of_two_cpus, toy_spec
 
 pytestmark = pytest.mark.timeout(1800)

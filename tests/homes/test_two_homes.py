@@ -19,6 +19,7 @@ from sentune.corpora import Kind, read
 from tests.end_to_end.jobs import finish
 from tests.homes.machines import Machines, machines, missing
 from tests.servers import HOST, Bucket, bucket
+from tests.soak import SOAK
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
 
@@ -165,7 +166,7 @@ def found(text: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("job", OPTIONS)
+@pytest.mark.parametrize("job", OPTIONS if SOAK else ["tune_gumbel", "tune_laes"])
 def test_over_s3_two_machines_train_what_one_trains(
     job: str, s3: Bucket, two: Machines, recorder: Recorder, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
