@@ -28,6 +28,7 @@ MODULES = {
     "report": "report",
     "compare": "compare",
     "verify": "verify",
+    "push": "push",
     "cluster": "cluster",
     "corpora": "corpora",
     "study": "study",

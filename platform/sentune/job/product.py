@@ -30,7 +30,7 @@ from sentune.job.test_set import TestReads, Winner, best_run
 from sentune.launchers.artifact_transfer import ship
 from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudySummary
-from sentune.report.view import View
+from sentune.report.view import ERROR, View, of_subset
 from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
@@ -48,6 +48,7 @@ from sentune.tasks import (
 from sentune.tasks.references import References
 from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import link_to, seal_model
+from sentune.training.model_card import HUB
 from sentune.training.trial import Opens
 
 BAG_OF_WORDS_ROWS = 300_000
@@ -249,7 +250,19 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
     lineage = {name: told for name, told in summary.lineage.items() if name != "chain"}
     against = seen.against_rules
     verdict = {"Verdict": {summary.objective: against.text}} if against is not None else {}
+    found = summary.test or {name: over.mean for name, over in seen.measured.items()}
+    hub = {
+        "encoder": seen.encoder,
+        "corpora": {role: corpus["spec"] for role, corpus in summary.corpora.items()},
+        "split": "test" if summary.test else "dev",
+        "metrics": {
+            name: value
+            for name, value in found.items()
+            if not (of_subset(name) or name.startswith("train/") or name.endswith(ERROR))
+        },
+    }
     return {
+        HUB: hub,
         **verdict,
         **metrics,
         "Readings of the test set": reads,

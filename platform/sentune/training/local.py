@@ -41,6 +41,7 @@ from sentune.training.group import Group
 from sentune.training.inputs import InputMaker, word_table
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
+from sentune.training.model_card import HUB
 from sentune.training.schedules import milestones
 from sentune.training.settings import split
 from sentune.training.trial import Program, TrialSpec
@@ -323,7 +324,14 @@ def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, di
         trained |= {"encoder": run.encoder}
     if run.kind.kind is Kind.OPERATIONS:
         trained |= {"decoder": run.decoder}
+    hub = {
+        "encoder": trained.get("encoder", ""),
+        "corpora": {"corpus": ", ".join(run.corpus), "dev": ", ".join(c.spec for c in dev)},
+        "split": "dev",
+        "metrics": {n: v for n, v in best.metrics.items() if not n.startswith("train/")},
+    }
     return {
+        HUB: hub,
         "Metrics on the development corpora": best.metrics,
         "Lineage": {
             **trained,

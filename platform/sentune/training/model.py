@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from sentune.io.folders import read_manifest, whole_folder, write_json, write_ma
 from sentune.methods import GradientMethod, find
 from sentune.methods.closed_form import ClosedForm
 from sentune.training.checkpoint_storage import PROGRESS_FILE
+from sentune.training.model_card import model_card
 from sentune.training.recipes import build, recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.state import load_weights
@@ -34,21 +35,6 @@ SETTINGS_FILE, READOUTS_FILE = "settings.json", "readouts.json"
 CARD_FILE, MANIFEST = "README.md", "manifest.json"
 READ = {".json", ".parquet", ".safetensors"}
 """Suffixes of files that a model is read from where they lie in its folder."""
-
-_USE = """## Use
-
-```python
-from sentune import Embedder
-
-embedder = Embedder.load("PATH TO THIS FOLDER")
-{example}
-```
-"""
-_EXAMPLES = {
-    "intersent": 'embedder.decode(embedder.fuse("A dog ran.", "A dog slept."))',
-    "invertible": 'embedder.similarity("A poodle runs.", "A dog runs.")',
-}
-_EXAMPLE = 'embedder.entails("A poodle runs.", "A dog runs.")'
 
 
 class LoadedModel(NamedTuple):
@@ -84,7 +70,7 @@ def save_model(
         stored = copy.deepcopy(method).float().cpu()  # also what was trained in float64
         recipe_of(method).write(stored, source, beside, training)
         settings = {**training.model_dump(), **method.settings.model_dump()}
-        write_description(beside, method, settings, readouts, card)
+        write_description(beside, method, settings, readouts, card, source)
 
 
 def write_description(
@@ -93,36 +79,19 @@ def write_description(
     settings: Mapping[str, Any],
     readouts: Mapping[str, Any],
     card: Mapping[str, Mapping[str, Any]],
+    source: str | None = None,
 ) -> None:
-    """Write ``settings.json``, ``readouts.json`` and the model card into a model folder."""
+    """Write ``settings.json``, ``readouts.json`` and the model card into a model folder.
+
+    Args:
+        source: folder of the encoder that the method was built from, if it has one.
+    """
     described = {"format": FORMAT, "method": method.name, "settings": dict(settings)}
     write_json(folder / SETTINGS_FILE, described)
     write_json(folder / READOUTS_FILE, dict(readouts))
-    library = "sentence-transformers" if method.name.startswith("simcse") else "sentune"
-    parts = [
-        f"---\nlibrary_name: {library}\ntags:\n- sentence-embeddings\n- {method.name}\n---\n",
-        f"# {method.title} sentence embeddings\n\nTrained with sentune.\n",
-        _USE.format(example=_EXAMPLES.get(method.name, _EXAMPLE)),
-    ]
-    for title, values in {**card, "Readouts": readouts, "Settings": settings}.items():
-        if values:
-            rows = [f"| {name} | {_cell(value)} |" for name, value in _flatten(values)]
-            parts.append("\n".join([f"## {title}\n", "| | |", "|---|---|", *rows, ""]))
-    (folder / CARD_FILE).write_text("\n".join(parts), encoding="utf-8")
-
-
-def _flatten(rows: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Yield each value with its name; nested values are named ``name.inner``."""
-    for name, value in rows.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _cell(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
+    sections = {**card, "Readouts": readouts, "Settings": settings}
+    text = model_card(method.name, method.title, folder, source, sections)
+    (folder / CARD_FILE).write_text(text, encoding="utf-8")
 
 
 def load_method(folder: str | Path) -> LoadedModel:

@@ -1,0 +1,62 @@
+"""Metadata of a model card, as the Hub's own library reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+
+from sentune.training.model_card import HUB, model_card
+
+TOLD = {
+    "encoder": "google-bert/bert-base-uncased",
+    "corpora": {
+        "corpus": "hf:stanfordnlp/snli?split=train", "corpus.1": "nli:/home/ann/own.jsonl",
+        "dev": "snli:/home/ann/dev.jsonl", "test": "snli:/home/ann/test.jsonl",
+    },
+    "split": "test",
+    "metrics": {"direction/accuracy": 0.981, "rte/auc": 0.9},
+}  # fmt: skip
+
+
+def card_of(folder: Path, **hub: object) -> ModelCard:
+    text = model_card("gumbel", "GumbelCSE", folder, str(folder), {HUB: {**TOLD, **hub}})
+    return ModelCard(text)
+
+
+def test_the_hub_reads_base_model_data_sets_licence_and_metrics(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n# an encoder\n")
+    (tmp_path / "modules.json").write_text('[{"type": "sentune.sentence_transformers.X"}]')
+    card = card_of(tmp_path)
+    data = card.data
+    assert data.license == "mit"
+    assert data.base_model == "google-bert/bert-base-uncased"
+    assert data.datasets == ["stanfordnlp/snli"]
+    assert (data.library_name, data.pipeline_tag) == (
+        "sentence-transformers", "sentence-similarity",
+    )  # fmt: skip
+    first, second = data.eval_results
+    assert (first.metric_name, first.metric_value) == ("direction/accuracy", 0.981)
+    assert (first.dataset_type, first.dataset_name) == ("snli", "snli:test.jsonl")
+    assert first.dataset_split == "test"
+    assert second.metric_type == "auc"
+    assert "trust_remote_code=True" in card.text
+    assert "/home/ann" not in str(card)
+
+
+def test_a_model_of_local_files_names_neither_base_model_nor_licence(tmp_path: Path) -> None:
+    corpora = {"corpus": "builtin:nli", "dev": "builtin:nli?split=dev"}
+    card = card_of(tmp_path, encoder=str(tmp_path), corpora=corpora, split="dev")
+    found = card.data.to_dict()
+    assert not {"base_model", "license", "datasets"} & found.keys()
+    assert card.data.library_name == "sentune"
+    assert card.data.eval_results[0].dataset_name == "builtin:nli?split=dev"
+    assert "sentence_transformers" not in card.text
+
+
+@pytest.mark.parametrize("hub", [{}, {"metrics": {}}])
+def test_a_card_without_metrics_has_no_model_index(tmp_path: Path, hub: dict[str, object]) -> None:
+    text = model_card("sif", "SIF", tmp_path, None, {HUB: hub, "Lineage": {"a|b": "c\nd"}})
+    assert ModelCard(text).data.eval_results is None
+    assert r"| a\|b | c d |" in text
