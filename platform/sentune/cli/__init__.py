@@ -17,6 +17,8 @@ MODULES = {
     "train": "train",
     "evaluate": "evaluate",
     "encode": "encode",
+    "index": "encode",
+    "search": "encode",
     "interpret": "interpret",
     "fuse": "operations",
     "difference": "operations",

@@ -1,78 +1,100 @@
-"""``sentune encode``: a text file to a Parquet file of embeddings, in bounded memory."""
+"""``sentune encode``, ``index`` and ``search``: embeddings of a text file, and what is nearest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.progress import Progress
-from typer import Argument
+from typer import Argument, Option
 
 from sentune.cli.options import BatchSize, Device, Model
-from sentune.errors import CorpusError, InvalidValue
-from sentune.terminal import Terminal, say
+from sentune.terminal import Terminal, plain_table, say, screen
 
-ROWS = 4096  # of a row group; 4,096 embeddings of 768 numbers are 12.6 MB
+Source = Annotated[Path, Argument(metavar="IN.txt", help="One sentence a line, UTF-8.")]
 
 
 def encode(
     model: Model,
-    source: Annotated[Path, Argument(metavar="IN.txt", help="One sentence a line, UTF-8.")],
+    source: Source,
     out: Annotated[Path, Argument(metavar="OUT.parquet", help="Columns text, embedding.")],
     batch_size: BatchSize = 64,
     device: Device = None,
 ) -> None:
     """Encode the sentences of a text file; empty lines are left out."""
     from sentune.embedder.embedder import Embedder
+    from sentune.embedder.text_file import write_embeddings
 
-    if not source.is_file():
-        raise InvalidValue("IN.txt", str(source), "name a text file with one sentence a line")
     embedder = Embedder.load(model, device)
-    width = len(embedder.encode(""))
-    schema = pa.schema([("text", pa.string()), ("embedding", pa.list_(pa.float32(), width))])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.partial")
+    with _bar(source) as advance:
+        written, empty = write_embeddings(
+            embedder, source, out, batch_size=batch_size, advance=advance
+        )
+    _done(out, written, empty)
+
+
+def index(
+    model: Model,
+    source: Source,
+    out: Annotated[Path, Argument(metavar="INDEX", help="A folder.")],
+    factory: Annotated[
+        str,
+        Option(
+            help="For models of points: FAISS's index_factory, as in HNSW32 or IVF1024,Flat. "
+            "Needs the extra 'search'. Default: exact search, for all models."
+        ),
+    ] = "",
+    batch_size: BatchSize = 64,
+    device: Device = None,
+) -> None:
+    """Encode the sentences of a text file into a folder that `sentune search` reads."""
+    from sentune.embedder.embedder import Embedder
+    from sentune.embedder.index import SentenceIndex
+
+    embedder = Embedder.load(model, device)
+    with _bar(source) as advance:
+        written, empty = SentenceIndex.build(
+            embedder, source, out, factory=factory, batch_size=batch_size, advance=advance
+        )
+    _done(out, written, empty)
+
+
+def search(
+    model: Model,
+    folder: Annotated[Path, Argument(metavar="INDEX", help="What `sentune index` wrote.")],
+    queries: Annotated[list[str], Argument(metavar="SENTENCE...")],
+    k: Annotated[int, Option("-k", min=1, help="How many to show.")] = 5,
+    by: Annotated[
+        str,
+        Option(
+            help="similarity; entailed: what the sentence entails; entailing: what entails it. "
+            "The latter two need a model of boxes or Gaussians."
+        ),
+    ] = "similarity",
+    device: Device = None,
+) -> None:
+    """Show the sentences of an index that are nearest to others by the model's own score."""
+    from sentune.embedder.embedder import Embedder
+
+    found = Embedder.load(model, device).search(queries, folder, k=k, by=by)
+    for query, hits in zip(queries, found, strict=True):
+        table = plain_table("score", query)
+        for hit in hits:
+            table.add_row(f"{hit.score:.4f}", hit.sentence)
+        screen().print(table)
+
+
+@contextmanager
+def _bar(source: Path) -> Iterator[Callable[[int], object]]:
+    """Show on a terminal how much of a file was read."""
     console = Terminal(stderr=True)
-    written = lines = 0
-    try:
-        with (
-            pq.ParquetWriter(partial, schema) as writer,
-            Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
-        ):
-            bar = progress.add_task("Encoding", total=source.stat().st_size)
-            for block, size in _blocks(source):
-                kept = [line for line in block if line]
-                rows = embedder.encode(kept, batch_size=batch_size, show_progress=False)
-                vectors = pa.FixedSizeListArray.from_arrays(rows.reshape(-1), width)
-                writer.write_table(pa.table([pa.array(kept, pa.string()), vectors], schema=schema))
-                written, lines = written + len(kept), lines + len(block)
-                progress.advance(bar, size)
-        partial.replace(out)  # the file appears under its name once it is complete
-    finally:
-        partial.unlink(missing_ok=True)
-    note = f", {lines - written} empty lines left out" if lines > written else ""
-    say(f"{out}: {written} sentences{note}")
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        size = source.stat().st_size if source.is_file() else None
+        bar = progress.add_task("Encoding", total=size)
+        yield lambda size: progress.advance(bar, size)
 
 
-def _blocks(source: Path) -> Iterator[tuple[list[str], int]]:
-    """Yield lines without white space at their ends, a block at a time, and the block's bytes.
-
-    Raises:
-        CorpusError: a line is not UTF-8.
-    """
-    number = 0
-    with source.open("rb") as stream:
-        while lines := list(islice(stream, ROWS)):
-            texts = []
-            for line in lines:
-                number += 1
-                try:
-                    texts.append(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
-                except UnicodeDecodeError as error:
-                    reason = f"not UTF-8: {error.reason}"
-                    raise CorpusError(source, reason, line=number) from error
-            yield texts, sum(map(len, lines))
+def _done(out: Path, written: int, empty: int) -> None:
+    say(f"{out}: {written} sentences{f', {empty} empty lines left out' if empty else ''}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from sentune.errors import InvalidValue
 from sentune.methods.base import SentenceMethod
 from sentune.tasks.base import ModelTask, Result, Task
 from sentune.tasks.evaluate import evaluate
+
+if TYPE_CHECKING:
+    from sentune.embedder.index import Found
 
 
 class Embedder(Comparing, Operations):
@@ -101,6 +104,23 @@ class Embedder(Comparing, Operations):
             InvalidValue: the model has no boxes, or there are no references.
         """
         return interpret(self, sentence, k, references, alpha_1, alpha_2).interpretations
+
+    def search(
+        self, queries: Sequence[str], index: str | Path, *, k: int = 5, by: str = "similarity"
+    ) -> list[list[Found]]:
+        """Return for each query the k best sentences of an index, the best first.
+
+        Args:
+            index: folder that ``sentune index`` wrote with this model.
+            by: ``similarity``; ``entailed``, how far the query entails the sentence found; or
+                ``entailing``, how far that entails the query.
+
+        Raises:
+            InvalidValue: no such index or score, or the index was made by another model.
+        """
+        from sentune.embedder.index import SentenceIndex
+
+        return SentenceIndex(index).search(self, queries, k=k, by=by)
 
     def features(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
         """Return [N, F] for a linear classifier; the embeddings, unless a model has better."""

@@ -5,8 +5,9 @@ Legend: Q = queries, P = passages of a tile, K = passages kept for a query, D = 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -52,17 +53,26 @@ class NearestPassages:
         queries: [Q, D] packed embeddings.
         geometry: of queries and passages.
         depth: K.
+        score: of [Q, D] and [P, D], [Q, P]; None: the similarity.
 
     Raises:
         InvalidValue: no query, or a depth below 1.
     """
 
-    def __init__(self, queries: Tensor, geometry: Geometry, *, depth: int) -> None:
+    def __init__(
+        self,
+        queries: Tensor,
+        geometry: Geometry,
+        *,
+        depth: int,
+        score: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ) -> None:
         if not len(queries):
             raise InvalidValue("queries", 0, "give at least one")
         if depth < 1:
             raise InvalidValue("depth", depth, "keep at least one passage")
         self._geometry = geometry
+        self._score = full_precision(score or partial(_similarities, geometry))
         self._queries = _prepared(geometry, queries)
         shape = len(queries), depth
         self._scores = self._queries.new_full(shape, -torch.inf)
@@ -107,7 +117,7 @@ class NearestPassages:
         tile = _prepared(self._geometry, torch.cat([tile, tile[-1:].expand(TILE - size, -1)]))
         for start in range(0, len(self._queries), ROWS):
             rows = slice(start, start + ROWS)
-            table = _similarities(self._geometry, self._queries[rows], tile)[:, :size]
+            table = self._score(self._queries[rows], tile)[:, :size]
             if not table.sum().isfinite():
                 where = f"of passages {self._searched} to {end - 1}"
                 raise TrialFailed(f"a similarity {where} with a query is not a number")
@@ -145,7 +155,6 @@ def _prepared(geometry: Geometry, embeddings: Tensor) -> Tensor:
     return F.normalize(wide, dim=-1) if isinstance(geometry, Points) else wide
 
 
-@full_precision
 def _similarities(geometry: Geometry, queries: Tensor, passages: Tensor) -> Tensor:
     """[Q, D], [P, D] prepared -> [Q, P]."""
     if isinstance(geometry, Points):
