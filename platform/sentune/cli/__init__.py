@@ -26,6 +26,7 @@ MODULES = {
     "reconstruct": "operations",
     "compose": "operations",
     "linear": "linear",
+    "serve": "serve",
     "dashboard": "dashboard",
     "report": "report",
     "compare": "compare",

@@ -1,0 +1,111 @@
+"""``sentune serve``, over HTTP, against the embedder itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sentune.embedder.embedder import Embedder
+from sentune.encoders import prepare
+from sentune.training.model import seal_model
+from tests.servers import free_port
+from tests.training.test_model import saved
+
+pytestmark = [pytest.mark.extras, pytest.mark.timeout(900)]
+PAIRS = [["a poodle runs", "a dog runs"], ["a dog runs", "no animal moves"]]
+SENTENCES = [sentence for pair in PAIRS for sentence in pair]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served")
+    encoder = prepare("builtin:tiny?layers=1&width=32", SENTENCES, folder / "encoders")
+    saved("gumbel", encoder, folder / "model")
+    seal_model(folder / "model", {})
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def address(model: Path) -> Iterator[str]:
+    pytest.importorskip("ray.serve", reason="the extra 'serve' is not installed")
+    port = free_port()
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    command = [sys.executable, "-m", "sentune", "serve", str(model), "--port", str(port)]
+    with (model.parent / "log").open("w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        try:
+            while "Ctrl-C ends it" not in (model.parent / "log").read_text():
+                assert server.poll() is None, (model.parent / "log").read_text()
+                time.sleep(0.2)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.send_signal(signal.SIGINT)
+            assert server.wait(60) == 0
+
+
+def asked(address: str, route: str, body: Any = None) -> Any:
+    content = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        f"{address}/{route}", content, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def test_it_answers_as_the_embedder_does(address: str, model: Path) -> None:
+    own = Embedder.load(model, "cpu")
+    left, right = map(list, zip(*PAIRS, strict=True))
+    assert asked(address, "health") == {"status": "ok", "method": "gumbel", "model": str(model)}
+    vectors = asked(address, "embeddings", {"sentences": SENTENCES})["embeddings"]
+    np.testing.assert_allclose(vectors, own.encode(SENTENCES), atol=1e-5)
+    scores = asked(address, "entails", {"pairs": PAIRS})["scores"]
+    assert scores == pytest.approx([one.score for one in own.entails(left, right)], abs=1e-5)
+    similar = asked(address, "similarity", {"pairs": PAIRS})["scores"]
+    assert similar == pytest.approx(own.similarity(left, right), abs=1e-5)
+    directions = asked(address, "direction", {"pairs": PAIRS})["entailing"]
+    assert directions == [one.entailing for one in own.direction(left, right)]
+
+
+def test_many_clients_get_their_own_answers(address: str, model: Path) -> None:
+    """Their sentences are encoded in one batch."""
+    own = Embedder.load(model, "cpu")
+    sentences = [[f"{count} dogs run"] * (1 + count % 3) for count in range(24)]
+    found: dict[int, Any] = {}
+
+    def ask(place: int) -> None:
+        found[place] = asked(address, "embeddings", {"sentences": sentences[place]})["embeddings"]
+
+    clients = [threading.Thread(target=ask, args=(place,)) for place in range(len(sentences))]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    for place, said in found.items():
+        np.testing.assert_allclose(said, own.encode(sentences[place]), atol=1e-5)
+    assert len(found) == len(sentences)
+
+
+def test_its_interface_is_described_and_wrong_requests_are_refused(address: str) -> None:
+    paths = asked(address, "openapi.json")["paths"]
+    assert set(paths) == {"/health", "/embeddings", "/entails", "/similarity", "/direction"}
+    for route, body, field in (
+        ("embeddings", {"sentences": []}, "sentences"),
+        ("entails", {"pairs": [["alone"]]}, "pairs"),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            asked(address, route, body)
+        assert refused.value.code == 422
+        assert field in refused.value.read().decode()
