@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import sentune
 from sentune import user_code
+from sentune.cli import app
 from sentune.code import result_code, runtime_env
 from sentune.corpora.formats import read
 from sentune.corpora.formats.registry import FORMATS
@@ -72,6 +74,36 @@ def test_what_is_no_method_is_refused() -> None:
         user_code.address_of(Nothing)
 
 
+def test_a_class_beside_the_command_is_tuned_over_its_own_space(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(folder)])
+    lines = ["", "", "from sentune import Choice, SearchSpace", "CapCSE.space = SearchSpace("]
+    lines += ["    objective='rte/accuracy', settings={'dimension': Choice(4, 8)}", ")", ""]
+    (folder / "caps.py").write_text(BLOCKS[0] + "\n".join(lines))
+    tiny = "builtin:tiny?layers=1&width=16&heads=2&inner=32"
+    small = ["--corpus=builtin:nli?size=192", "--dev=builtin:nli?split=dev&size=60"]
+    small += [f"--encoder={tiny}", "--set=batch_size=16", "--storage=new", "--dry-run"]
+    done = CliRunner().invoke(app, ["tune", "caps:CapCSE", *small])
+    assert done.exit_code == 0, done.output
+    assert "2, drawn by tpe" in done.stdout  # of the space that the class has
+    wrong = CliRunner().invoke(app, ["tune", "caps:Cap"])
+    assert isinstance(wrong.exception, InvalidValue)
+    assert "'caps:Cap'" in str(wrong.exception)
+    assert "cannot be imported here" in str(wrong.exception)
+
+
+def test_the_command_of_a_class_has_the_options_of_a_job(folder: Path) -> None:
+    own = CliRunner().invoke(app, ["tune", "caps:CapCSE", "--help"])
+    known = CliRunner().invoke(app, ["tune", "simcse", "--help"])
+    options = [set(re.findall(r"--[a-z-]+", shown.output)) for shown in (own, known)]
+    assert own.exit_code == 0, own.output
+    assert options[0] == options[1] - {"--quick"}
+    assert "--max-examples" in options[0]
+    assert "default: capcse" in own.output
+
+
 def test_a_format_reads_rows_and_leaves_bad_ones_out(tmp_path: Path) -> None:
     @sentune.format("little", "labelled-pairs", options={"label": "of all rows"})
     def rows(path: str, label: str = "neutral") -> list[dict[str, str]]:
@@ -126,8 +158,14 @@ def test_a_module_reaches_two_workers_and_its_change_is_named(folder: Path) -> N
     assert found.returncode == 0, found.stderr
 
     (folder / "caps.py").write_text(BLOCKS[0] + "\n# changed")
-    changed = program(elsewhere, *code)
-    assert changed.returncode != 0
+    again = ["caps:CapCSE", "--trials=1", "--max-examples=320", "--finalists=0", "--workers=2"]
+    again += ["--set=batch_size=32", "--set=learning_rate=1e-3", "--study=two"]
+    line = [str(Path(sys.executable).with_name("sentune")), "tune", *again]
+    own = {"PYTHONPATH": str(folder), "SENTUNE_STORAGE": str(elsewhere / "studies")}
+    changed = subprocess.run(
+        line, cwd=elsewhere, capture_output=True, text=True, check=False, env={**os.environ, **own}
+    )
+    assert changed.returncode == 2, changed.stderr
     assert "code: another caps.py" in changed.stderr
 
 

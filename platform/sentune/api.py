@@ -6,7 +6,6 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,12 +16,11 @@ from sentune.errors import InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
 from sentune.job.options import StudyOptions, parse
 from sentune.study_result import StudyResult
-from sentune.user_code import address_of, installed
+from sentune.user_code import address_of
 
 if TYPE_CHECKING:
     from sentune.corpora.schema import Corpus
     from sentune.embedder.embedder import Embedder
-    from sentune.job.definition import JobDefinition
     from sentune.methods import SentenceMethod
     from sentune.study.space.space import SearchSpace
 
@@ -81,9 +79,10 @@ def tune(
         CorpusError: data that cannot be read.
         StudyFailed: too many trials failed.
     """
+    from sentune.job.definition import find_job
     from sentune.job.run import tune as run_job
 
-    job = _definition(method, space)
+    job = find_job(_name_of(method), space)
     space = job.space
     _check_known(options, known=type(job.defaults).model_fields)
     chosen = {**options, "set": _set(set or {})}
@@ -228,34 +227,6 @@ def evaluate(
     ]
     rows += [{"metric": name, "value": None, "reason": why} for name, why in result.skipped.items()]
     return pd.DataFrame(rows).set_index("metric")
-
-
-def _definition(method: str | type[SentenceMethod], space: SearchSpace | None) -> JobDefinition:
-    """Return the job that tunes a method, over the space where one is given."""
-    from search_spaces import definitions, find
-    from sentune import methods
-    from sentune.job.definition import JobDefinition
-    from sentune.job.options import JobOptions
-    from sentune.study.space import Choice, SearchSpace, Uniform
-
-    name = _name_of(method)
-    if name in definitions() or not (":" in name or name in installed("methods")):
-        job = find(name)
-        return replace(job, space=space) if space is not None else job
-    kind = methods.find(name)
-    own: SearchSpace = (
-        space
-        or getattr(kind, "space", None)
-        or SearchSpace(
-            objective=kind.objective,
-            settings={
-                "batch_size": Choice(32, 64, 128),
-                "learning_rate": Uniform(1e-5, 5e-3, log=True),
-            },
-        )
-    )
-    defaults = JobOptions(study=kind.__name__.lower())
-    return JobDefinition(space=replace(own, method=name), defaults=defaults)
 
 
 def _name_of(method: str | type[SentenceMethod]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,16 @@ Group = partial(typer.Typer, no_args_is_help=True, add_completion=False, rich_ma
 
 
 def lazy_group(
-    names: Callable[[], Collection[str]], make: Callable[[str], Callable[..., Any] | typer.Typer]
+    names: Callable[[], Collection[str]],
+    make: Callable[[str], Callable[..., Any] | typer.Typer],
+    unlisted: Callable[[str], bool] = lambda name: False,
 ) -> type[TyperGroup]:
     """Return the class of a group that makes a command when it is asked for, all for the list.
 
     Args:
         names: of the commands, in the order of the help.
         make: returns a command's function, or a group, by its name.
+        unlisted: whether a name that is not among them has a command too.
     """
 
     class LazyGroup(TyperGroup):
@@ -32,7 +36,7 @@ def lazy_group(
             return [*names()]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            if cmd_name not in names():
+            if not unlisted(cmd_name) and cmd_name not in names():
                 return None
             made = make(cmd_name)
             if not isinstance(made, typer.Typer):
@@ -72,6 +76,11 @@ BatchSize = Annotated[int, Option(min=1, help="Sentences encoded together.")]
 Encoder = Annotated[str, Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")]
 Limit = Annotated[int | None, Option(min=1, help="Rows of each corpus at most.")]
 Json = Annotated[Path | None, Option(help="Write {task: {metric: fraction}} to this file.")]
+
+
+def look_here() -> None:
+    """Let a command name modules of the folder it is run in, after all that are installed."""
+    sys.path.append(str(Path.cwd()))
 
 
 def key_and_value(
