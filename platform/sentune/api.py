@@ -69,7 +69,7 @@ def tune(
             ``space``.
         set: setting -> a value that fixes it, a list of values, or ``"LOW..HIGH"`` to search.
         options: of the job, such as ``trials=8, storage="studies"``: those of
-            ``sentune tune METHOD --help``, with ``_`` for ``-``.
+            ``sentune tune METHOD --help``, with ``_`` for ``-``; ``sampler`` may be a class.
 
     Returns:
         The study, complete, stopped by a budget, or interrupted.
@@ -86,6 +86,8 @@ def tune(
     space = job.space
     _check_known(options, known=type(job.defaults).model_fields)
     chosen = {**options, "set": _set(set or {})}
+    if isinstance(chosen.get("sampler"), type):
+        chosen["sampler"] = address_of(chosen["sampler"])
     storage = str(options.get("storage") or job.defaults.storage)
     for role, data in (("corpus", corpus), ("dev", dev), ("test", test)):
         if data is not None:

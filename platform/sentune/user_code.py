@@ -44,8 +44,11 @@ def address_of(kind: type[Any]) -> str:
 
 
 @cache
-def find(address: str) -> type[Any]:
-    """Return the class of an address, whose ``name`` is the address from now on.
+def find(address: str, option: str = "class") -> type[Any]:
+    """Return the class of an address; its module is sent to workers from now on.
+
+    Args:
+        option: that it was given to, for the message.
 
     Raises:
         InvalidValue: it cannot be imported here.
@@ -58,11 +61,10 @@ def find(address: str) -> type[Any]:
         kind = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         fix = f"it cannot be imported here ({error}); put its file on PYTHONPATH"
-        raise InvalidValue("class", address, fix) from None
+        raise InvalidValue(option, address, fix) from None
     if not isinstance(kind, type):
-        raise InvalidValue("class", address, f"it is a {type(kind).__name__}, no class")
+        raise InvalidValue(option, address, f"it is a {type(kind).__name__}, no class")
     _ship(module)
-    kind.name = address  # type: ignore[attr-defined]
     return kind
 
 

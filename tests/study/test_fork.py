@@ -46,7 +46,7 @@ def forked(space: SearchSpace, trials: Any = TRIALS, study: Any = None, **now: A
 
 
 def test_the_same_space_takes_all_that_has_ended_and_is_the_old_ones_own():
-    study, said = forked(SPACE, seed=3)
+    study, said = forked(SPACE, seed=3, sampler={"name": "mine:Mine", "mine.py": "1f"})
     assert said == Forked(taken=3, left=[])
     taken = study.get_trials()
     numbers = [t.user_attrs[WARM_NUMBER] for t in taken]

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from sentune.errors import InvalidValue
 from sentune.study import SAMPLERS, LauncherName, SchedulerName
 from sentune.study.space.objectives import Constraint, Objective
+from sentune.user_code import installed
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
@@ -40,8 +41,10 @@ def _checked_by(check: Callable[[str], object]) -> BeforeValidator:
 
 
 def _check_sampler(value: str) -> None:
-    if value.split(":")[0] not in SAMPLERS:
-        raise ValueError(f"give one of {', '.join(SAMPLERS)}, or grid:NAME")
+    plugins = installed("samplers")
+    if ":" not in value and value not in (*SAMPLERS, *plugins):
+        listed = ", ".join([*SAMPLERS, *plugins])
+        raise ValueError(f"give one of {listed}, grid:NAME, or MODULE:CLASS")
 
 
 def _check_name(value: str) -> None:
@@ -100,7 +103,9 @@ class StudyOptions(BaseModel):
         description="weight among the studies that share the cluster: 2 gets twice the places of 1",
     )
     sampler: Annotated[str, _checked_by(_check_sampler)] = Field(
-        "tpe", description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid"
+        "tpe",
+        description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid, MODULE:CLASS for one of "
+        "one's own",
     )
     objective: tuple[Annotated[str, _checked_by(Objective.parse)], ...] = Field(
         (),

@@ -22,12 +22,12 @@ def find_own(name: str, known: Iterable[str]) -> type[SentenceMethod]:
     plugins = user_code.installed("methods")
     if name in plugins:
         kind = plugins[name].load()
-        kind.name = name
     elif ":" in name:
         kind = user_code.find(name)
     else:
         listed = ", ".join([*known, *plugins])
         raise InvalidValue("--method", name, f"choose one of {listed}, or MODULE:CLASS")
+    kind.name = name
     return checked(kind)
 
 

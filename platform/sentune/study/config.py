@@ -11,6 +11,7 @@ from typing import Any
 from sentune.errors import InvalidValue
 from sentune.study import LAUNCHERS, SCHEDULERS
 from sentune.study.runner.limits import Budget
+from sentune.study.samplers.own import find_own, is_own
 from sentune.study.schedulers import Scheduler, default_first_rung, make_scheduler
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
@@ -91,6 +92,8 @@ class StudyConfig:
         ):
             if chosen not in names:
                 raise InvalidValue(option, chosen, f"give one of {', '.join(names)}")
+        if is_own(self.sampler):  # before a cluster is asked for
+            find_own(self.sampler)
         if not 0.01 <= self.priority <= 100:
             raise InvalidValue("--priority", self.priority, "give a weight from 0.01 to 100")
         if not 0 < self.failed_share <= 1:

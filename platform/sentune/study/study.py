@@ -36,6 +36,7 @@ from sentune.study.runner.trial_source import (
     name_of,
     settle_orphans,
 )
+from sentune.study.samplers.own import identity_of_own
 from sentune.study.space.objectives import pareto_front
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.driver_lock import DriverLock
@@ -115,8 +116,8 @@ class Study:
         stalls: knows the newest beat of each run at work, and ends what has stalled.
         watchers: as given; a driver adds its own before it runs.
         held: the driver's lock, where it has one: the hours of all starts, and what is asked.
-        fingerprint: everything that makes two trials comparable, JSON types. How many trials, which
-            sampler and which resources do not belong to it: they may change between two starts.
+        fingerprint: everything that makes two trials comparable, and a user's sampler, JSON types.
+            How many trials, which sampler of the package and which resources may change.
 
     Raises:
         StudyConflict: a study of this name exists and has another fingerprint, or its folder has
@@ -175,6 +176,7 @@ class Study:
             "objectives": [objective.to_dict() for objective in config.objectives],
             "population": [config.population, config.generations],
             "constraints": sorted(map(str, config.constraints)),
+            **identity_of_own(config.sampler),
         }
         self.objectives = objectives_of(config, self.space)
         url = storage_url(config.folder, config.optuna_url)
@@ -275,7 +277,7 @@ class Study:
                 trials=config.trials,
                 seed=config.seed,
                 sampler=config.sampler,
-                first=not config.sampler.startswith("grid"),
+                first=config.sampler.partition(":")[0] != "grid",
             )
         self._keep_tables({run_name(trial.id): trial for trial in self.store.records()})
         self.retention.apply()

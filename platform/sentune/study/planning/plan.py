@@ -175,7 +175,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         data_cpus=config.data_cpus,
         concurrent=concurrent,
         concurrent_now=min(concurrent, now),
-        note=space.published_note() if not config.sampler.startswith("grid") else "",
+        note=space.published_note() if config.sampler.partition(":")[0] != "grid" else "",
     )
 
 

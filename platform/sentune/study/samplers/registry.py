@@ -9,9 +9,15 @@ from functools import partial
 import optuna.samplers as optunas
 
 from sentune.errors import InvalidValue
-from sentune.study import SAMPLERS
+from sentune.study.samplers.own import find_own, is_own, made
 from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol, View
-from sentune.study.samplers.study_adapter import as_finished, lines_of, newest_and_best
+from sentune.study.samplers.study_adapter import (
+    ShownTrial,
+    alike,
+    as_finished,
+    lines_of,
+    newest_and_best,
+)
 from sentune.study.space.domains import Choice
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace
@@ -41,7 +47,8 @@ def make_sampler(
     constraints they are as good as without.
 
     Args:
-        name: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp``, ``cmaes`` or ``nsga2``.
+        name: ``tpe``, ``random``, ``grid``, ``grid:NAME``, ``qmc``, ``gp``, ``cmaes`` or ``nsga2``;
+            or that of a user's own, ``MODULE:CLASS``.
         space: what is searched; for ``grid:NAME`` the space that ``on_grid`` made.
         trials: planned trials, a quarter of which are drawn at random first (4 to 10).
         seed: of the study.
@@ -53,8 +60,8 @@ def make_sampler(
             something that the sampler cannot do; Optuna would draw at random there in silence.
     """
     kind, modes = name.partition(":")[0], modes or (space.mode,)
-    if kind not in SAMPLERS:
-        raise InvalidValue("--sampler", name, f"give one of {', '.join(SAMPLERS)}, or grid:NAME")
+    if is_own(name):
+        return _own(name, space, seed, modes)
     _check(kind, space, trials, modes, constraints)
     if kind == "grid":
         return GridOrder(space)
@@ -94,6 +101,18 @@ def make_sampler(
         view=(lambda trials: []) if kind == "random" else view,
         attempts=1 if kind == "gp" else 10,  # its model finds the same point again
         notes=kind in ("cmaes", "nsga2"),
+    )
+
+
+def _own(name: str, space: SearchSpace, seed: int, modes: Sequence[str]) -> Sampler:
+    """Return a user's sampler; what found no memory is bad to one that knows no constraints."""
+    kind = find_own(name)
+
+    def view(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
+        return alike(as_finished(trials, modes, constrained=False))
+
+    return PerTrial(
+        lambda own, _: made(kind, own), seed, space, modes, view=view, attempts=10, notes=True
     )
 
 
