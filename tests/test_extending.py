@@ -23,6 +23,9 @@ from sentune.errors import InvalidValue
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.S)
 
+(TASK,) = (block for block in BLOCKS if "class Match" in block)
+MATCH = f"import sentune\nfrom torch import Tensor\n{TASK.partition('print(')[0]}"
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -130,22 +133,27 @@ def test_the_page_runs_as_one_program(folder: Path) -> None:
     done = program(folder, *BLOCKS)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "direction/accuracy" in done.stdout
+    assert "match/accuracy" in done.stdout
     assert "rte/accuracy" in done.stdout
 
 
 @pytest.mark.cluster
 def test_a_module_reaches_two_workers_and_its_change_is_named(folder: Path) -> None:
+    (folder / "mutation.py").write_text(BLOCKS[-1])
+    (folder / "matching.py").write_text(MATCH)
     call = (
+        "import matching; dev = {'match': 'builtin:nli?split=dev&size=60'}\n"
         "study = sentune.tune('caps:CapCSE', trials=1, max_examples=320, finalists=0, workers=2,"
+        " dev=dev, objective='match/accuracy', sampler='mutation:Mutation',"
         " set={'batch_size': 32, 'learning_rate': 1e-3}, study='two')"
     )
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     code = ["import sys, sentune", f"sys.path.insert(0, {str(folder)!r})", call]
-    done = program(elsewhere, *code, "print(study.state, study.model.name)",
+    done = program(elsewhere, *code, "print(study.state, study.model.name, *study.best.metrics)",
                    XDG_CACHE_HOME=str(folder / "cache"))  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "complete caps:CapCSE" in done.stdout
+    assert "complete caps:CapCSE match/accuracy" in done.stdout
 
     model = elsewhere / "studies" / "two" / "model"
     load = f"from sentune import Embedder; Embedder.load({str(model)!r})"
@@ -157,16 +165,27 @@ def test_a_module_reaches_two_workers_and_its_change_is_named(folder: Path) -> N
     found = program(elsewhere, load, PYTHONPATH=str(folder), SENTUNE_MODULES="caps")
     assert found.returncode == 0, found.stderr
 
-    (folder / "caps.py").write_text(BLOCKS[0] + "\n# changed")
-    again = ["caps:CapCSE", "--trials=1", "--max-examples=320", "--finalists=0", "--workers=2"]
+    for changed, text in (("caps", BLOCKS[0]), ("matching", MATCH), ("mutation", BLOCKS[-1])):
+        (folder / f"{changed}.py").write_text(text + "\n# changed")
+    again = [
+        "caps:CapCSE",
+        "--dev=matching:Match=builtin:nli?split=dev&size=60",
+        "--objective=match/accuracy",
+        "--sampler=mutation:Mutation",
+        "--trials=1",
+        "--max-examples=320",
+        "--finalists=0",
+        "--workers=2",
+    ]
     again += ["--set=batch_size=32", "--set=learning_rate=1e-3", "--study=two"]
     line = [str(Path(sys.executable).with_name("sentune")), "tune", *again]
     own = {"PYTHONPATH": str(folder), "SENTUNE_STORAGE": str(elsewhere / "studies")}
-    changed = subprocess.run(
+    refused = subprocess.run(
         line, cwd=elsewhere, capture_output=True, text=True, check=False, env={**os.environ, **own}
     )
-    assert changed.returncode == 2, changed.stderr
-    assert "code: another caps.py" in changed.stderr
+    assert refused.returncode == 2, refused.stderr
+    assert "code: another caps.py, matching.py" in refused.stderr
+    assert "sampler.mutation.py: was" in refused.stderr
 
 
 @pytest.mark.extras

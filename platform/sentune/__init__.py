@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sentune.methods.base import MethodSettings, SentenceMethod
     from sentune.study.space import Choice, Integer, SearchSpace, Uniform
     from sentune.study_result import StudyResult
+    from sentune.tasks.own import task
 
 __all__ = [
     "Choice",
@@ -31,6 +32,7 @@ __all__ = [
     "format",
     "load_study",
     "method",
+    "task",
     "tune",
 ]
 
@@ -41,6 +43,7 @@ _MODULES = {
     "StudyResult": "sentune.study_result",
     **dict.fromkeys(("MethodSettings", "SentenceMethod"), "sentune.methods.base"),
     "format": "sentune.corpora.formats.own",
+    "task": "sentune.tasks.own",
     **dict.fromkeys(
         ("StudyFailed", "compare", "evaluate", "fit", "load_study", "method", "tune"),
         "sentune.api",

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pandas as pd
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from sentune.study.space.space import SearchSpace
 
 Method = TypeVar("Method", bound="type[SentenceMethod]")
+
+
+Judged: TypeAlias = "Data | Sequence[Data] | Mapping[str, Data]"
+"""Corpora to judge on; of a mapping each for the task that it is under."""
 
 
 class StudyFailed(SentuneError):
@@ -50,8 +54,8 @@ def tune(
     method: str | type[SentenceMethod],
     corpus: Data | Sequence[Data] | None = None,
     *,
-    dev: Data | Sequence[Data] | None = None,
-    test: Data | Sequence[Data] | None = None,
+    dev: Judged | None = None,
+    test: Judged | None = None,
     space: SearchSpace | None = None,
     set: Mapping[str, Any] | None = None,
     **options: Any,
@@ -63,8 +67,8 @@ def tune(
             ``intersent``, ``invertible``, ``laes`` or ``sif``; or a class of one's own, its
             address, ``MODULE:CLASS``, or its name among the entry points ``sentune.methods``.
         corpus: to train on; None: the one that ships with the package.
-        dev: to select on; several in a list.
-        test: read once, at the end, for the winner; several in a list.
+        dev: to select on; several in a list, or a mapping from a task to its data.
+        test: read once, at the end, for the winner; as ``dev``.
         space: what is searched; None: the method's own of ``search_spaces``, or the class's own
             ``space``.
         set: setting -> a value that fixes it, a list of values, or ``"LOW..HIGH"`` to search.
@@ -91,7 +95,7 @@ def tune(
     storage = str(options.get("storage") or job.defaults.storage)
     for role, data in (("corpus", corpus), ("dev", dev), ("test", test)):
         if data is not None:
-            found = specs_of(data, role, f"{storage}/.cache/data")
+            found = _specs_of(data, role, f"{storage}/.cache/data")
             single = role == "corpus" and isinstance(job.defaults.corpus, str)
             chosen[role] = found[0] if single and len(found) == 1 else found
     asked: StudyOptions = parse(chosen, job.defaults)
@@ -107,7 +111,7 @@ def fit(
     method: str | type[SentenceMethod],
     corpus: Data | Sequence[Data] | None = None,
     *,
-    dev: Data | Sequence[Data] | None = None,
+    dev: Judged | None = None,
     set: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     workers: int = 1,
@@ -140,7 +144,7 @@ def fit(
         method=_name_of(method),
         settings=dict(set or {}),
         corpus=() if corpus is None else specs_of(corpus, "corpus", rows),
-        dev=() if dev is None else specs_of(dev, "dev", rows),
+        dev=() if dev is None else _specs_of(dev, "dev", rows),
         **options,
     )
     return Embedder.load(run_locally(run, folder, workers=workers, say=say))
@@ -200,7 +204,8 @@ def evaluate(
 
     Args:
         model: a folder, a URI, ``models:/NAME@champion``, or a loaded model.
-        tasks: task (``rte``, ``direction``, ``sts``, ...) -> its data; docs/tasks.md lists all.
+        tasks: task (``rte``, ``direction``, ``sts``, ... or one of one's own) -> its data;
+            docs/tasks.md lists all.
         dev: as ``tasks``: development sets on which readouts such as the threshold are chosen;
             None: those that the model was tuned to.
         batch_size: sentences encoded together.
@@ -240,6 +245,18 @@ def _name_of(method: str | type[SentenceMethod]) -> str:
     return address_of(checked(method))
 
 
+def _specs_of(data: Judged, role: str, folder: str) -> tuple[str, ...]:
+    """Return ``FORMAT:PATH`` of each corpus, behind ``TASK=`` where it is given for a task."""
+    from sentune.tasks import task_and_corpus
+    from sentune.tasks.own import in_other_processes
+
+    if isinstance(data, Mapping):
+        parts = [(t, spec) for t, one in data.items() for spec in specs_of(one, role, folder)]
+    else:
+        parts = [task_and_corpus(spec) for spec in specs_of(data, role, folder)]
+    return tuple(f"{in_other_processes(t)}={spec}" if t else spec for t, spec in parts)
+
+
 def _check_known(options: Mapping[str, Any], known: Collection[str]) -> None:
     """Refuse options that are not known."""
     for name in options:
@@ -265,13 +282,12 @@ def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:
 def _corpora(tasks: Mapping[str, Data]) -> list[tuple[str, Corpus]]:
     """Return (task, corpus) for each task; rows in memory are read from a file of this process."""
     from sentune.corpora.formats import read
-    from sentune.tasks import TASKS, of_task
+    from sentune.tasks import kind_of, of_task
 
     found = []
     for task, data in tasks.items():
-        if task not in TASKS:
-            raise InvalidValue("task", task, f"choose one of {', '.join(TASKS)}")
+        kind = kind_of(task)
         with tempfile.TemporaryDirectory(prefix="sentune-data-") as folder:
             for spec in specs_of(data, task, folder):
-                found.append((task, read(of_task(spec, task), TASKS[task])))
+                found.append((task, read(of_task(spec, task), kind)))
     return found

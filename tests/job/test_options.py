@@ -112,3 +112,8 @@ def test_several_corpora_are_given_by_repeating_the_option() -> None:
     assert options.corpora == ("wikisplit:a", "compression:b")
     with pytest.raises(InvalidValue, match=r"--dev.*wikisplit:a"):
         parse({"corpus": ["builtin:operations", "wikisplit:a"]}, OperationOptions(study="mix"))
+
+
+def test_one_text_is_enough_where_several_may_be_given() -> None:
+    options = parse({"objective": "rte/auc", "try_first": "batch_size=32"}, JobOptions())
+    assert (options.objective, options.try_first) == (("rte/auc",), ("batch_size=32",))

@@ -139,8 +139,9 @@ def test_a_best_trial_that_was_trained_again_is_linked_to_its_new_run(tmp_path: 
     assert chain["folder"].startswith("trials/finalist-0004-seed-0")
 
 
-def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path) -> None:
-    spec, first = corpus(tmp_path), summary_of(7)
+@pytest.mark.parametrize("task", ["", "direction="])
+def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path, task: str) -> None:
+    spec, first = task + corpus(tmp_path), summary_of(7)
     product(tmp_path, "finalist-0007-seed-2", [spec]).publish(first)
     write_summary(first, str(tmp_path / "study"))
     again, second = summary_of(7), product(tmp_path, "finalist-0007-seed-2", [spec])

@@ -68,7 +68,7 @@ def make_study(storage: Path) -> None:
         storage=str(storage),
         corpus=f"parquet:{storage / 'corpus'}",
         dev=("builtin:nli?split=dev&size=40",),
-        test=("builtin:nli?split=test&size=40",),
+        test=("direction=builtin:nli?split=test&size=40",),
         encoder="builtin:tiny?layers=1&width=16",
         set=("batch_size=32", "dimension=8", "references=96", "alpha_1=0.5", "alpha_2=1.0"),
         trials=2,

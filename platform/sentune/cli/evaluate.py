@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
-from sentune.cli.options import BatchSize, Device, Json, Limit, Model, key_and_value
+from sentune.cli.options import BatchSize, Device, Json, Limit, Model, key_and_value, look_here
 from sentune.errors import InvalidValue
 from sentune.terminal import Terminal
 
@@ -23,7 +23,8 @@ def evaluate(
         list[str],
         Option(
             help="A task and its corpus: rte=snli:PATH, sts=stsb:PATH, mr=senteval:FOLDER, "
-            "retrieval=beir:FOLDER, generation=wikisplit:PATH. Repeatable. docs/tasks.md has all."
+            "retrieval=beir:FOLDER, generation=wikisplit:PATH; one of one's own is MODULE:CLASS. "
+            "Repeatable. docs/tasks.md has all."
         ),
     ],
     dev: Annotated[
@@ -130,11 +131,12 @@ def _grids(embedder: Embedder, references: References | None, items: list[str]) 
 def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str, Corpus]]:
     """Return kind and corpus for each ``KIND=FORMAT:PATH``, read as the task needs it."""
     from sentune.corpora.formats import read
-    from sentune.tasks import TASKS, of_task
+    from sentune.tasks import TASKS, kind_of, of_task
 
-    fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(TASKS)}"
+    look_here()
+    fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(TASKS)}, or MODULE:CLASS"
     found = []
     for text in texts:
-        kind, spec = key_and_value(option, text, fix, TASKS)
-        found.append((kind, read(of_task(spec, kind), TASKS[kind], limit=limit)))
+        kind, spec = key_and_value(option, text, fix)
+        found.append((kind, read(of_task(spec, kind), kind_of(kind, option), limit=limit)))
     return found

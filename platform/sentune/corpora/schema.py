@@ -103,6 +103,7 @@ class Corpus:
         fingerprint: hash of kind and content; equal for equal rows, whatever the format.
         counts: what was read, kept and dropped, by name.
         quarantine: the rows that could not be used.
+        task: the only one that it poses; empty: all that it can.
     """
 
     spec: str
@@ -111,6 +112,7 @@ class Corpus:
     fingerprint: str
     counts: dict[str, int] = field(default_factory=dict)
     quarantine: tuple[BadRow, ...] = ()
+    task: str = ""
 
 
 class Statistics(Protocol):

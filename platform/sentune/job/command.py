@@ -26,7 +26,8 @@ OFF_AT_ZERO = ("population", "checkpoint_every")
 METAVARS = {
     field: metavar
     for metavar, fields in {
-        "FORMAT:PATH": "corpus dev test references",
+        "FORMAT:PATH": "corpus references",
+        "[TASK=]FORMAT:PATH": "dev test",
         "N": "limit trials max_concurrent max_examples max_trials stop_after_no_gain keep "
         "population generations checkpoint_every share_mb validate_every eta seed",
         "X": "priority gpus_per_worker failed_share",

@@ -7,11 +7,13 @@ from typing import Any
 
 from rich.console import Console
 
-from sentune.corpora.formats import read_pairs
 from sentune.corpora.formats.spec import allow_bad_rows
 from sentune.corpora.schema import Corpus, Kind
 from sentune.formatting import counted
-from sentune.job.options import AnyOptions
+from sentune.job.options import AnyOptions, StudyOptions
+from sentune.tasks import kind_of, read_judged, task_and_corpus
+from sentune.tasks.choose import TASKS
+from sentune.tasks.own import find_own
 from sentune.terminal import print_line
 
 STORED = 1_000
@@ -22,11 +24,12 @@ minute for a BERT of 6 layers on a CPU."""
 def describe(corpus: Corpus) -> dict[str, Any]:
     """Return a corpus as it stands in the summary."""
     return {
-        "spec": corpus.spec,
+        "spec": f"{corpus.task}={corpus.spec}" if corpus.task else corpus.spec,
         "fingerprint": corpus.fingerprint,
         "rows": corpus.table.num_rows,
         "kind": corpus.kind.value,
         "counts": dict(corpus.counts),
+        **({"task": corpus.task} if corpus.task else {}),
         **({"first_bad": str(corpus.quarantine[0])} if corpus.quarantine else {}),
     }
 
@@ -45,9 +48,28 @@ def with_bad_rows(specs: Sequence[str], most: str | None) -> tuple[str, ...]:
     """Return ``FORMAT:PATH`` of each with ``--bad-rows``, where it names no other number; what
     ships with the package has no bad row."""
     return tuple(
-        allow_bad_rows(spec, most) if most and spec and not spec.startswith("builtin:") else spec
+        allow_bad_rows(spec, most)
+        if most and spec and not task_and_corpus(spec)[1].startswith("builtin:")
+        else spec
         for spec in specs
     )
+
+
+def check_tasks(options: StudyOptions) -> None:
+    """Check the tasks that ``--dev`` and ``--test`` name; from here on workers get their code.
+
+    Raises:
+        InvalidValue: there is no such task; names the option.
+    """
+    for option, specs in (("--dev", options.dev), ("--test", options.test)):
+        for task, _ in filter(all, map(task_and_corpus, specs)):
+            kind_of(task, option)
+
+
+def modules_of(corpora: Sequence[Corpus]) -> list[str]:
+    """Return the modules of a user's tasks that corpora were given for."""
+    own = {corpus.task for corpus in corpora} - {"", *TASKS}
+    return sorted(find_own(task, TASKS).__module__ for task in own)
 
 
 def read_corpora_of(options: AnyOptions) -> AnyOptions:
@@ -73,5 +95,9 @@ def numbered(role: str, index: int) -> str:
 
 
 def read_evaluation(specs: Sequence[str], prefer: Kind | None = None) -> tuple[Corpus, ...]:
-    """Read corpora of pairs; of a format with several kinds the preferred one, else labels."""
-    return tuple(read_pairs(spec, prefer=prefer) for spec in specs)
+    """Read corpora of pairs; of a format with several kinds the preferred one, else labels.
+
+    Args:
+        specs: ``FORMAT:PATH``, or ``TASK=FORMAT:PATH`` for one task.
+    """
+    return tuple(read_judged(spec, prefer=prefer) for spec in specs)

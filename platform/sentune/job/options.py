@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -17,6 +17,7 @@ from sentune.user_code import installed
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
+JUDGED = "corpus to select on, or TASK=FORMAT:PATH for one task"
 
 
 def _workers(value: object) -> object:
@@ -81,7 +82,7 @@ class StudyOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     corpus: str | tuple[str, ...] = Field("", description=CORPUS)
-    dev: tuple[str, ...] = Field((), description="corpus to select on; repeat it for several")
+    dev: tuple[str, ...] = Field((), description=f"{JUDGED}; repeat it for several")
     test: tuple[str, ...] = Field(
         (), description="corpus read once, at the end, for the winner; repeat it for several"
     )
@@ -262,7 +263,7 @@ class JobOptions(TrainingOptions):
 
     corpus: str = Field("builtin:nli", description=CORPUS)
     dev: tuple[str, ...] = Field(
-        (), description="corpus to select on; repeat it for several (default: builtin:nli's)"
+        (), description=f"{JUDGED}; repeat it for several (default: builtin:nli's)"
     )
     encoder: Encoder = "builtin:tiny"
     references: str | None = Field(
@@ -282,7 +283,7 @@ class OperationOptions(TrainingOptions):
     )
     dev: tuple[str, ...] = Field(
         (),
-        description="corpus to select on; repeat it for several (default: builtin:operations and "
+        description=f"{JUDGED}; repeat it for several (default: builtin:operations and "
         "builtin:scenes)",
     )
     encoder: Encoder = "builtin:tiny"
@@ -297,7 +298,7 @@ class WordOptions(TrainingOptions):
 
     corpus: str = Field("builtin:stories", description=CORPUS)
     dev: tuple[str, ...] = Field(
-        (), description="corpus to select on; repeat it for several (default: builtin:similarity)"
+        (), description=f"{JUDGED}; repeat it for several (default: builtin:similarity)"
     )
     vectors: str = Field(
         "builtin:ppmi",
@@ -343,12 +344,17 @@ def option_name(field: str) -> str:
 
 
 def parse(given: dict[str, Any], defaults: AnyOptions) -> AnyOptions:
-    """Return ``defaults`` with what was given on the command line.
+    """Return ``defaults`` with what was given on the command line, or by a program.
+
+    One text is enough where several may be given.
 
     Raises:
         InvalidValue: naming the option, the value and what is allowed.
     """
-    chosen = {**defaults.model_dump(), **given}
+    fields = type(defaults).model_fields
+    several = {name for name, field in fields.items() if get_origin(field.annotation) is tuple}
+    texts = {n: (v,) for n, v in given.items() if n in several and isinstance(v, str)}
+    chosen = {**defaults.model_dump(), **given, **texts}
     try:
         return type(defaults).model_validate(chosen)
     except ValidationError as error:

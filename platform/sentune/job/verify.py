@@ -36,6 +36,7 @@ from sentune.study.runner.retention import ranked
 from sentune.study.store.study_index import DESCRIPTION, JOURNAL, SUMMARY, StudyPlace
 from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.summary import as_written, read_summary
+from sentune.tasks import of_task, task_and_corpus
 from sentune.training.checkpoint_storage import storage_of
 from sentune.training.checkpoints import CheckpointStore, name_of
 from sentune.training.identity import LIVE, SETTINGS
@@ -135,12 +136,14 @@ def _corpora(corpora: Mapping[str, Any], description: Mapping[str, Any]) -> Iter
 def _corpus(role: str, corpus: Mapping[str, Any], limit: int | None) -> Check:
     spec, recorded = corpus["spec"], corpus["fingerprint"]
     try:
-        source = parse(spec, FORMATS)
+        task, plain = task_and_corpus(spec)
+        plain = of_task(plain, task)
+        source = parse(plain, FORMATS)
         if source.format != "builtin" and not _exists(source.path):
             return _absent(role, spec)
         state = Fingerprint(Kind(corpus["kind"]))
         # rows that were put aside have no part in the fingerprint
-        rows = open_rows(spec, Kind(corpus["kind"]), limit=limit, bad_rows="100%")
+        rows = open_rows(plain, Kind(corpus["kind"]), limit=limit, bad_rows="100%")
         for batch in rows.batches:
             state.update(batch)
     except DAMAGE as error:

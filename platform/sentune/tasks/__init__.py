@@ -2,7 +2,15 @@
 
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import Model, ModelTask, Result, Task
-from sentune.tasks.choose import TASKS, make_tasks, of_task, tasks_for
+from sentune.tasks.choose import (
+    TASKS,
+    kind_of,
+    make_tasks,
+    of_task,
+    read_judged,
+    task_and_corpus,
+    tasks_for,
+)
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, bag_of_words_direction, entailment_pairs
 from sentune.tasks.evaluate import evaluate
@@ -34,7 +42,10 @@ __all__ = [
     "entailment_pairs",
     "evaluate",
     "evaluate_family",
+    "kind_of",
     "make_tasks",
     "of_task",
+    "read_judged",
+    "task_and_corpus",
     "tasks_for",
 ]

@@ -53,7 +53,7 @@ class Task(Protocol):
         """First part of the names of its metrics."""
 
     def sentences(self) -> list[str]:
-        """Return the distinct sentences whose embeddings the task needs."""
+        """Return the S sentences whose embeddings the task needs; equal ones are encoded once."""
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """[S, D] packed embeddings of ``sentences()`` -> metrics.

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from sentune.corpora.formats import FORMATS, read, read_pairs
 from sentune.corpora.schema import Corpus, Kind
-from sentune.errors import CorpusError, InvalidValue
+from sentune.credentials import without_credentials
+from sentune.errors import CorpusError
 from sentune.readouts.grid import Grids
 from sentune.tasks.ambiguous import AmbiguousRte
 from sentune.tasks.base import ModelTask, ParallelMap, Task, free_name
 from sentune.tasks.csts import Csts
 from sentune.tasks.direction import DirectionTask, Exclude, entailment_pairs
 from sentune.tasks.generation import Generation
+from sentune.tasks.own import find_own
 from sentune.tasks.references import References
 from sentune.tasks.retrieval import Retrieval
 from sentune.tasks.rte import Rte
@@ -57,7 +61,7 @@ def tasks_for(
     one way; ``POSES`` has the task of each other kind, operations are all one task, and a corpus of
     SentEval names its own. Of several corpora of a kind the first keeps the bare name and the next
     ones add their format: ``rte``, ``rte-sick``, ``rte-sick-2``. A year of STS is called by its
-    year: ``sts12``.
+    year: ``sts12``. A corpus that was given for one task poses that alone.
 
     Args:
         references: sentences that interpretations are taken against; without them the tasks judge
@@ -104,14 +108,56 @@ def make_tasks(
     if operations:
         made.append(Generation(operations))
     for kind, corpus in wanted:
-        if kind not in TASKS:
-            raise InvalidValue("task", kind, f"choose one of {', '.join(TASKS)}")
         if kind == "generation":
             continue
+        if kind not in TASKS:
+            own: Any = find_own(kind, TASKS)
+            makers[kind], name = own, own.kind
+        else:
+            name = kind
         year = re.search(r"20(\d\d)", corpus.spec) if corpus.spec.startswith("sts:") else None
-        names = [f"sts{year[1]}"] if year else [kind, f"{kind}-{corpus.spec.partition(':')[0]}"]
+        names = [name, f"{name}-{corpus.spec.partition(':')[0]}"]
+        if year and kind == "sts":
+            names = [f"sts{year[1]}"]
         made.append(makers[kind](corpus, free_name(names, {task.name for task in made})))
     return made
+
+
+def kind_of(task: str, option: str = "task") -> Kind:
+    """Return the kind of corpus that a task reads, one of the package or of a user's own.
+
+    Raises:
+        InvalidValue: there is no such task; names the option that it was given to.
+    """
+    if task in TASKS:
+        return TASKS[task]
+    kind: Kind = find_own(task, TASKS, option).reads
+    return kind
+
+
+def task_and_corpus(text: str) -> tuple[str, str]:
+    """Return the parts of ``TASK=FORMAT:PATH``; of ``FORMAT:PATH`` the first is empty."""
+    found = re.fullmatch(r"([\w.-]+(?::\w+)?)=([\w-]+:.+)", text, re.DOTALL)
+    if found is None or (":" in found[1] and found[1].partition(":")[0] in FORMATS):
+        return "", text
+    return found[1], found[2]
+
+
+def read_judged(text: str, *, prefer: Kind | None = None) -> Corpus:
+    """Read a corpus to judge on, ``FORMAT:PATH``, or ``TASK=FORMAT:PATH`` for that task alone.
+
+    Args:
+        prefer: as of ``read_pairs``, where no task is named.
+
+    Raises:
+        InvalidValue: there is no such task, or the format has not what is needed.
+        CorpusError: as of ``read``.
+    """
+    task, spec = task_and_corpus(text)
+    if not task:
+        return read_pairs(spec, prefer=prefer)
+    corpus = read(of_task(spec, task), kind_of(task))
+    return replace(corpus, spec=without_credentials(spec), task=task)
 
 
 def of_task(spec: str, kind: str) -> str:
@@ -122,6 +168,8 @@ def of_task(spec: str, kind: str) -> str:
 
 
 def _posed(corpus: Corpus) -> list[str]:
+    if corpus.task:
+        return [corpus.task]
     if corpus.kind in POSES:
         return [POSES[corpus.kind]]
     if corpus.kind in TRANSFER.values():

@@ -18,7 +18,7 @@ from torch.multiprocessing.spawn import spawn
 
 from sentune.corpora import Corpus
 from sentune.corpora.batches import Held, SharedSource
-from sentune.corpora.formats import kinds_of, read_pairs
+from sentune.corpora.formats import kinds_of
 from sentune.corpora.mixing import Mixture, apart, weight_names
 from sentune.corpora.prepare import prepared
 from sentune.corpora.schema import Kind
@@ -29,6 +29,7 @@ from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_closed_form
 from sentune.readouts.grid import Grid, Readout, grid_of
 from sentune.readouts.interpretation import REFERENCES
+from sentune.tasks import read_judged
 from sentune.tasks.references import References
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.closed_form import fit_and_sweep
@@ -169,7 +170,7 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
 
 def _trained(run: LocalRun, out: Path) -> tuple[_Trial, list[Corpus]]:
     """Return the trial of a method that is trained by gradient, and its dev corpora."""
-    kind, dev = find(run.method), [read_pairs(spec) for spec in run.dev]
+    kind, dev = find(run.method), [read_judged(spec) for spec in run.dev]
     settings, grids = _apart(run, kind.readouts)
     settings, weights = apart(settings, weight_names(run.corpus))
     _, training = split(settings, kind)
@@ -221,7 +222,7 @@ def _trained(run: LocalRun, out: Path) -> tuple[_Trial, list[Corpus]]:
 def _fitted(run: LocalRun, out: Path) -> tuple[_Trial, list[Corpus]]:
     """Return the trial of a method that is fitted in closed form, and its dev corpora."""
     kind = find_closed_form(run.method)
-    dev = [read_pairs(spec, prefer=Kind.SCORED_PAIRS) for spec in run.dev]
+    dev = [read_judged(spec, prefer=Kind.SCORED_PAIRS) for spec in run.dev]
     settings, grids = _apart(run, (kind.axis,))
     settings |= {VECTORS: str(without_credentials(run.vectors))}
     closed_form_settings(run.method, settings)

@@ -17,7 +17,14 @@ from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import share
 from sentune.errors import InvalidValue
 from sentune.io.cached_file import node_cache
-from sentune.job.corpora import describe, needs_references, numbered, read_corpora_of
+from sentune.job.corpora import (
+    check_tasks,
+    describe,
+    modules_of,
+    needs_references,
+    numbered,
+    read_corpora_of,
+)
 from sentune.job.options import StudyOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, ship
 from sentune.readouts.grid import Readout
@@ -61,6 +68,7 @@ class JobFamily(ABC):
     references: References | None = None
 
     def __init__(self, options: Any, space: SearchSpace) -> None:
+        check_tasks(options)
         self.options: Any = read_corpora_of(options)
         self.space, self.config = self.requested(space)
 
@@ -154,8 +162,11 @@ class JobFamily(ABC):
 
     def fingerprints(self) -> dict[str, Any]:
         """Return fingerprints of the corpora and the code, on which results depend."""
-        corpora = {role: corpus["fingerprint"] for role, corpus in self.corpora().items()}
-        return {"corpora": corpora, "code": result_code(self.modules())}
+        corpora = {
+            role: "=".join(filter(None, (corpus.get("task"), corpus["fingerprint"])))
+            for role, corpus in self.corpora().items()
+        }
+        return {"corpora": corpora, "code": result_code([*self.modules(), *modules_of(self.dev)])}
 
     @abstractmethod
     def modules(self) -> Sequence[str]:
