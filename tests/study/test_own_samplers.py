@@ -66,7 +66,9 @@ def test_a_restarted_study_draws_what_it_would_have_drawn(folder: Path) -> None:
 
 def test_it_draws_within_the_space_and_near_the_best(folder: Path) -> None:
     settings = {"x": Uniform(0, 1), "y": Integer(1, 64, log=True), "z": Choice("a", "b", "c")}
-    space = SearchSpace(method="toy", objective=OBJECTIVE, settings=settings)
+    space = SearchSpace(
+        method="toy", objective=OBJECTIVE, settings=settings, conditions={"x": {"z": ("b", "c")}}
+    )
     drawn, kept = Drawn(make_sampler("mutation:Mutation", space, trials=30, seed=2), space), 0
     best: dict[str, object] = {}
     for number in range(30):
@@ -75,7 +77,7 @@ def test_it_draws_within_the_space_and_near_the_best(folder: Path) -> None:
         kept += sum(best.get(name) == value for name, value in point.items())
         drawn.ends(value=float(-number))  # the first one stays the best
         best = best or dict(point)
-    assert kept > 40  # of 87 draws that might; at random, ten of z
+    assert kept > 30  # of 58 draws of y and z; at random, ten of z
 
 
 @pytest.mark.parametrize("name", ["others:Gp", "others:Unseeded"])

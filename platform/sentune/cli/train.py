@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-from sentune.cli.options import Encoder, Limit, key_and_value
+from sentune.cli.options import Encoder, Limit, key_and_value, look_here
 from sentune.terminal import say
 
 
@@ -16,7 +16,7 @@ def train(
         str,
         Option(
             help="simcse, simcse-pairs, simcse-unsupervised, gauss, gumbel, intersent, "
-            "invertible, laes or sif."
+            "invertible, laes or sif; one of one's own is MODULE:CLASS."
         ),
     ],
     out: Annotated[
@@ -31,7 +31,11 @@ def train(
         ),
     ] = None,
     dev: Annotated[
-        list[str] | None, Option(metavar="FORMAT:PATH", help="Corpus to validate on. Repeatable.")
+        list[str] | None,
+        Option(
+            metavar="[TASK=]FORMAT:PATH",
+            help="Corpus to validate on, for all tasks that it can pose or for one. Repeatable.",
+        ),
     ] = None,
     encoder: Encoder = "builtin:tiny",
     decoder: Annotated[
@@ -80,6 +84,7 @@ def train(
     """Train one method with given settings and leave the best model in OUT/model."""
     from sentune.training.local import LocalRun, run_locally
 
+    look_here()
     run = LocalRun(
         method=method,
         settings=dict(key_and_value("--set", item, "give key=value") for item in set_ or []),

@@ -116,11 +116,13 @@ def _ours(view: View, figure: PublishedFigure) -> Ours | None:
         else:
             continue
         specs = tuple(
-            str(corpus["spec"])
+            spec
             for role, corpus in summary.corpora.items()
             if role.partition("-")[0] == part
             and corpus.get("kind", kind) == kind
-            and str(corpus["spec"]).startswith(only)
+            # of TASK=FORMAT:PATH without the task
+            and (spec := str(corpus["spec"]).removeprefix(f"{corpus.get('task', '')}="))
+            and spec.startswith(only)
         )
         return Ours(metric, value, specs, part)
     return None
