@@ -26,6 +26,7 @@ class Beat:
         phase: what it is doing.
         examples: of the training corpus seen so far.
         loss: of the newest step; None before the first one.
+        rate: examples a second in training since the last validation; 0 before the first step.
         done: how much of the phase is through, in units of its own (steps, chunks of sentences,
             tasks); 0 where it is not known.
         total: of these units; 0 where it is not known.
@@ -38,6 +39,7 @@ class Beat:
     phase: Phase = "loading"
     examples: int = 0
     loss: float | None = None
+    rate: float = 0.0
     done: int = 0
     total: int = 0
     number: int = 0
@@ -58,12 +60,13 @@ def beat(
     *,
     examples: int | None = None,
     loss: float | None = None,
+    rate: float | None = None,
     done: int = 0,
     total: int = 0,
 ) -> None:
     """Replace this process's beat: what is left out stays, within a phase the position too."""
     global _newest  # one trial at a time runs in a process, whichever its threads
-    given = {"phase": phase, "examples": examples, "loss": loss}
+    given = {"phase": phase, "examples": examples, "loss": loss, "rate": rate}
     changes: dict[str, Any] = {name: new for name, new in given.items() if new is not None}
     if phase is not None or total:
         changes |= {"done": done, "total": total}

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from sentune.beats import Beat
 from sentune.formatting import clock, percent, short
-from sentune.job import progress as shown
-from sentune.job.progress import Display, RemainingTime
+from sentune.job.progress import QUIET_SECONDS, Display
+from sentune.job.time_left import Ahead, TimeLeft
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
@@ -40,7 +41,8 @@ class Scene:
         self.console = console
         self.runs: dict[int, StoredRun] = {}
         self.finals: dict[tuple[int, int], StoredRun] = {}
-        self.mode = "max"
+        self.beats: dict[str, Beat] = {}
+        self.mode, self.now = "max", 0.0
 
     def look(self) -> StudySnapshot:
         return StudySnapshot(
@@ -52,9 +54,16 @@ class Scene:
 
     def begin(self, **plan: int) -> None:
         shown = {**PLAN, **plan}
+        milestones = (*shown["rungs"], shown["max_examples"])
+        ahead = Ahead(
+            trials=shown["trials"], finals=shown["finalists"], concurrent=2,
+            milestones=milestones, rungs=tuple(shown["rungs"]),
+        )  # fmt: skip
         self.display = Display(
-            self.console, summary(self.mode), shown, self.look, varied=("batch_size",)
-        )
+            self.console, summary(self.mode), shown, self.look, varied=("batch_size",),
+            beats=lambda: self.beats, now=lambda: self.now,
+            time_left=TimeLeft(ahead=ahead, clock=lambda: self.now),
+        )  # fmt: skip
 
     def store(self, record: TrialRecord, curve: dict[int, float] | None = None) -> None:
         """A run of the search is stored as it is now."""
@@ -142,7 +151,7 @@ def test_the_best_is_the_best_in_either_mode(log, mode: str, best: int) -> None:
     assert scene.display.best.id == best
 
 
-def test_what_an_earlier_start_did_is_one_line_and_no_speed(log) -> None:
+def test_what_an_earlier_start_did_is_one_line(log) -> None:
     scene, text = log
     curve = {100: 0.8, 300: 0.8, 900: 0.8}
     scene.runs[0] = stored(trial(0, TrialState.COMPLETE, 0.8, 900), curve)
@@ -150,9 +159,9 @@ def test_what_an_earlier_start_did_is_one_line_and_no_speed(log) -> None:
     scene.begin()
     assert len(text.getvalue().splitlines()) == 3
     assert "complete at an earlier start: direction/accuracy 80.0 %" in text.getvalue()
-    assert scene.display.remaining.seen == 0
     scene.store(trial(1, TrialState.COMPLETE, 0.8, 900), curve)
-    assert scene.display.remaining.seen == 600
+    assert "trial 1 at 900 examples: direction/accuracy 80.0 %" in text.getvalue()
+    assert "trial 1 at 300 examples" not in text.getvalue()
 
 
 def test_a_trial_of_another_study_is_none_of_those_planned(log) -> None:
@@ -162,58 +171,184 @@ def test_a_trial_of_another_study_is_none_of_those_planned(log) -> None:
     scene.store(taken, {900: 0.8})
     assert "trial 0 complete in old/3: direction/accuracy 80.0 %" in text.getvalue()
     assert len(text.getvalue().splitlines()) == 2
-    assert scene.display.to_come() == 4 * 900 + 2 * 900
     scene.store(trial(1, TrialState.RUNNING, 0.7, 100), {100: 0.7})
     assert "best 80.0 %, trial 0; 0 of 4 trials done" in text.getvalue()
 
 
-def test_what_is_to_come_counts_waiting_running_and_finals(log) -> None:
-    scene, _ = log
+def lines_of(text: io.StringIO) -> list[str]:
+    return [line.partition("] ")[2] for line in text.getvalue().splitlines()]
+
+
+def test_a_log_that_was_quiet_for_a_while_gets_a_line_on_all_that_is_at_work(log) -> None:
+    scene, text = log
     scene.begin()
-    display = scene.display
-    assert display.to_come() == 4 * 900 + 2 * 900
-    scene.store(trial(0, TrialState.PRUNED, 0.5, 300))
-    # a coming trial costs what the ended one did
-    assert display.to_come() == 3 * 300 + 2 * 900
-    scene.store(trial(1, TrialState.RUNNING, 0.5, 100))
-    assert display.to_come() == 2 * 300 + 200 + 2 * 900
-    scene.final(0, 1, trial(0, TrialState.RUNNING, 0.6, 300), {300: 0.6})
-    assert display.to_come() == 2 * 300 + 200 + 2 * 900 - 300
+    for number in range(4):
+        scene.store(trial(number, TrialState.RUNNING))
+    scene.final(0, 1, trial(4, TrialState.RUNNING, examples=300), {300: 0.7})
+    scene.beats = {
+        "0000": Beat(phase="training", examples=512, loss=0.41234, rate=310.4, done=16, total=28),
+        "0001": Beat(phase="validating", examples=300, loss=0.5, rate=290.0, done=3, total=12),
+        "0002": Beat(phase="loading", waits="MLflow"),
+        "finalist-0000-seed-1": Beat(phase="saving", examples=928),
+    }
+    before = len(lines_of(text))
+    scene.now = QUIET_SECONDS - 1
+    scene.display.look()
+    assert len(lines_of(text)) == before
+    scene.now = QUIET_SECONDS
+    scene.display.look()
+    scene.now += QUIET_SECONDS - 1
+    scene.display.look()
+    assert lines_of(text)[before:] == [
+        "trial 0 training, 512 of 900 examples, loss 0.4123, 310 examples/s; "
+        "trial 1 validating 3/12, 300 of 900 examples, loss 0.5; "
+        "trial 2 waiting for MLflow; "
+        "trial 3 starting; "
+        "trial 0, seed 1 saving, 900 of 900 examples (0 of 4 trials done)"
+    ]
+    scene.store(trial(0, TrialState.RUNNING, 0.8, 100), {100: 0.8})  # another line
+    scene.now += QUIET_SECONDS - 1
+    scene.display.look()
+    assert len(lines_of(text)) == before + 2
+    scene.now += 1
+    scene.display.look()
+    assert len(lines_of(text)) == before + 3
 
 
-def test_pace_counts_from_the_first_milestone(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(shown.time, "monotonic", lambda: now[0])
-    remaining = RemainingTime()
-    assert remaining.left(1000) is None
-    remaining.add(50)
-    now[0] = 110.0
-    assert remaining.left(1000) is None
-    remaining.add(200)
-    assert remaining.left(1000) == pytest.approx(50.0)  # 200 examples in 10 s
+def test_nothing_is_said_where_nothing_is_at_work(log) -> None:
+    scene, text = log
+    scene.begin()
+    scene.store(trial(0, TrialState.COMPLETE, 0.8, 900), {900: 0.8})
+    before, scene.now = len(lines_of(text)), 10 * QUIET_SECONDS
+    scene.display.look()
+    assert len(lines_of(text)) == before
 
 
-def test_the_live_table_shows_trials_finalists_and_hides_old_ones() -> None:
-    text = io.StringIO()
-    console = Console(file=text, force_terminal=True, width=80)
+@pytest.mark.parametrize("phase", ["loading", "tokenising", "training", "decoding", "saving"])
+def test_every_phase_has_its_word(log, phase: str) -> None:
+    scene, text = log
+    scene.begin()
+    scene.store(trial(0, TrialState.RUNNING))
+    scene.beats, scene.now = {"0000": Beat(phase=phase, done=2, total=7)}, QUIET_SECONDS
+    scene.display.look()
+    position = "" if phase == "training" else " 2/7"
+    assert lines_of(text)[-1].startswith(f"trial 0 {phase}{position}, 0 of 900 examples")
+
+
+def screen_of(width: int, height: int = 40, **plan: int) -> tuple[Scene, Console]:
+    console = Console(
+        file=io.StringIO(), force_terminal=True, width=width, height=height, record=True
+    )
     scene = Scene(console)
-    scene.begin(trials=30)
+    scene.begin(**plan)
+    return scene, console
+
+
+def drawn(scene: Scene, console: Console) -> list[str]:
+    """The lines that stand on the terminal."""
+    console.export_text()
+    console.print(scene.display.screen())
+    return console.export_text(clear=True).splitlines()
+
+
+def at_work(scene: Scene) -> None:
+    """Two trials have ended, two are at work, and a finalist."""
+    scene.beats = {
+        "0002": Beat(phase="training", examples=450, loss=0.41234, rate=15.4, done=16, total=28),
+        "0003": Beat(phase="validating", examples=100, loss=0.5, rate=29.0, done=3, total=12),
+        "finalist-0001-seed-1": Beat(phase="training", examples=450, rate=1234.0),
+    }
+    scene.store(trial(0, TrialState.PRUNED, 0.31, 100), {100: 0.31})
+    scene.store(trial(1, TrialState.COMPLETE, 0.81, 900), {100: 0.5, 300: 0.7, 900: 0.81})
+    known = {"train/seconds": 10.0, "train/examples_per_second": 20.0, METRIC: 0.9}
+    scene.runs[2] = replace(
+        stored(trial(2, TrialState.RUNNING, 0.9, 100)), record=replace(
+            trial(2, TrialState.RUNNING, 0.9, 100), curve={100: known}
+        )
+    )  # fmt: skip
+    scene.store(trial(3, TrialState.RUNNING))
+    scene.final(1, 1, trial(0, TrialState.RUNNING, 0.9, 300), {300: 0.9})
+
+
+def test_a_terminal_shows_a_bar_for_each_run_and_one_line_for_the_study() -> None:
+    scene, console = screen_of(100)
+    at_work(scene)
+    scene.now = 65.0
+    table, ended, best, *bars, line = drawn(scene, console)
+    assert table.split()[:3] == ["trial", "state", METRIC]
+    assert "stopped early" in ended
+    assert best.split()[:4] == ["1", "complete", "81.0", "%"]
+    assert [bar[:15].rstrip() for bar in bars] == ["trial 2", "trial 3", "trial 1, seed 1"]
+    assert [bar[15:].split()[0] for bar in bars] == ["training", "validating", "training"]
+    assert "450/900" in bars[0]
+    assert "loss 0.4123" in bars[0]
+    assert "15/s" in bars[0]
+    assert "validating 3/12" in bars[1]
+    assert "29/s" not in bars[1], "a run that validates trains nothing"
+    assert "1,234/s" in bars[2]
+    assert bars[0].count("┿") == 2, "a mark for each rung"
+    done, to_come = bars[0].count("━"), bars[0].count("─")
+    assert abs(done + 2 - to_come) <= 1, "half of the budget"
+    # trial 2: 450 examples at 15.4 a second and two validations of 5 s, 300 being one of them
+    assert bars[0].split()[-1] == "0:39"
+    assert line.startswith("1:05 elapsed (best 90.0 %, trial 2; 2 of 4 trials done; about ")
+    assert line.endswith(" left)")
+
+
+def test_the_best_trial_is_highlighted_at_work_and_ended() -> None:
+    scene, console = screen_of(100)
+    scene.store(trial(0, TrialState.COMPLETE, 0.8, 900), {900: 0.8})
+    scene.store(trial(1, TrialState.RUNNING, 0.7, 100), {100: 0.7})
+    console.print(scene.display.screen())
+    styled = console.export_text(styles=True, clear=True).splitlines()
+    (row,) = [line for line in styled if "80.0 %" in line and "elapsed" not in line]
+    assert row.startswith("\x1b[1m"), "bold"
+    scene.store(trial(1, TrialState.RUNNING, 0.9, 300), {300: 0.9})
+    console.print(scene.display.screen())
+    styled = console.export_text(styles=True, clear=True).splitlines()
+    (bar,) = [line for line in styled if "trial 1" in line and "elapsed" not in line]
+    assert bar.startswith("\x1b[1;32mtrial 1"), "bold and green"
+
+
+@pytest.mark.parametrize("examples", [900, 27_000, 25_600_000])
+def test_nothing_is_cut_at_80_columns(examples: int) -> None:
+    scene, console = screen_of(80, max_examples=examples, trials=128)
+    at_work(scene)
+    scene.store(trial(127, TrialState.RUNNING))
+    scene.beats["0127"] = Beat(
+        phase="validating", examples=examples, loss=0.123456, done=1_234, total=5_678, rate=12_345.6
+    )
+    scene.final(101, 12, trial(3, TrialState.RUNNING), {})
+    lines = drawn(scene, console)
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+    shown = "\n".join(" ".join(line.split()) for line in lines)
+    for text in ("trial 127 validating 1,234/5,678", "trial 101, seed 12 starting", "15/s"):
+        assert text in shown
+    assert "best 90.0 %, trial 2; 2 of 128 trials done" in shown
+
+
+def test_many_runs_fit_a_low_terminal() -> None:
+    scene, console = screen_of(80, height=24, trials=100)
+    for number in range(30):
+        scene.store(trial(number, TrialState.COMPLETE, 0.9 - number / 100, 900))
+    for number in range(30, 60):
+        scene.store(trial(number, TrialState.RUNNING))
+    lines = drawn(scene, console)
+    assert len(lines) <= 24
+    assert "and 20 more at work" in lines
+    numbers = [line.split()[0] for line in lines if "complete" in line]
+    assert numbers[0] == "0", "the best one stays"
+    assert numbers[-1] == "29"
+
+
+def test_without_a_terminal_no_bar_is_drawn(log) -> None:
+    scene, text = log
+    scene.begin()
     with scene.display.shown():
-        for number in range(25):
-            scene.store(trial(number, TrialState.COMPLETE, number / 100, 900))
-        wide = trial(25, TrialState.RUNNING)
-        wide.settings = {"batch_size": "x" * 200}
-        scene.store(wide)
-        scene.final(24, 1, trial(0, TrialState.RUNNING, 0.31, 300), {300: 0.31})
-        console.print(screen := scene.display.screen())
-    trials, *_ = screen.renderables
-    assert trials.row_count == 20
-    table = text.getvalue()
-    assert "24.0 %" in table
-    assert "31.0 %" in table
-    assert "25 of 30 trials done" in table
-    for column in ("trial", "state", "examples", METRIC, "settings"):
-        assert column in table
+        scene.store(trial(0, TrialState.RUNNING))
+    assert lines_of(text)[1:] == ["trial 0 started: batch_size=32"]
+    assert "\x1b" not in text.getvalue()
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (75, "1:15"), (4000, "1:06:40")])

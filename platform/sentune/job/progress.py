@@ -1,55 +1,41 @@
-"""The study as a person watches it: a live table on a terminal, lines in a log."""
+"""The study as a person watches it: bars and a table on a terminal, lines in a log."""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from sentune.beats import Beat, repeated
 from sentune.formatting import MARKS, clock, measured, short
+from sentune.job.time_left import TimeLeft
+from sentune.job.trial_bars import RunBars, line_of
 from sentune.job.trial_table import trials_table
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 from sentune.terminal import number_column, plain_table, print_line
 
+QUIET_SECONDS = 30.0
+"""After so long without a line, one on the runs at work is written into a log."""
 
-@dataclass
-class RemainingTime:
-    """Estimates the time left from examples seen and examples to come.
-
-    Counted from the first milestone of this start, so that neither what an earlier start did nor
-    the starting of processes goes into the speed.
-    """
-
-    first: tuple[float, int] | None = None
-    seen: int = 0
-
-    def add(self, examples: int) -> None:
-        """Add the examples that were trained on since the last milestone."""
-        self.seen += examples
-        if self.first is None:
-            self.first = (time.monotonic(), self.seen)
-
-    def left(self, to_come: int) -> float | None:
-        """Return seconds, or None before the second milestone."""
-        if self.first is None or self.seen <= self.first[1]:
-            return None
-        started, before = self.first
-        return to_come * (time.monotonic() - started) / (self.seen - before)
+LOOK_SECONDS = 1.0
+"""Between two looks at the beats."""
 
 
 class Display:
-    """Shows trials, rungs, the best so far and the time left, from snapshots of the study.
+    """Shows trials, rungs, the best so far and the time left, from snapshots and beats.
 
-    On a terminal one table is redrawn in place; elsewhere (a job's log) a line is written at
-    each start, milestone and end, and one for each run that an earlier start has finished.
+    On a terminal a bar for each run at work stands below the table of those that have ended, and
+    is redrawn in place. Elsewhere (a job's log) a line is written at each start, milestone and
+    end, one for each run that an earlier start has finished, and one on all runs at work where
+    there was none for ``QUIET_SECONDS``.
 
     Args:
         console: to print on.
@@ -57,6 +43,9 @@ class Display:
         plan: what it will ask for.
         take_snapshot: of the study.
         varied: names of the settings that are shown.
+        beats: gives the newest beat of each run at work, by name.
+        time_left: estimates the time left; None: it is not told.
+        now: seconds.
     """
 
     def __init__(
@@ -67,13 +56,18 @@ class Display:
         take_snapshot: Callable[[], StudySnapshot],
         *,
         varied: tuple[str, ...],
+        beats: Callable[[], Mapping[str, Beat]] = dict,
+        time_left: TimeLeft | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.console, self.varied = console, varied
         self.objective, self.mode = summary.objective, summary.mode
-        self.plan, self._take_snapshot = plan, take_snapshot
-        self.remaining = RemainingTime()
-        self.started = time.monotonic()
+        self.plan, self._take_snapshot, self._beats = plan, take_snapshot, beats
+        self.time_left, self._now = time_left, now
+        self.started = self._written = now()
         self._shown: dict[tuple[int, int | None], StoredRun] = {}
+        self._bars = RunBars(plan["max_examples"], plan["rungs"])
+        self._lock = threading.RLock()
         trials = f"{plan['trials']} trial" + ("s" if plan["trials"] > 1 else "")
         rungs = ", ".join(f"{rung:,}" for rung in plan["rungs"])
         budget = f"up to {plan['max_examples']:,} examples, rungs at {rungs}"
@@ -85,17 +79,36 @@ class Display:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """While open, the live table stands at the end of the terminal."""
+        """While open, the study is redrawn on a terminal, and looked at for a log."""
         if not self.console.is_terminal:
-            yield
+            with repeated(self.look, LOOK_SECONDS, "sentune-display"):
+                yield
             return
         with Live(console=self.console, refresh_per_second=2, get_renderable=self.screen):
             yield
 
+    def look(self) -> None:
+        """Look at the beats; write a line into a log that had none for a while."""
+        with self._lock:
+            self._estimate()
+            running = self._running()
+            if running and self._now() - self._written >= QUIET_SECONDS:
+                budget, outlook = self.plan["max_examples"], self._outlook()
+                self._line(line_of(running, self._beats(), budget, outlook))
+
+    def _running(self) -> list[StoredRun]:
+        return [run for run in (*self._seen.runs, *self._seen.finals) if run.ended is None]
+
+    def _estimate(self) -> None:
+        if self.time_left is not None:
+            self.time_left.look(self._seen, self._beats())
+
     def refresh(self) -> None:
         """Show what has changed since the last call."""
-        self._seen = self._take_snapshot()
-        self._show()
+        with self._lock:
+            self._seen = self._take_snapshot()
+            self._estimate()
+            self._show()
 
     def _show(self, *, earlier: bool = False) -> None:
         for run in (*self._seen.runs, *self._seen.finals):
@@ -119,7 +132,6 @@ class Display:
             self._line(start if run.seed is None else again)
         for examples, metrics in sorted(record.curve.items()):
             if examples > before:
-                self.remaining.add(examples - max(before, record.begun_at))
                 before = examples
                 score = f"{self._score(metrics)}{self._outlook()}"
                 self._line(f"{_called(run)} at {examples:,} examples: {score}")
@@ -139,10 +151,11 @@ class Display:
 
     def _line(self, text: str) -> None:
         if not self.console.is_terminal:
+            self._written = self._now()
             print_line(self.console, f"[{self._elapsed():>7}] {text}")
 
     def _elapsed(self) -> str:
-        return clock(time.monotonic() - self.started)
+        return clock(self._now() - self.started)
 
     def _value(self, metrics: Mapping[str, float]) -> str:
         return measured(self.objective, metrics.get(self.objective))
@@ -164,23 +177,9 @@ class Display:
         pick = min if self.mode == "min" else max
         return pick(scored, key=lambda trial: trial.metrics[self.objective], default=None)
 
-    def to_come(self) -> int:
-        """Return the examples still to train on; a coming trial costs what an ended one did."""
-        full: int = self.plan["max_examples"]
-        own = [trial for trial in self._seen.trials if not trial.source]
-        ended = [trial.examples for trial in own if trial.state is not TrialState.RUNNING]
-        usual = sum(ended) / len(ended) if ended else full
-        waiting = max(0, self.plan["trials"] - len(own))
-        running = sum(max(0.0, usual - t.examples) for t in own if t.state is TrialState.RUNNING)
-        finals = self.plan.get("finalists", 0) * full
-        done = sum(
-            full if run.ended is not None else run.record.examples for run in self._seen.finals
-        )
-        left: int = round(waiting * usual + running + max(0, finals - done))
-        return left
-
     def _outlook(self) -> str:
-        best, left = self.best, self.remaining.left(self.to_come())
+        best = self.best
+        left = self.time_left.seconds if self.time_left is not None else None
         parts = [f"{self._seen.ended} of {self.plan['trials']} trials done"]
         if best is not None:
             parts.insert(0, f"best {self._value(best.metrics)}, trial {best.id}")
@@ -189,15 +188,48 @@ class Display:
         return f" ({'; '.join(parts)})"
 
     def screen(self) -> Group:
-        """Return the tables of trials and finals, with the time below them."""
-        seen, width = self._seen, self.console.width
-        trials = trials_table(seen.shown(20), [self.objective], self.varied, width=width)
-        finals = plain_table("finalist", "seed", *map(number_column, ("examples", self.objective)))
-        for run in seen.finals:
-            score = self._value(run.record.metrics)
-            finals.add_row(f"trial {run.trial}", f"{run.seed}", f"{run.record.examples:,}", score)
-        footer = Text(f"{self._elapsed()} elapsed{self._outlook()}", style="dim")
-        return Group(trials, *([finals] if seen.finals else []), footer)
+        """Return the table of ended trials, that of the finals, the bars and the study's line."""
+        with self._lock:
+            self._estimate()
+            return Group(*self._parts())
+
+    def _parts(self) -> Iterator[RenderableType]:
+        seen, width, beats = self._seen, self.console.width, self._beats()
+        best = self.best.id if self.best is not None else None
+        running, ended = self._running(), [run for run in seen.finals if run.ended is not None]
+        room = max(4, self.console.height - 4)
+        bars = running[: max(2, room // 2)]
+        lines = max(3, min(20, room - len(bars) - (len(ended) + 1 if ended else 0)))
+        if over := [trial for trial in seen.trials if trial.state is not TrialState.RUNNING]:
+            shown = _latest(over, best, lines)
+            yield trials_table(shown, [self.objective], self.varied, width=width, best=best)
+        if ended:
+            columns = map(number_column, ("examples", self.objective))
+            finals = plain_table("finalist", "seed", *columns)
+            for run in ended:
+                score = self._value(run.record.metrics)
+                examples = f"{run.record.examples:,}"
+                finals.add_row(f"trial {run.trial}", f"{run.seed}", examples, score)
+            yield finals
+        if bars:
+            left = (
+                {run.name: self.time_left.of_run(run.name) for run in bars}
+                if self.time_left
+                else {}
+            )
+            yield self._bars.table(bars, beats, left, best=best, width=width)
+        if len(running) > len(bars):
+            yield Text(f"and {len(running) - len(bars)} more at work", style="dim")
+        line = Text(f"{self._elapsed()} elapsed{self._outlook()}", style="dim", no_wrap=True)
+        line.truncate(width, overflow="ellipsis")
+        yield line
+
+
+def _latest(trials: Sequence[TrialRecord], best: int | None, lines: int) -> list[TrialRecord]:
+    """Return the latest trials, and the best one in any case."""
+    latest = trials[-lines:]
+    older = [trial for trial in trials[:-lines] if trial.id == best]
+    return [*older, *latest[len(older) :]]
 
 
 def _called(run: StoredRun) -> str:

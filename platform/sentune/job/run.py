@@ -107,6 +107,7 @@ def _study(
     from sentune.job.product import check_test, publish
     from sentune.job.progress import Display
     from sentune.job.study_files import describe, mend_summary, refuse_late, start_summary
+    from sentune.job.time_left import TimeLeft
     from sentune.study.planning.connect import connected
     from sentune.study.study import Study
     from sentune.summary import write_summary
@@ -138,7 +139,15 @@ def _study(
         summary.plan = {name: value for name, value in full.items() if value not in (None, "", {})}
         look = partial(study.view.snapshot, driven=True)
         tracker.start(look, summary, check=lock.check)
-        display = Display(console, summary, plan, look, varied=tuple(job.space.settings))
+        display = Display(
+            console,
+            summary,
+            plan,
+            look,
+            varied=tuple(job.space.settings),
+            beats=lambda: study.stalls.beats,
+            time_left=TimeLeft.of_plan(config, job.space, plan),
+        )
         study.watchers += (display.refresh, tracker.notify)
         with display.shown():
             found = dict(vars(study.run()))

@@ -24,6 +24,7 @@ def trials_table(
     *,
     width: int | None = None,
     alive: bool = True,
+    best: int | None = None,
     **style: Any,
 ) -> Table:
     """Return a line for each trial: state, metrics, cost, settings, and, if wide, reason.
@@ -32,6 +33,7 @@ def trials_table(
         varied: names of the settings that are shown.
         width: columns of the terminal, to which settings are cut; None: they are shown whole.
         alive: whether a driver works at those that run.
+        best: number of the trial that is highlighted.
     """
     gpus = any(trial.gpu_seconds for trial in trials)
     titles = ["trial", "state", *metrics, "examples", "time", *(["GPU h"] if gpus else [])]
@@ -57,11 +59,13 @@ def trials_table(
             settings.truncate(max(16, room), overflow="ellipsis")
         source = f"from {trial.source}" if trial.source else ""
         if not wide:
-            table.add_row(*row, settings.append(f"\n{source}" if source else "", "dim"))
+            settings.append(f"\n{source}" if source else "", "dim")
+            table.add_row(*row, settings, style="bold" if trial.id == best else None)
             continue
         reason = without_credentials("; ".join(filter(None, (source, trial.reason))))
         colour = "default" if trial.state is TrialState.FAILED else "dim"
-        table.add_row(*row, settings, Text(reason, colour))
+        told = Text(reason, colour)
+        table.add_row(*row, settings, told, style="bold" if trial.id == best else None)
     return table
 
 

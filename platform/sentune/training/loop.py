@@ -108,6 +108,7 @@ class _Trial:
                 "training",
                 examples=position.step * size,
                 loss=taken.loss,
+                rate=position.pace.examples / position.pace.seconds,
                 done=position.step,
                 total=self.steps.total,
             )
