@@ -49,19 +49,21 @@ def _played(recorded: list[Any]) -> Iterator[tuple[float, StudySnapshot, dict[st
 
 
 def _run(trial: int, seed: int | None, state: str, lasted: float | None, curve: Any) -> StoredRun:
-    known = {int(at): dict(zip(KEPT, values, strict=True)) for at, values in curve.items()}
+    times = {int(at): round(1000 * told[0]) for at, told in curve.items()}
+    known = {int(at): dict(zip(KEPT, told[1:], strict=True)) for at, told in curve.items()}
     record = TrialRecord(
         id=trial, state=TrialState(state), settings={}, examples=max(known, default=0),
         seconds=max((metrics[KEPT[0]] for metrics in known.values()), default=0.0), curve=known,
     )  # fmt: skip
     ended = None if lasted is None else round(1000 * lasted)
-    return StoredRun(trial=trial, seed=seed, record=record, ended=ended)
+    return StoredRun(trial=trial, seed=seed, record=record, ended=ended, times=times)
 
 
 def _told(run: StoredRun) -> list[Any]:
     """A run as ``_run`` takes it."""
     curve = {
-        at: [round(metrics[name], 3) for name in KEPT] for at, metrics in run.record.curve.items()
+        at: [(run.times[at] - run.began) / 1000, *(round(metrics[name], 3) for name in KEPT)]
+        for at, metrics in run.record.curve.items()
     }
     lasted = None if run.ended is None else (run.ended - run.began) / 1000
     return [run.trial, run.seed, run.record.state.value, lasted, curve]

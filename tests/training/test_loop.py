@@ -14,6 +14,7 @@ import torch
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
 
+from sentune import beats
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.encode import Encoder
@@ -40,6 +41,23 @@ def test_learns(make_trial: MakeTrial, method: str) -> None:
     first, last = run(spec)
     assert last.metrics["train/loss"] < 0.9 * first.metrics["train/loss"]
     assert (first.final, last.final) == (False, True)
+
+
+def test_a_run_keeps_fifty_points_of_its_loss_and_speed(make_trial: MakeTrial) -> None:
+    spec = make_trial(settings={"batch_size": 8}, max_examples=2400, milestones=(400, 1200, 2400))
+    rungs = run(spec)
+    first = rungs[0]
+    assert len(first.trace) == 50, "one that ends at its first rung has them too"
+    assert [len(progress.trace) for progress in rungs[1:]] == [33, 25]
+    points = [point for progress in rungs for point in progress.trace]
+    seen, losses, speeds, times = zip(*points, strict=True)
+    assert list(seen[:50]) == list(range(8, 408, 8))
+    assert seen[-1] <= 2400
+    assert list(seen) == sorted(set(seen))
+    assert list(times) == sorted(times)
+    assert min(speeds) > 0
+    assert sum(losses[:50]) / 50 == pytest.approx(first.metrics["train/loss"])
+    assert beats.newest().rate > 0
 
 
 def test_learns_direction_on_sentences_that_it_has_not_seen(tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ import heapq
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from sentune.beats import Beat
-from sentune.records import TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ class Ahead:
         rungs: those milestones at which trials are stopped.
         share: one trial in so many goes on at a rung.
         keep: trials that go on at least.
+        reused: whether a run takes over the process of the one before, as the inline launcher does.
     """
 
     trials: int
@@ -47,48 +47,65 @@ class Ahead:
     rungs: tuple[int, ...] = ()
     share: int = 3
     keep: int = 1
+    reused: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds of a training example, of a validation, and of a run beside both."""
+    """Seconds of what runs do.
+
+    Attributes:
+        example: of training.
+        validation: one of them.
+        process: until a run in a new process trains.
+        start: likewise in the process of an earlier run.
+    """
 
     example: float
     validation: float
+    process: float = 0.0
     start: float = 0.0
 
 
-def measured(runs: Iterable[StoredRun], beats: Mapping[str, Beat]) -> Costs | None:
+def measured(
+    search: Sequence[StoredRun],
+    finals: Sequence[StoredRun],
+    beats: Mapping[str, Beat],
+    ahead: Ahead,
+) -> Costs | None:
     """Return what runs have cost so far; None before one of them has validated.
 
     Training is the mean over all examples; of validations and starts, whose first ones take
     longer, it is the median.
     """
-    examples, trained = 0, 0.0
-    validations, starts = list[float](), list[float]()
-    for run in runs:
+    examples, trained, validations = 0, 0.0, list[float]()
+    new, again = list[float](), list[float]()
+    for place, run in [*enumerate(search), *enumerate(finals)]:
         record = run.record
         before, spent = record.begun_at, 0.0
         for at, metrics in sorted(record.curve.items()):
             seconds, rate = metrics.get("train/seconds"), metrics.get("train/examples_per_second")
             if seconds is None:
                 continue
+            if not spent and at in run.times:
+                began = (run.times[at] - run.began) / 1000 - seconds
+                (new if place < ahead.concurrent else again).append(max(0.0, began))
             part = (at - before) / rate if rate else seconds - spent
             examples, trained = examples + at - before, trained + part
             validations.append(max(0.0, seconds - spent - part))
             before, spent = at, seconds
-        if run.ended is not None and record.state in (TrialState.COMPLETE, TrialState.PRUNED):
-            starts.append(max(0.0, (run.ended - run.began) / 1000 - record.seconds))
         beat = beats.get(run.name)
         if run.ended is None and beat is not None and beat.rate and beat.examples > before:
             examples += beat.examples - before
             trained += (beat.examples - before) / beat.rate
     if not examples or not validations:
         return None
+    process = median(new) if new else 0.0
     return Costs(
         example=trained / examples,
         validation=median(validations),
-        start=median(starts) if starts else 0.0,
+        process=process,
+        start=median(again) if again else 0.0 if ahead.reused else process,
     )
 
 
@@ -134,6 +151,7 @@ class TimeLeft:
     clock: Callable[[], float] = time.monotonic
     _study: Countdown = field(default_factory=Countdown, init=False)
     _runs: dict[str, Countdown] = field(default_factory=dict, init=False)
+    _first_seen: dict[str, float] = field(default_factory=dict, init=False)
 
     @classmethod
     def of_plan(
@@ -153,21 +171,28 @@ class TimeLeft:
             rungs=tuple(plan["rungs"]),
             share=2 if plan["scheduler"] == "median" else config.eta,
             keep=max(1, config.finalists),
+            reused=config.launched_by == "inline",
         )
         return cls(ahead=ahead)
 
     def look(self, study: StudySnapshot, beats: Mapping[str, Beat]) -> None:
         """Estimate anew from a snapshot and the newest beats."""
+        now = self.clock()
         search = [run for run in study.runs if not run.record.source]
-        costs = measured([*search, *study.finals], beats)
+        for run in (*search, *study.finals):
+            self._first_seen.setdefault(run.name, now)
+        costs = measured(search, study.finals, beats, self.ahead)
         if costs is None:
             return
-        now, left = self.clock(), self._left(search, study.finals, beats, costs)
-        self._study.take(now, left)
-        running = {run.name: run for run in (*search, *study.finals) if run.ended is None}
-        self._runs = {name: self._runs.get(name, Countdown()) for name in running}
-        for name, run in running.items():
-            self._runs[name].take(now, self._of_run(run, beats.get(name), costs))
+        self._study.take(now, self._left(search, study.finals, beats, costs))
+        running = [
+            (run, place)
+            for place, run in [*enumerate(search), *enumerate(study.finals)]
+            if run.ended is None
+        ]
+        self._runs = {run.name: self._runs.get(run.name, Countdown()) for run, _ in running}
+        for run, place in running:
+            self._runs[run.name].take(now, self._of_run(run, place, beats, costs))
 
     @property
     def seconds(self) -> float | None:
@@ -186,32 +211,50 @@ class TimeLeft:
         beats: Mapping[str, Beat],
         costs: Costs,
     ) -> float:
-        reached = Counter(rung for run in search for rung in self.ahead.rungs
-                          if rung in run.record.curve)  # fmt: skip
+        reached = Counter(at for run in search for at in run.record.curve)
         arrived = {rung: float(reached[rung]) for rung in self.ahead.rungs}
-        running = [run for run in search if run.ended is None]
-        places = max(1, self.ahead.concurrent, len(running))
-        at_work = [self._of_run(run, beats.get(run.name), costs, arrived) for run in running]
-        waiting = 0 if finals else max(0, self.ahead.trials - len(search))
-        whole = [self._expected(0, 0, costs, costs.start, arrived) for _ in range(waiting)]
-        again = [self._of_run(r, beats.get(r.name), costs) for r in finals if r.ended is None]
-        full = self._expected(0, 0, costs, costs.start)
-        to_come = [full] * max(0, self.ahead.finals - len(finals))
-        return _laid_out(at_work, whole, places) + _laid_out(again, to_come, places)
+        running = [(run, place) for place, run in enumerate(search) if run.ended is None]
+        places = max(1, self.ahead.concurrent)
+        at_work = [self._of_run(run, place, beats, costs, arrived) for run, place in running]
+        coming = range(len(search), len(search) if finals else self.ahead.trials)
+        waiting = [
+            self._expected(0, 0, costs, self._start(place, costs), arrived) for place in coming
+        ]
+        again = [
+            self._of_run(run, place, beats, costs)
+            for place, run in enumerate(finals)
+            if run.ended is None
+        ]
+        to_come = [
+            self._expected(0, 0, costs, self._start(place, costs))
+            for place in range(len(finals), self.ahead.finals)
+        ]
+        return _laid_out(at_work, waiting, places) + _laid_out(again, to_come, places)
+
+    def _start(self, place: int, costs: Costs) -> float:
+        """Return the seconds of a run's start; search and finals have new processes each."""
+        return costs.process if place < self.ahead.concurrent else costs.start
 
     def _of_run(
         self,
         run: StoredRun,
-        beat: Beat | None,
+        place: int,
+        beats: Mapping[str, Beat],
         costs: Costs,
         arrived: dict[int, float] | None = None,
     ) -> float:
-        """Return the seconds that a run at work still needs."""
-        reported = run.record.examples
-        if beat is None or beat.phase == "loading":
-            return self._expected(reported, reported, costs, costs.start, arrived)
+        """Return the seconds that a run at work still needs.
+
+        Args:
+            place: among the runs of the search, or of the finals.
+        """
+        reported, beat = run.record.examples, beats.get(run.name)
+        if beat is None or (beat.phase == "loading" and not beat.examples):
+            waited = self.clock() - self._first_seen[run.name]
+            start = max(0.0, self._start(place, costs) - waited)
+            return self._expected(reported, reported, costs, start, arrived)
         if beat.rate:
-            costs = Costs(example=1 / beat.rate, validation=costs.validation)
+            costs = replace(costs, example=1 / beat.rate)
         through = 1.0 if beat.phase == "saving" else 0.0  # what has been validated is saved next
         if beat.phase in ("validating", "decoding") and beat.total:
             through = beat.done / beat.total

@@ -78,6 +78,7 @@ def run_trial(
                     report,
                     final=progress.final,
                     readouts=progress.readouts,
+                    trace=progress.trace,
                     seconds=report.metrics.get(SECONDS, time.monotonic() - started),
                     swept=bool(sweeps_among(progress.tables)),
                 )

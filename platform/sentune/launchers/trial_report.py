@@ -26,6 +26,7 @@ class Report:
         final: the budget is used up.
         metrics: ``task/metric`` -> value.
         readouts: ``task/readout`` -> value.
+        trace: as of ``Progress``.
         seconds: seconds of training and validation up to here, over all starts.
         failure: why the trial cannot go on; empty while it can.
         repeats: the same settings would fail in the same way.
@@ -49,6 +50,7 @@ class Report:
     final: bool = False
     metrics: dict[str, float] = field(default_factory=dict)
     readouts: dict[str, Any] = field(default_factory=dict)
+    trace: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     failure: str = ""
     repeats: bool = False

@@ -102,6 +102,11 @@ class Server:
             self._once((summary.model, of_study.digest), register)
         self._send(of_study, folder)
 
+    @property
+    def study_run(self) -> str:
+        """MLflow's id of the run of the whole study."""
+        return self._of_study().id
+
     def _refuse_late(self, of_study: RunContent) -> None:
         """Refuse to send what an earlier start says of a study that a later one has sent.
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from sentune.study.store.study_view import StoredRun, StudySnapshot
 
 RUNNING = "RUNNING"
+LOSS, SPEED = "train/loss", "train/examples_per_second"
+"""Metrics of the training, between milestones too; their means up to a milestone are left out
+where there is a trace."""
+
 TRIAL_STATUS = {
     TrialState.RUNNING: RUNNING,
     TrialState.COMPLETE: "FINISHED",
@@ -74,10 +78,17 @@ def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> Run
         varied: names of the settings that are searched.
     """
     record, over = run.record, run.ended is not None
+    traced = (LOSS, SPEED) if run.trace else ()
     points = [
+        Point(name, round(examples), value, round(1000 * time))
+        for examples, *values, time in run.trace
+        for name, value in zip(traced, values, strict=True)
+    ]
+    points += [
         Point(legal(name), examples, float(value), run.times.get(examples, run.began))
         for examples, metrics in sorted(record.curve.items())
         for name, value in metrics.items()
+        if name not in traced
     ]
     if over:
         step = record.examples if run.seed is None else 0

@@ -26,6 +26,7 @@ from sentune.tracking.environment import (
     shorten_timeouts,
     tracking_uri_in,
 )
+from sentune.tracking.machine import MachineMetrics
 from sentune.tracking.reconcile import Server
 from sentune.tracking.runs import StudyRuns
 
@@ -50,6 +51,8 @@ class Tracker:
         study: name of the study.
         storage: folder or URI of all studies.
         tracking_uri: MLflow's server or database; None: the database in the storage.
+        machine: makes of the server's address what watches the driver's machine for the study's
+            run, such as ``MachineMetrics``; None: nothing does.
         first_wait: seconds until a failed pass is tried again; doubles up to ``LONGEST_WAIT``.
 
     Raises:
@@ -62,6 +65,7 @@ class Tracker:
         storage: str,
         tracking_uri: str | None = None,
         *,
+        machine: Callable[[str], MachineMetrics] | None = None,
         first_wait: float = 0.5,
     ) -> None:
         quieten_mlflow()
@@ -72,6 +76,7 @@ class Tracker:
         self._artifact_root = None if served else artifact_root_in(storage)
         self._work, self._first_wait = local_folder(storage, study), first_wait
         self._refusals = Refusals(self.tracking_uri)
+        self._machine = machine(self.tracking_uri) if machine is not None else None
         self._take_snapshot: Callable[[], StudySnapshot] | None = None
         self._summary: StudySummary | None = None
         self._server: Server | None = None
@@ -133,6 +138,8 @@ class Tracker:
         if self._take_snapshot is None:
             return True
         done = self.flush(timeout)
+        if done and self._machine is not None:
+            self._machine.close()
         with self._changed:
             self._left = True
             self._changed.notify_all()
@@ -207,6 +214,8 @@ class Tracker:
             runs = StudyRuns(client, self._artifact_root, self.study, study.identity)
             self._server = Server(client, runs, self._refusals)
         self._server.reconcile(study, summary, self._work, re.sub("[/:]", "-", legal(self.study)))
+        if self._machine is not None and summary.state == "running":
+            self._machine.look(self._server.study_run)
 
 
 def _reason(error: BaseException) -> str:

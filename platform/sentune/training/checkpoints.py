@@ -40,7 +40,7 @@ LOOK_SECONDS = 10.0
 that is cut off, and starts its trial elsewhere, after some 30 s."""
 
 
-_SHARED = ("examples", "metrics", "readouts", "tables", "final", "milestone")
+_SHARED = ("examples", "metrics", "readouts", "tables", "trace", "final", "milestone")
 """What ``Progress`` and ``SavedProgress`` have in common."""
 
 
@@ -60,6 +60,7 @@ class SavedProgress:
     final: bool
     score: float | None
     milestone: bool = True
+    trace: list[list[float]] = field(default_factory=list)
     generation: int = 0
     identity: Mapping[str, Any] = field(default_factory=dict)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from sentune.training.precision import check_precision
 from sentune.training.recipes import Validates, build, recipe_of
 from sentune.training.schedules import steps_for
 from sentune.training.settings import split
-from sentune.training.state import Pace, Position, load_optimizer, resume, save_state
+from sentune.training.state import Position, load_optimizer, resume, save_state
 from sentune.training.step import Steps
 from sentune.training.trial import Progress, TrialSpec
 
@@ -103,7 +103,7 @@ class _Trial:
         while position.step < last:
             started = time.perf_counter()
             taken = self.steps.take(next(self._batches), position)
-            position.pace.add(taken.loss, size, time.perf_counter() - started)
+            position.add(taken.loss, size, time.perf_counter() - started, milestone)
             beat(
                 "training",
                 examples=position.step * size,
@@ -143,12 +143,12 @@ class _Trial:
         position = self.position
         position.seconds += position.pace.seconds + time.perf_counter() - started
         metrics = {**result.metrics, **position.pace.metrics(), "train/seconds": position.seconds}
-        position.pace = Pace()
         return Progress(
             examples=milestone,
             metrics=metrics,
             readouts=result.readouts,
             tables=result.tables,
+            trace=position.reach(),
             final=milestone == self.spec.max_examples,
             save=self.save,
             notes=[*position.notes],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ from sentune.training.group import Group
 from sentune.training.identity import other_donor
 from sentune.training.schedules import steps_for
 from sentune.training.trial import TrialSpec
+
+TRACED = 50
+"""Points of loss and speed that a run keeps on its way to a milestone, counted from its begin."""
 
 WEIGHTS_FILE, OPTIMIZER_FILE = "weights.safetensors", "optimizer.pt"
 
@@ -65,6 +69,9 @@ class Position:
         seconds: of training and validation up to the last milestone, over all starts.
         stalled: steps in a row at which the method's loss had collapsed.
         pace: since the last milestone.
+        recent: since the last point of the trace.
+        trace: since the last milestone, each point examples seen, loss, examples a second, and
+            UTC epoch seconds.
         micro_batch: to which a lack of memory has brought the trial; 0: it had enough.
         notes: what it did beside training, a sentence each.
     """
@@ -73,8 +80,29 @@ class Position:
     seconds: float = 0.0
     stalled: int = 0
     pace: Pace = field(default_factory=Pace)
+    recent: Pace = field(default_factory=Pace)
+    trace: list[list[float]] = field(default_factory=list)
     micro_batch: int = 0
     notes: list[str] = field(default_factory=list)
+
+    def add(self, loss: float, examples: int, seconds: float, milestone: int) -> None:
+        """Count the step that was taken; a point of the trace every fiftieth of a milestone.
+
+        So a run that is stopped at its first rung has as many points as one that goes on, and one
+        of many milestones few more.
+        """
+        self.pace.add(loss, examples, seconds)
+        self.recent.add(loss, examples, seconds)
+        if self.recent.examples * TRACED >= milestone:
+            point = [self.step * examples, *self.recent.metrics().values(), time.time()]
+            self.trace.append(point)
+            self.recent = Pace()
+
+    def reach(self) -> list[list[float]]:
+        """Begin the way to the next milestone; return the trace up to this one."""
+        trace, self.trace = self.trace, []
+        self.pace, self.recent = Pace(), Pace()
+        return trace
 
 
 class Resumed(NamedTuple):
@@ -143,7 +171,8 @@ def load_state(folder: Path, method: nn.Module) -> tuple[dict[str, Any], Positio
     load_weights(folder, method)
     state = torch.load(folder / OPTIMIZER_FILE, map_location="cpu", weights_only=True)
     position = state["position"]
-    return state["optimizer"], Position(**{**position, "pace": Pace(**position.get("pace", {}))})
+    paces = {name: Pace(**position.get(name, {})) for name in ("pace", "recent")}
+    return state["optimizer"], Position(**{**position, **paces})
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

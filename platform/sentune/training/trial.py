@@ -90,6 +90,8 @@ class Progress:
         final: the budget is used up; a trial that ends without it was stopped.
         save: writes the resumable state into an existing empty local folder. Every rank calls
             it; rank 0 writes.
+        trace: of the training since the last milestone: examples seen, loss, examples a second and
+            UTC epoch seconds of each point.
         tables: file name -> content of larger results for the tracker (sweep tables, curves).
         milestone: False after a step between milestones, where nothing was measured; the state
             can be saved there too.
@@ -102,6 +104,7 @@ class Progress:
     final: bool = False
     save: Callable[[Path], None]
     tables: dict[str, Any] = field(default_factory=dict)
+    trace: list[list[float]] = field(default_factory=list)
     milestone: bool = True
     notes: list[str] = field(default_factory=list)
 

@@ -45,6 +45,7 @@ class StoredRun:
         record: its settings, curve, cost and state.
         began, ended: UTC milliseconds; ``ended`` is None while it runs.
         times: milestone in examples -> UTC milliseconds.
+        trace: of the training, as of ``sentune.training.trial.Progress``, up to its last milestone.
     """
 
     trial: int
@@ -53,6 +54,7 @@ class StoredRun:
     began: int = 0
     ended: int | None = None
     times: dict[int, int] = field(default_factory=dict)
+    trace: tuple[tuple[float, float, float, float], ...] = ()
 
     @property
     def name(self) -> str:
@@ -316,7 +318,7 @@ def _stored(trial: FrozenTrial, objective: Objective) -> StoredRun | None:
     # Optuna's moments are in local time
     moments = (trial.datetime_start, trial.datetime_complete)
     began, ended = (round(1000 * at.timestamp()) if at is not None else 0 for at in moments)
-    first = began or ended
+    first, curve = began or ended, codec.milestones(trial)
     return StoredRun(
         trial=said.get(codec.TRIAL, trial.number),
         seed=said[codec.SEED] if codec.TRIAL in said else None,
@@ -325,8 +327,9 @@ def _stored(trial: FrozenTrial, objective: Objective) -> StoredRun | None:
         ended=(ended or first) if trial.state.is_finished() else None,
         times={
             at: round(1000 * point[codec.TIME]) if codec.TIME in point else ended or first
-            for at, point in codec.milestones(trial).items()
+            for at, point in curve.items()
         },
+        trace=tuple(tuple(at) for point in curve.values() for at in point.get(codec.TRACE, ())),
     )
 
 

@@ -26,6 +26,9 @@ the record says (``reason``, ``repeats``, ``traceback``). Older studies have tho
 TIME = "time"
 """In a milestone: when it was reached, UTC epoch seconds; older studies have none."""
 
+TRACE = "trace"
+"""In a milestone: as of ``sentune.training.trial.Progress``; older studies have none."""
+
 TRIAL = "trial"
 """Of a run of the finals: number of the trial of the search that it repeats."""
 

@@ -145,6 +145,7 @@ class TrialStore:
                     "readouts": report.readouts,
                     "seconds": report.seconds,
                     "time": time.time(),
+                    **({codec.TRACE: report.trace} if report.trace else {}),
                     "verdict": {"stop": verdict.stop, "reason": verdict.reason},
                     **({"cost": dict(cost)} if cost else {}),
                 }
