@@ -13,9 +13,11 @@ from sentune.errors import StudyConflict
 from sentune.launchers.trial_report import Report
 from sentune.records import TrialState
 from sentune.study.runner.trial_source import SearchSource
+from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.storage import open_storage, open_study
 from sentune.study.store.trial_codec import TWIN
+from sentune.study.store.trial_store import TrialStore
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +194,37 @@ def test_other_code_is_refused_with_the_file_that_changed(
         open_study(storage, "toy", modes=["max"], fingerprint={"code": code})
     assert said in str(refused.value)
     assert "--fork NAME" in str(refused.value)
+
+
+@pytest.mark.parametrize("database", ["optuna.journal", "sqlite"])
+@pytest.mark.parametrize("state", ["", "running", "failed"])
+def test_a_start_that_came_to_no_milestone_does_not_refuse_the_corrected_one(
+    tmp_path: Path, database: str, state: str
+):
+    url = f"sqlite:///{tmp_path}/o.db" if database == "sqlite" else str(tmp_path / database)
+    storage = open_storage(url, driver=True)
+
+    def opened(x: int, **options: Any) -> TrialStore:
+        study = open_study(storage, "toy", modes=["max"], fingerprint={"x": x}, **options)
+        return TrialStore(
+            study=study, storage=storage, objectives=[Objective(OBJECTIVE)], budget=900
+        )
+
+    first = opened(1)
+    if state:
+        number = first.create({}, {}, settings={"x": 1}, seed=0)
+        if state == "failed":
+            first.fail(number, "no such file")
+    with pytest.raises(StudyConflict):
+        opened(2)  # a run has a folder
+    second = opened(2, keeps_runs=False)
+    assert second.records() == []
+    number = second.create({}, {}, settings={"x": 2}, seed=0)
+    assert [record.settings for record in second.records()] == [{"x": 2}]
+    second.milestone(number, Report(examples=100, metrics={OBJECTIVE: 0.5}))
+    with pytest.raises(StudyConflict, match="x: was 2, is now 3"):
+        opened(3, keeps_runs=False)
+    assert len(opened(2, keeps_runs=False).records()) == 1
 
 
 def test_a_verdict_that_was_given_stands(tmp_path: Path):

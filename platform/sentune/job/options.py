@@ -184,6 +184,9 @@ class StudyOptions(BaseModel):
     search_readouts: bool = Field(
         False, description="draw readouts like settings instead of sweeping them"
     )
+    allow_overlap: bool = Field(
+        False, description="train, select and test on equal corpora, which is refused otherwise"
+    )
     dry_run: bool = Field(False, description="print the plan and stop")
 
     @model_validator(mode="after")

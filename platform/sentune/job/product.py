@@ -131,15 +131,17 @@ def _new_model(place: str) -> Iterator[Path]:
                 files.rm_file(path)
 
 
-def check_test(job: JobFamily) -> None:
+def check_test(job: JobFamily) -> tuple[Corpus, ...]:
     """Raise what reading the test corpora at the end would; they are measured there alone.
+
+    Returns:
+        The corpora; none where a start of the study has read them at its end.
 
     Raises:
         CorpusError: a file is missing, or has more bad rows than are allowed.
         InvalidValue: the format has no pairs.
     """
-    if not TestReads(job.config.folder).known:
-        read_test(job)
+    return () if TestReads(job.config.folder).known else read_test(job)
 
 
 def read_test(job: JobFamily) -> tuple[Corpus, ...]:

@@ -65,6 +65,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         print_line(console, f"study   {options.study} ({space.method}) in {where}")
 
     from sentune.job.families import make_job
+    from sentune.job.overlap import refuse_equal_corpora
     from sentune.job.plan import show_plan
     from sentune.job.study_files import origin
     from sentune.job.terminal_report import next_commands, print_commands, report
@@ -72,6 +73,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
     from sentune.study.store.study_index import DATABASE
 
     job = make_job(options, space)
+    refuse_equal_corpora(job.options)
     if options.dry_run:
         show_plan(job, options, console)
         return
@@ -103,6 +105,7 @@ def _study(
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
     from sentune.job.corpora import print_corpora
+    from sentune.job.overlap import print_overlap
     from sentune.job.plan import checked_plan
     from sentune.job.product import check_test, publish
     from sentune.job.progress import Display
@@ -116,8 +119,9 @@ def _study(
         if os.environ.get("RAY_ADDRESS"):  # a cluster that is there tokenises the corpora
             preparing.enter_context(connected())
         job.prepare(console)
-        check_test(job)
+        test = check_test(job)
         print_corpora(job.corpora(), console)
+        print_overlap(job, test, console)
         config = job.config
         summary = start_summary(job, options, forked_from)
         cluster = preparing.pop_all()
@@ -184,8 +188,11 @@ def _lock(config: StudyConfig, held: contextlib.ExitStack) -> DriverLock:
 def _tracking(config: StudyConfig, options: StudyOptions, console: Console) -> Iterator[Tracker]:
     """Yield MLflow's tracker; at the end wait until MLflow holds all of the study."""
     from sentune.tracking import Tracker
+    from sentune.tracking.machine import MachineMetrics
 
-    tracker = Tracker(config.name, config.storage, tracking_uri=options.tracking)
+    tracker = Tracker(
+        config.name, config.storage, tracking_uri=options.tracking, machine=MachineMetrics
+    )
     try:
         yield tracker
     finally:

@@ -206,6 +206,7 @@ class Study:
             name,
             modes=[objective.mode for objective in self.objectives],
             fingerprint=self.fingerprint,
+            keeps_runs=bool(storage_of(self.config.runs_folder).entries()),
         )
 
     def run(self) -> StudyOutcome:

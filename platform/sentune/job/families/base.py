@@ -134,6 +134,10 @@ class JobFamily(ABC):
         return ship(folder, self.cache_uri and f"{self.cache_uri}/encoders")
 
     @abstractmethod
+    def training_corpora(self) -> Sequence[Prepared]:
+        """Return the corpora that it trains on."""
+
+    @abstractmethod
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         """Return role -> the training corpora and what goes with them, for the summary."""
 

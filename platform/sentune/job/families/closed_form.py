@@ -15,7 +15,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from sentune.corpora.batches import Held
-from sentune.corpora.prepare import prepared
+from sentune.corpora.prepare import Prepared, prepared
 from sentune.corpora.ray_map import on_worker
 from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
@@ -107,6 +107,9 @@ class ClosedFormFamily(JobFamily):
     @property
     def _streams(self) -> bool:
         return self.sentences.nbytes > self.options.share_mb << 20
+
+    def training_corpora(self) -> Sequence[Prepared]:
+        return [self.sentences]
 
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         return {"corpus": self.sentences.described()}

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.mixing import MixedHandle, apart
+from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.stream import hand_out
 from sentune.corpora.tokens import META, TokenFolder
@@ -112,6 +113,9 @@ class TrainedFamily(JobFamily):
     def manifests(self) -> Sequence[str]:
         tokens = [f"{one.uri or one.path}/{META}" for one in self.inputs.tokens]
         return [*(corpus.manifest_file for corpus in self.inputs.corpora), *tokens]
+
+    def training_corpora(self) -> Sequence[Prepared]:
+        return self.inputs.corpora
 
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         corpora = enumerate(self.inputs.corpora)

@@ -279,6 +279,8 @@ class StudyDatabase(BaseStorage):
     def delete_study(self, study_id: int) -> None:
         with self._lock:
             self._trials.pop(study_id, None)
+            self._ids = {key: place for key, place in self._ids.items() if key[0] != study_id}
+            self._places = {i: key for i, key in self._places.items() if key[0] != study_id}
             self._asked(lambda: self._backend.delete_study(study_id))
 
     set_study_user_attr = _waited(RDBStorage.set_study_user_attr)

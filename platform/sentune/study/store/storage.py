@@ -22,7 +22,7 @@ from sentune.study.store.journal import StudyJournal
 from sentune.study.store.outage import StudyDatabase, damaged_database
 from sentune.study.store.postgres_lock import SILENT
 from sentune.study.store.study_index import DATABASE, JOURNAL
-from sentune.study.store.trial_codec import DIRECTIONS
+from sentune.study.store.trial_codec import DIRECTIONS, milestones, own
 
 FINGERPRINT = "world"
 """Attribute of a study: what all of its trials share."""
@@ -109,14 +109,28 @@ def knows(storage: BaseStorage, name: str) -> bool:
     return True
 
 
+def _measured(storage: BaseStorage, name: str) -> bool:
+    """Return whether a trial that a study ran itself has come to a milestone."""
+    trials = storage.get_all_trials(storage.get_study_id_from_name(name), deepcopy=False)
+    return any(milestones(trial) for trial in trials if own(trial))
+
+
 def open_study(
-    storage: BaseStorage, name: str, *, modes: Sequence[str], fingerprint: Mapping[str, Any]
+    storage: BaseStorage,
+    name: str,
+    *,
+    modes: Sequence[str],
+    fingerprint: Mapping[str, Any],
+    keeps_runs: bool = True,
 ) -> optuna.Study:
     """Open the study of this name, or make it.
 
     Args:
         modes: ``max`` or ``min`` of each objective.
         fingerprint: everything that its trials must share, JSON types.
+        keeps_runs: whether a folder of a run is there. Where there is none, a study of another
+            fingerprint none of whose trials came to a milestone is replaced: a start that failed
+            is no reason to refuse the corrected command.
 
     Raises:
         StudyConflict: it exists and has another fingerprint; says what differs.
@@ -129,6 +143,9 @@ def open_study(
     if known is None:
         study.set_user_attr(FINGERPRINT, now)
         return study
+    if known != now and not keeps_runs and not _measured(storage, name):
+        storage.delete_study(storage.get_study_id_from_name(name))
+        return open_study(storage, name, modes=modes, fingerprint=fingerprint)
     if isinstance(known.get("code"), str) and isinstance(now.get("code"), dict):
         raise StudyConflict(
             f"study {name!r} was made by another version of sentune; add --fork NAME to go on in a "

@@ -1,0 +1,145 @@
+"""What two corpora share: their files, and their rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from sentune.corpora.formats.open import SENTENCE_COLUMNS, parsed_spec
+from sentune.corpora.formats.spec import Spec
+from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.io.object_store import files_at, is_local
+
+Hashes = npt.NDArray[np.uint64]
+
+MOST_ROWS = 300_000
+"""Rows of a corpus that are looked at, which takes about a second; NLI's 275,601 triplets fit."""
+
+MOST_BYTES = 256 << 20
+"""Files up to this size are compared by content, where their sizes are equal."""
+
+_SECOND = np.uint64(0x9E3779B97F4A7C15)
+_UNRELATED = ("bad_rows", "negatives")
+"""Options that do not choose other rows."""
+
+
+def same_rows(first: str, second: str) -> str:
+    """Return why two specifications name the same rows; empty where they do not.
+
+    Equal files count, under two names too, unless options such as ``rows`` or ``split`` differ.
+    """
+    one, other = parsed_spec(first), parsed_spec(second)
+    if _chosen(one) != _chosen(other):
+        return ""
+    if one.path == other.path:
+        return "it is the same" if one.format == other.format else f"both read {one.path}"
+    files = [_file(one), _file(other)]
+    if None in files:
+        return ""
+    left, right = (file for file in files if file is not None)
+    if left.samefile(right):
+        return "it is the same file"
+    size = left.stat().st_size
+    if not 0 < size == right.stat().st_size or size > MOST_BYTES:
+        return ""
+    return "the files are equal" if _digest(left) == _digest(right) else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """The rows of a corpus that another one has too.
+
+    Attributes:
+        rows: their number.
+        of: rows of the corpus.
+        compared: rows of the other one that were looked at.
+    """
+
+    rows: int
+    of: int
+    compared: int
+
+
+def shared_rows(judged: Corpus, kind: Kind, batches: Iterable[pa.RecordBatch]) -> Shared:
+    """Count the rows of a corpus whose sentences stand together in another one, too.
+
+    Labels and scores do not count. Of a corpus of single sentences, all sentences of a row have to
+    be there, together or not.
+
+    Args:
+        judged: such as a development corpus.
+        kind: of the other corpus.
+        batches: of the other corpus, of which at most ``MOST_ROWS`` are read.
+    """
+    single = len(SENTENCE_COLUMNS.get(kind, (0, 1))) == 1
+    texts = _columns(judged.table, judged.kind)
+    wanted = texts if single else [_together(texts[:2])]
+    there = [np.zeros(judged.table.num_rows, dtype=bool) for _ in wanted]
+    compared = 0
+    for batch in _at_most(batches, MOST_ROWS):
+        compared += batch.num_rows
+        known = np.concatenate(list(_keys(pa.Table.from_batches([batch]), kind)))
+        for found, column in zip(there, wanted, strict=True):
+            found |= np.isin(column, known)
+    rows = np.logical_and.reduce(there)
+    return Shared(rows=int(rows.sum()), of=len(rows), compared=compared)
+
+
+def _keys(table: pa.Table, kind: Kind) -> Iterator[Hashes]:
+    """Yield what rows are known by: a sentence, two of them, or of a triplet both pairs."""
+    first, *others = _columns(table, kind)
+    if kind is Kind.TRIPLETS:
+        for other in others:
+            yield _together([first, other])
+    else:
+        yield _together([first, *others[:1]])
+
+
+def _columns(table: pa.Table, kind: Kind) -> list[Hashes]:
+    """Return the hashes of a table's columns of sentences; of a null that of no text."""
+    places = SENTENCE_COLUMNS.get(kind, (0, 1))
+    names = [SCHEMAS[kind].names[place] for place in places]
+    return [
+        pd.util.hash_array(
+            table[name].fill_null("").to_pandas().to_numpy(dtype=object), categorize=False
+        )
+        for name in names
+    ]
+
+
+def _together(columns: Sequence[Hashes]) -> Hashes:
+    first, *second = columns
+    return first * _SECOND + second[0] if second else first
+
+
+def _at_most(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if rows <= 0:
+            return
+        yield batch.slice(0, rows)
+        rows -= batch.num_rows
+
+
+def _chosen(spec: Spec) -> dict[str, str]:
+    return {name: value for name, value in spec.options.items() if name not in _UNRELATED}
+
+
+def _file(spec: Spec) -> Path | None:
+    """Return the local file that a specification names; None where it names none."""
+    if spec.format == "builtin":
+        return None
+    files, root = files_at(spec.path)
+    path = Path(root)
+    return path if is_local(files) and path.is_file() else None
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,138 @@
+"""What a job trains on, selects on and tests on has to be apart, and a refusal leaves nothing."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from sentune.cli import app
+from sentune.corpora.overlap import same_rows, shared_rows
+from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.errors import InvalidValue
+from sentune.job.options import JobOptions
+from sentune.job.overlap import print_overlap, refuse_equal_corpora
+
+
+def corpus(kind: Kind, *rows: tuple[object, ...], spec: str = "snli:dev") -> Corpus:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, SCHEMAS[kind], strict=True)]
+    table = pa.Table.from_arrays(arrays, schema=SCHEMAS[kind])
+    return Corpus(spec=spec, kind=kind, table=table, fingerprint="f")
+
+
+PAIRS = corpus(
+    Kind.LABELLED_PAIRS,
+    ("a cat sits", "an animal sits", "entailment", None),
+    ("a cat sits", "a cat runs", "contradiction", None),
+    ("a cat sits", "a cat purrs", "neutral", None),
+    ("an animal sits", "a cat sits", "neutral", None),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "shared"),
+    [
+        (Kind.TRIPLETS, [("a cat sits", "an animal sits", "a cat runs")], 2),
+        (Kind.LABELLED_PAIRS, [("a cat sits", "an animal sits", "neutral", None)], 1),
+        (Kind.SENTENCE_PAIRS, [("an animal sits", "a cat sits")], 1),
+        (Kind.SENTENCES, [("a cat sits",), ("a cat runs",), ("an animal sits",)], 3),
+        (Kind.OPERATIONS, [("fusion", "a cat sits", "a cat purrs", "x")], 1),
+        (Kind.OPERATIONS, [("compression", "a cat sits", None, "x")], 0),
+        (Kind.TRIPLETS, [("a dog sits", "an animal sits", "a cat runs")], 0),
+    ],
+)
+def test_rows_are_shared_by_their_sentences(kind: Kind, rows: list, shared: int) -> None:
+    train = corpus(kind, *rows)
+    found = shared_rows(PAIRS, kind, train.table.to_batches())
+    assert (found.rows, found.of, found.compared) == (shared, 4, len(rows))
+
+
+def test_many_rows_are_looked_at_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sentune.corpora.overlap.MOST_ROWS", 5)
+    train = corpus(Kind.SENTENCES, *[(f"sentence {n}",) for n in range(8)])
+    judged = corpus(Kind.SENTENCES, ("sentence 4",), ("sentence 5",))
+    found = shared_rows(judged, Kind.SENTENCES, train.table.to_batches(max_chunksize=3))
+    assert (found.rows, found.compared) == (1, 5)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name, text in (("a", "x\n"), ("copy", "x\n"), ("b", "y\n")):
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    (tmp_path / "link.jsonl").symlink_to("a.jsonl")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        ("a.jsonl", "a.jsonl", "it is the same"),
+        ("a.jsonl", "link.jsonl", "it is the same file"),
+        ("a.jsonl", "copy.jsonl", "the files are equal"),
+        ("a.jsonl?bad_rows=7", "a.jsonl", "it is the same"),
+        ("a.jsonl?rows=0:5", "a.jsonl?rows=5:9", ""),
+        ("a.jsonl?premises=0:5", "copy.jsonl?premises=5:9", ""),
+        ("a.jsonl", "b.jsonl", ""),
+        ("a.jsonl", "missing.jsonl", ""),
+    ],
+)
+def test_two_names_of_the_same_rows(files: Path, first: str, second: str, why: str) -> None:
+    assert same_rows(f"snli:{files}/{first}", f"snli:{files}/{second}") == why
+
+
+def test_builtin_corpora_are_told_apart_by_their_split() -> None:
+    assert same_rows("builtin:nli", "builtin:nli?split=dev") == ""
+    assert same_rows("builtin:nli?split=dev", "builtin:nli?split=dev") == "it is the same"
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "other"),
+    [
+        ({"corpus": "a", "dev": ("b", "copy")}, "--dev", "--corpus"),
+        ({"corpus": "b", "dev": ("a",), "test": ("copy",)}, "--test", "--dev"),
+        ({"corpus": "a", "dev": ("b",), "test": ("a",)}, "--test", "--corpus"),
+    ],
+)
+def test_equal_corpora_are_refused_unless_that_is_wanted(
+    files: Path, options: dict, field: str, other: str
+) -> None:
+    def spec(name: str) -> str:
+        return f"snli:{files}/{name}.jsonl"
+
+    named = {k: spec(v) if isinstance(v, str) else tuple(map(spec, v)) for k, v in options.items()}
+    with pytest.raises(InvalidValue) as refused:
+        refuse_equal_corpora(JobOptions(**named))
+    assert refused.value.field == field
+    assert f"as in {other} snli:" in str(refused.value)
+    assert "--allow-overlap" in str(refused.value)
+    refuse_equal_corpora(JobOptions(**named, allow_overlap=True))
+
+
+def test_shared_rows_are_counted_for_each_corpus_that_is_judged_on() -> None:
+    train = corpus(Kind.TRIPLETS, ("a cat sits", "an animal sits", "a cat runs"))
+    prepared = SimpleNamespace(
+        spec="snli:train", kind=Kind.TRIPLETS, batches=lambda: iter(train.table.to_batches())
+    )
+    job = SimpleNamespace(dev=(PAIRS,), training_corpora=lambda: [prepared])
+    rows = [("a cat sits", "a cat purrs", "neutral", None), ("a", "b", "neutral", None)]
+    test = corpus(Kind.LABELLED_PAIRS, *rows)
+    text = io.StringIO()
+    print_overlap(job, [test], Console(file=text, width=200))
+    assert text.getvalue().splitlines() == [
+        "warning: dev: 2 of 4 rows stand in snli:train, too (1 of its rows were compared)",
+        "warning: test: 1 of 2 rows stand in snli:dev, too (4 of its rows were compared)",
+    ]
+
+
+def test_a_refused_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    given = ["tune", "gumbel", "--storage", str(tmp_path / "studies"), "--dev", "builtin:nli"]
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 2
+    assert "it is the same as in --corpus builtin:nli" in " ".join(done.output.split())
+    assert not (tmp_path / "studies").exists()
