@@ -53,7 +53,7 @@ def same_rows(first: str, second: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shared:
+class SharedRows:
     """The rows of a corpus that another one has too.
 
     Attributes:
@@ -67,7 +67,7 @@ class Shared:
     compared: int
 
 
-def shared_rows(judged: Corpus, kind: Kind, batches: Iterable[pa.RecordBatch]) -> Shared:
+def shared_rows(judged: Corpus, kind: Kind, batches: Iterable[pa.RecordBatch]) -> SharedRows:
     """Count the rows of a corpus whose sentences stand together in another one, too.
 
     Labels and scores do not count. Of a corpus of single sentences, all sentences of a row have to
@@ -89,7 +89,7 @@ def shared_rows(judged: Corpus, kind: Kind, batches: Iterable[pa.RecordBatch]) -
         for found, column in zip(there, wanted, strict=True):
             found |= np.isin(column, known)
     rows = np.logical_and.reduce(there)
-    return Shared(rows=int(rows.sum()), of=len(rows), compared=compared)
+    return SharedRows(rows=int(rows.sum()), of=len(rows), compared=compared)
 
 
 def _keys(table: pa.Table, kind: Kind) -> Iterator[Hashes]:
