@@ -289,8 +289,8 @@ def test_a_terminal_shows_a_bar_for_each_run_and_one_line_for_the_study() -> Non
     assert bars[0].count("┿") == 2, "a mark for each rung"
     done, to_come = bars[0].count("━"), bars[0].count("─")
     assert abs(done + 2 - to_come) <= 1, "half of the budget"
-    # trial 2: 450 examples at 15.4 a second and two validations of 5 s, 300 being one of them
-    assert bars[0].split()[-1] == "0:39"
+    # trial 2: 450 examples at some 17 a second, and two validations of 5 s
+    assert bars[0].split()[-1] == "0:35"
     assert line.startswith("1:05 elapsed (best 90.0 %, trial 2; 2 of 4 trials done; about ")
     assert line.endswith(" left)")
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sentune.beats import Beat
 from sentune.study.store.study_view import StoredRun, StudySnapshot
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sentune.study.config import StudyConfig
     from sentune.study.space.space import SearchSpace
 
-SMOOTH_SECONDS = 10.0
+SMOOTH_SECONDS = 5.0
 """Time constant of the mean over the estimates of an end."""
 
 SLOWER = 1.5
@@ -67,6 +67,37 @@ class Costs:
     start: float = 0.0
 
 
+class Trained(NamedTuple):
+    """Examples of a run's training so far, and the seconds that it took without validations."""
+
+    examples: int
+    seconds: float
+
+
+def trained(run: StoredRun, beat: Beat | None, validations: list[float] | None = None) -> Trained:
+    """Return what a run has trained, from its milestones and its newest beat.
+
+    Args:
+        validations: the seconds of each of its validations are added here.
+    """
+    examples, took, spent, before = 0, 0.0, 0.0, run.record.begun_at
+    for at, metrics in sorted(run.record.curve.items()):
+        seconds, rate = metrics.get("train/seconds"), metrics.get("train/examples_per_second")
+        if seconds is None:
+            continue
+        part = (at - before) / rate if rate else seconds - spent
+        examples, took = examples + at - before, took + part
+        if validations is not None:
+            validations.append(max(0.0, seconds - spent - part))
+        before, spent = at, seconds
+    if run.ended is None and beat is not None and beat.rate and beat.examples > before:
+        examples, took = (
+            examples + beat.examples - before,
+            took + (beat.examples - before) / beat.rate,
+        )
+    return Trained(examples, took)
+
+
 def measured(
     search: Sequence[StoredRun],
     finals: Sequence[StoredRun],
@@ -78,31 +109,20 @@ def measured(
     Training is the mean over all examples; of validations and starts, whose first ones take
     longer, it is the median.
     """
-    examples, trained, validations = 0, 0.0, list[float]()
-    new, again = list[float](), list[float]()
+    validations, new, again = list[float](), list[float](), list[float]()
+    parts = [trained(run, beats.get(run.name), validations) for run in (*search, *finals)]
     for place, run in [*enumerate(search), *enumerate(finals)]:
-        record = run.record
-        before, spent = record.begun_at, 0.0
-        for at, metrics in sorted(record.curve.items()):
-            seconds, rate = metrics.get("train/seconds"), metrics.get("train/examples_per_second")
-            if seconds is None:
-                continue
-            if not spent and at in run.times:
-                began = (run.times[at] - run.began) / 1000 - seconds
-                (new if place < ahead.concurrent else again).append(max(0.0, began))
-            part = (at - before) / rate if rate else seconds - spent
-            examples, trained = examples + at - before, trained + part
-            validations.append(max(0.0, seconds - spent - part))
-            before, spent = at, seconds
-        beat = beats.get(run.name)
-        if run.ended is None and beat is not None and beat.rate and beat.examples > before:
-            examples += beat.examples - before
-            trained += (beat.examples - before) / beat.rate
+        first = min(run.record.curve, default=0)
+        seconds = run.record.curve.get(first, {}).get("train/seconds")
+        if seconds is not None and first in run.times:
+            began = max(0.0, (run.times[first] - run.began) / 1000 - seconds)
+            (new if place < ahead.concurrent else again).append(began)
+    examples = sum(part.examples for part in parts)
     if not examples or not validations:
         return None
     process = median(new) if new else 0.0
     return Costs(
-        example=trained / examples,
+        example=sum(part.seconds for part in parts) / examples,
         validation=median(validations),
         process=process,
         start=median(again) if again else 0.0 if ahead.reused else process,
@@ -129,8 +149,9 @@ class Countdown:
         self._end += weight * (now + left - self._end)
         self._looked = now
         smooth = max(0.0, self._end - now)
-        if smooth <= self.shown or min(smooth, left) > SLOWER * self.shown + SMOOTH_SECONDS:
-            self.shown = smooth
+        if min(smooth, left) > SLOWER * self.shown + SMOOTH_SECONDS:
+            self._end, smooth, self.shown = now + left, left, left
+        self.shown = min(smooth, self.shown)
         return self.shown
 
 
@@ -253,8 +274,10 @@ class TimeLeft:
             waited = self.clock() - self._first_seen[run.name]
             start = max(0.0, self._start(place, costs) - waited)
             return self._expected(reported, reported, costs, start, arrived)
-        if beat.rate:
-            costs = replace(costs, example=1 / beat.rate)
+        own, usual = trained(run, beat), self.ahead.milestones[0]
+        # its own speed counts more with each example; the first steps tell little
+        seconds = usual * costs.example + own.seconds
+        costs = replace(costs, example=seconds / (usual + own.examples))
         through = 1.0 if beat.phase == "saving" else 0.0  # what has been validated is saved next
         if beat.phase in ("validating", "decoding") and beat.total:
             through = beat.done / beat.total

@@ -1,0 +1,142 @@
+"""The time left: what is ahead at measured costs, and recorded studies seen again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sentune.beats import Beat
+from sentune.job.time_left import SLOWER, SMOOTH_SECONDS, Ahead, Countdown, TimeLeft, measured
+from sentune.records import TrialRecord, TrialState
+from sentune.study.space.objectives import Objective
+from sentune.study.store.study_index import StudyPlace
+from sentune.study.store.study_view import StoredRun, StudySnapshot
+from tests.job.recorded_study import FOLDER, frames
+
+AHEAD = Ahead(trials=2, finals=0, concurrent=1, milestones=(100, 300))
+RECORDED = sorted(file.stem for file in FOLDER.glob("*.json"))
+
+
+def run(
+    number: int,
+    *,
+    process: float = 5.0,
+    validation: float = 4.0,
+    upto: int = 300,
+    ended: bool = True,
+    seed: int | None = None,
+) -> StoredRun:
+    """A run of 20 examples a second; its milestones validate, and its process comes up before."""
+    curve, times, seconds, before = {}, {}, 0.0, 0
+    for at in (at for at in AHEAD.milestones if at <= upto):
+        seconds += (at - before) / 20 + validation
+        curve[at] = {"train/seconds": seconds, "train/examples_per_second": 20.0}
+        times[at], before = round(1000 * (process + seconds)), at
+    record = TrialRecord(
+        id=number, state=TrialState.COMPLETE if ended else TrialState.RUNNING, settings={},
+        curve=curve, examples=before, seconds=seconds,
+    )  # fmt: skip
+    return StoredRun(
+        trial=number, seed=seed, record=record, times=times, ended=1 if ended else None
+    )
+
+
+def study(*runs: StoredRun) -> StudySnapshot:
+    return StudySnapshot(
+        place=StudyPlace(name="s", folder="", url=""),
+        objectives=(Objective("task/metric"),),
+        runs=tuple(run for run in runs if run.seed is None),
+        finals=tuple(run for run in runs if run.seed is not None),
+    )
+
+
+def told(
+    *runs: StoredRun, ahead: Ahead = AHEAD, beats: dict[str, Beat] | None = None
+) -> float | None:
+    left = TimeLeft(ahead=ahead, clock=lambda: 0.0)
+    left.look(study(*runs), beats or {})
+    return left.seconds
+
+
+def test_training_validation_and_starts_are_measured_apart() -> None:
+    costs = measured([run(0), run(1, process=1.0)], [], {}, AHEAD)
+    assert costs is not None
+    assert costs.example == pytest.approx(1 / 20)
+    assert costs.validation == pytest.approx(4.0)
+    assert (costs.process, costs.start) == (pytest.approx(5.0), pytest.approx(1.0))
+
+
+def test_nothing_is_told_before_a_validation() -> None:
+    beat = Beat(phase="training", examples=50, rate=20.0)
+    assert told(run(0, upto=0, ended=False), beats={"0000": beat}) is None
+
+
+def test_a_run_at_work_still_needs_what_is_ahead_of_it() -> None:
+    first = run(0, upto=100, ended=False)
+    ahead = replace(AHEAD, trials=1)
+    training = Beat(phase="training", examples=150, rate=20.0)
+    assert told(first, ahead=ahead, beats={"0000": training}) == pytest.approx(150 / 20 + 4)
+    slower = Beat(phase="training", examples=150, rate=10.0)
+    slow = told(first, ahead=ahead, beats={"0000": slower})
+    assert slow is not None
+    assert 150 / 20 + 4 < slow < 150 / 10 + 4
+    half = Beat(phase="validating", examples=300, rate=20.0, done=3, total=6)
+    assert told(first, ahead=ahead, beats={"0000": half}) == pytest.approx(2)
+    saving = Beat(phase="saving", examples=300)
+    assert told(first, ahead=ahead, beats={"0000": saving}) == pytest.approx(0)
+
+
+def test_coming_trials_share_the_places_and_finals_follow_in_new_processes() -> None:
+    whole = 300 / 20 + 2 * 4
+    ahead = replace(AHEAD, trials=4, finals=1, concurrent=2)
+    # two trials at a time, after two that have measured a start of 5 s; then the finals
+    assert told(run(0), run(1), ahead=ahead) == pytest.approx(whole + (5 + whole))
+    assert told(run(0), run(1), run(9, seed=1), ahead=ahead) == pytest.approx(0)
+
+
+def test_a_trial_passes_a_rung_as_often_as_the_scheduler_lets_one_pass() -> None:
+    """The fourth to come to a rung at which one in three goes on is the best in one of four."""
+    stopped = [replace(run(n, upto=100), trial=n) for n in range(3)]
+    ahead = replace(AHEAD, trials=4, rungs=(100,), share=3, keep=1)
+    to_rung, from_rung = 100 / 20 + 4, 200 / 20 + 4
+    start = 5.0  # of the later ones, as that of the first
+    assert told(*stopped, ahead=ahead) == pytest.approx(start + to_rung + from_rung / 3, rel=0.05)
+
+
+def test_what_is_shown_does_not_grow_until_work_is_slower_by_half() -> None:
+    shown, now = Countdown(), 0.0
+    assert shown.take(now, 100.0) == 100.0
+    for left in (104.0, 120.0, 90.0, 115.0):
+        now += 2.0
+        before = shown.shown
+        assert shown.take(now, left) <= before
+    for _ in range(100):
+        now += SMOOTH_SECONDS
+        shown.take(now, 3 * SLOWER * 100.0)
+    assert shown.shown == pytest.approx(3 * SLOWER * 100.0, rel=0.1)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_studies_are_told_within_30_percent_and_never_grow(name: str) -> None:
+    """From a quarter of the way on, or 5 % of the whole where less than a sixth of it is left."""
+    ahead, course = frames(name)
+    now = 0.0
+    left = TimeLeft(ahead=ahead, clock=lambda: now)
+    end, before, seen = course[-1][0], float("inf"), 0
+    for seconds, snapshot, beats in course:
+        now = seconds
+        left.look(snapshot, beats)
+        if left.seconds is None:
+            continue
+        assert left.seconds <= before + 0.5, f"it grows at {seconds:.0f} s"
+        before = left.seconds
+        if seconds >= end / 4:
+            true, seen = end - seconds, seen + 1
+            error = abs(left.seconds - true)
+            assert error <= max(0.3 * true, 0.05 * end), f"at {seconds:.0f} of {end:.0f} s"
+    assert seen > 10
+
+
+def test_there_are_recorded_studies() -> None:
+    assert len(RECORDED) >= 2
