@@ -14,6 +14,7 @@ import pandas as pd
 from sentune.corpora.tables import Data, specs_of
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.command import FAILED, Ended
+from sentune.job.notebook import without_advice
 from sentune.job.options import StudyOptions, parse
 from sentune.study_result import StudyResult
 from sentune.user_code import address_of
@@ -133,6 +134,7 @@ def fit(
         CorpusError: data that cannot be read.
         TrialFailed: the training cannot go on.
     """
+    without_advice()
     from sentune.embedder.embedder import Embedder
     from sentune.terminal import say
     from sentune.training.local import LocalRun, run_locally

@@ -6,6 +6,7 @@ Legend: N = sentences, D = packed width of the method's geometry.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -52,7 +53,8 @@ class Encoding:
         Args:
             sentences: none is fine and gives [0, D]; too long ones are cut to ``max_length``.
             batch_size: sentences in a batch; batches are made of sentences of like length.
-            show_progress: a bar; by default on a terminal, for more than 20 batches.
+            show_progress: a bar; by default for more than 20 batches, on a terminal, and in a
+                notebook that has ipywidgets.
         """
         if isinstance(sentences, str):
             row: Embeddings = self.encode([sentences], batch_size=batch_size)[0]
@@ -79,7 +81,8 @@ class Encoding:
             return self._embed_block([""], 1, lambda done: None)[:0]
         console = Console(stderr=True)
         if show_progress is None:
-            watched = console.is_terminal or console.is_jupyter
+            widgets = console.is_jupyter and find_spec("ipywidgets") is not None
+            watched = console.is_terminal or widgets
             show_progress = watched and len(sentences) > LONG * batch_size
         with Progress(console=console, disable=not show_progress) as progress:
             bar = progress.add_task("Encoding", total=len(sentences))

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from sentune.beats import Beat, repeated
 from sentune.formatting import MARKS, clock, measured, short
+from sentune.job.notebook import Cell
 from sentune.job.time_left import TimeLeft
 from sentune.job.trial_bars import RunBars, line_of
 from sentune.job.trial_table import trials_table
@@ -79,7 +80,11 @@ class Display:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """While open, the study is redrawn on a terminal, and looked at for a log."""
+        """While open, the study is redrawn on a terminal or in a notebook, looked at for a log."""
+        if isinstance(self.console, Cell):
+            with self.console.following(self.screen):
+                yield
+            return
         if not self.console.is_terminal:
             with repeated(self.look, LOOK_SECONDS, "sentune-display"):
                 yield
@@ -150,7 +155,7 @@ class Display:
             self._line(f"{_called(run)} failed ({record.reason})")
 
     def _line(self, text: str) -> None:
-        if not self.console.is_terminal:
+        if not (self.console.is_terminal or isinstance(self.console, Cell)):
             self._written = self._now()
             print_line(self.console, f"[{self._elapsed():>7}] {text}")
 

@@ -20,8 +20,9 @@ from rich.console import Console
 from sentune.credentials import without_credentials
 from sentune.job.command import check_ending, command
 from sentune.job.definition import JobDefinition
+from sentune.job.notebook import Cell, output
 from sentune.job.options import StudyOptions, forked
-from sentune.terminal import print_line, screen
+from sentune.terminal import print_line
 
 if TYPE_CHECKING:
     from sentune.job.families import JobFamily
@@ -57,7 +58,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         SentuneError: what cannot be done, raised before any training where that can be known.
         Ended: the study did not come to its end.
     """
-    console = screen()
+    console = output()
     old = options.study if options.fork else None
     options = forked(options)
     if not options.dry_run:  # before what takes seconds to import
@@ -83,8 +84,9 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         lock = _lock(job.config, held) if begun else None
         forked_from = old or origin(job.config)
         summary = _study(job, options, space, console, lock, held, forked_from)
-    report(summary, console, varied=tuple(job.space.settings))
-    print_commands(console, next_commands(summary, job.config, options))
+    if not isinstance(console, Cell):  # a notebook shows the study that it gets
+        report(summary, console, varied=tuple(job.space.settings))
+        print_commands(console, next_commands(summary, job.config, options))
     check_ending(summary)
 
 

@@ -214,6 +214,7 @@ def run_trials(
                 name=f"start-{int(time.time())}",
                 storage_path=scratch,
                 verbose=0,
+                progress_reporter=tune.CLIReporter(),  # silent; a notebook's own clears the cell
                 callbacks=[Watch(runner)],
                 failure_config=tune.FailureConfig(max_failures=0),
             ),

@@ -1,0 +1,68 @@
+"""A job in a notebook: plain lines, and one table below them that follows the study."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from sentune.beats import repeated
+from sentune.terminal import Terminal, screen
+
+WIDTH = 100
+SECONDS = 1.0
+"""Between two updates of what stands in a cell."""
+
+_BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:1.3">{code}</pre>'
+
+
+class Cell(Terminal):
+    """The output of a notebook's cell; rich's own live display needs ipywidgets there."""
+
+    def __init__(self) -> None:
+        super().__init__(force_jupyter=False, width=WIDTH)
+
+    @contextmanager
+    def following(self, draw: Callable[[], RenderableType]) -> Iterator[None]:
+        """While open, what ``draw`` returns is shown, and replaced where it changes."""
+        from IPython.display import display
+
+        shown = _rendered(draw())
+        place = display(shown, raw=True, display_id=True)
+
+        def update() -> None:
+            nonlocal shown
+            if (new := _rendered(draw())) != shown:
+                shown = new
+                place.update(shown, raw=True)
+
+        with repeated(update, SECONDS, "sentune-cell"):
+            yield
+        update()
+
+
+def output() -> Terminal:
+    """Return where a job prints: a terminal, a log, or a notebook's cell."""
+    if not Console().is_jupyter:
+        return screen()
+    without_advice()
+    return Cell()
+
+
+def without_advice() -> None:
+    """Leave out what libraries say about a notebook without ipywidgets: nothing here needs them."""
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    logging.getLogger("ray.widgets.util").setLevel(logging.WARNING)
+
+
+def _rendered(renderable: RenderableType) -> dict[str, Any]:
+    """Return what ``rich`` draws, as HTML and as text."""
+    page = Terminal(file=io.StringIO(), record=True, force_jupyter=False, width=WIDTH)
+    page.print(renderable)
+    html = page.export_html(inline_styles=True, code_format=_BLOCK, clear=False)
+    return {"text/html": html, "text/plain": page.export_text()}
