@@ -21,6 +21,7 @@ from sentune.job.product import publish
 from sentune.job.study_files import last_start, mend_summary, refuse_late
 from sentune.job.test_set import TestReads, Winner
 from sentune.records import FinalistRecord, Spread, StudySummary, TrialRecord, TrialState
+from sentune.report.behaviour import BEHAVIOUR_FILE
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import published
 from sentune.study.store.study_index import TEST_READS
@@ -148,6 +149,25 @@ def test_a_complete_study_keeps_its_figures_and_reads_nothing(tmp_path: Path, ta
     second.publish(again)
     assert second.judged == []
     assert (again.test, again.test_reads) == (first.test, first.test_reads)
+
+
+def test_what_the_model_does_is_shown_on_dev_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def behave(model: Any, dev: Sequence[Corpus]) -> dict[str, Any]:
+        asked.append((Path(model.open()).parent, [one.spec for one in dev]))
+        return {"version": 1}
+
+    monkeypatch.setattr("sentune.job.product._behave", behave)
+    dev, test = corpus(tmp_path, "dev"), corpus(tmp_path, more=" naps")
+    toy, summary = product(tmp_path, "finalist-0007-seed-2", [test]), summary_of(7)
+    assert BEHAVIOUR_FILE not in publish(toy, toy.checkpoint.parent.name, toy.checkpoint, summary)
+    toy.dev = (read_pairs(dev),)
+    found = publish(toy, toy.checkpoint.parent.name, toy.checkpoint, summary)
+    assert found[BEHAVIOUR_FILE] == {"version": 1}
+    assert asked == [(tmp_path / "study", [dev])]
 
 
 def test_a_damaged_summary_leads_to_a_second_recorded_reading_of_the_same_winner(

@@ -13,6 +13,7 @@ from sentune.corpora.batches import Held
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import over_cluster, several_machines
 from sentune.corpora.schema import Corpus, Kind
+from sentune.embedder.behaviour import behaviour
 from sentune.embedder.embedder import Embedder
 from sentune.errors import SentuneError
 from sentune.io.folders import whole_folder
@@ -30,6 +31,7 @@ from sentune.job.test_set import TestReads, Winner, best_run
 from sentune.launchers.artifact_transfer import ship
 from sentune.readouts.sweep import sweeps_among
 from sentune.records import StudySummary
+from sentune.report.behaviour import BEHAVIOUR_FILE
 from sentune.report.view import ERROR, View, of_subset
 from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
@@ -69,7 +71,7 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
 
     Returns:
         file name -> content of the tables: the sweeps of dev, and curves and counts of the test,
-        without one of dev.
+        without one of dev; and what the model makes of pairs of dev.
 
     Raises:
         StudyConflict: the test corpora were read before for another winner, or others were; model
@@ -105,6 +107,8 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
     }
     with _new_model(summary.model) as folder:
         job.export(best_run(summary), checkpoint, folder, _card(summary))
+        if job.dev:
+            tables[BEHAVIOUR_FILE] = shown(job, str(folder))
         origin = {"generation": generation, "test": summary.test, "chain": chain}
         summary.lineage["chain"] = {**chain, "model": seal_model(folder, origin)}
         refuse_late(storage, generation)
@@ -176,6 +180,18 @@ def measured(job: JobFamily, folder: str, test: tuple[Corpus, ...]) -> Result:
         return _measure(Held(folder), test, references)
     result: Result = run_on_worker(_measure, ship(folder), test, references, gpus=gpus)
     return result
+
+
+def shown(job: JobFamily, folder: str) -> dict[str, Any]:
+    """Return what a model makes of pairs of dev, from where ``measured`` measures it."""
+    if not (gpus := job.config.gpus_per_worker):
+        return _behave(Held(folder), job.dev)
+    found: dict[str, Any] = run_on_worker(_behave, ship(folder), job.dev, gpus=gpus)
+    return found
+
+
+def _behave(model: Opens, dev: Sequence[Corpus]) -> dict[str, Any]:
+    return behaviour(Embedder.load(model.open()), dev)
 
 
 def _measure(model: Opens, test: tuple[Corpus, ...], references: References | None) -> Result:

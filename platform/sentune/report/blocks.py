@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
     from matplotlib.axes import Axes
 
 
@@ -79,6 +80,27 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Chart:
+    """A figure that plotly draws in the reader's browser; the table stands for it elsewhere.
+
+    Attributes:
+        name: letters, digits and _, one of a kind in a report.
+        title, description: in words, for those who do not see it.
+        draw: makes it.
+        table: the numbers behind it.
+        wide: takes the whole width of a page.
+    """
+
+    kind: ClassVar[str] = "chart"
+    name: str
+    title: str
+    description: str
+    draw: Callable[[], go.Figure]
+    table: Table
+    wide: bool = False
+
+
+@dataclass(frozen=True)
 class Text:
     """A paragraph.
 
@@ -98,7 +120,7 @@ class Facts:
     facts: Mapping[str, str]
 
 
-Block: TypeAlias = Table | Figure | Text | Facts
+Block: TypeAlias = Table | Figure | Chart | Text | Facts
 
 
 class Section(NamedTuple):
@@ -116,3 +138,8 @@ class StudyReport(NamedTuple):
     state: str
     subtitle: str
     sections: Sequence[Section]
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a page of it needs plotly.js."""
+        return any(block.kind == "chart" for section in self.sections for block in section.blocks)

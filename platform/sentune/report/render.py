@@ -14,13 +14,19 @@ from markupsafe import Markup
 from sentune.credentials import without_credentials
 from sentune.report.blocks import StudyReport
 from sentune.report.drawing import to_svg
+from sentune.report.plotting import plotly_js, to_json
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~#])")
 
 
 def to_html(report: StudyReport) -> str:
-    """The whole page, which loads nothing. No text of a study is markup or holds a credential."""
-    return _environment(_html_text).get_template("report.html").render(report=report)
+    """The whole page, which loads nothing. No text of a study is markup or holds a credential.
+
+    A report with charts has plotly.js (4.8 MB) in it.
+    """
+    plotly = Markup(plotly_js()) if report.interactive else ""
+    template = _environment(_html_text).get_template("report.html")
+    return template.render(report=report, plotly=plotly)
 
 
 def to_markdown(report: StudyReport) -> str:
@@ -38,10 +44,8 @@ def to_interactive_html(title: str, figures: Sequence[tuple[str, str]]) -> str:
     Args:
         figures: heading and ``<div>`` of each, without plotly.js.
     """
-    from plotly.offline import get_plotlyjs
-
     template = _environment(_html_text).get_template("figures.html")
-    return template.render(title=title, figures=figures, plotly=Markup(get_plotlyjs()))
+    return template.render(title=title, figures=figures, plotly=Markup(plotly_js()))
 
 
 @functools.cache
@@ -56,7 +60,11 @@ def _environment(clean: Callable[[object], object]) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"code": _indented, "svg": lambda figure: Markup(to_svg(figure))}
+    environment.filters |= {
+        "code": _indented,
+        "svg": lambda figure: Markup(to_svg(figure)),
+        "plotly": lambda chart: Markup(to_json(chart)),
+    }
     environment.globals["file"] = _file
     return environment
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sentune.formatting import counted, hours, spread
 from sentune.io.atomic import write_document
 from sentune.records import TrialState
-from sentune.report import trial_sections
+from sentune.report import behaviour, trial_sections
 from sentune.report.blocks import Block, Cell, Facts, Section, StudyReport, Table, Text
 from sentune.report.comparison import comparison
 from sentune.report.provenance import costs, lineage
@@ -161,6 +161,7 @@ SECTIONS: tuple[tuple[str, str, Blocks], ...] = (
     ("rungs", "Rungs", trial_sections.rungs),
     ("finalists", "Finalists", trial_sections.finals),
     ("readouts", "Readouts", trial_sections.readouts),
+    ("model", "What the model does", behaviour.chapter),
     ("paper", "Beside the paper", comparison),
     ("cost", "Cost", costs),
     ("notes", "What happened on the way", trial_sections.notes),

@@ -94,12 +94,14 @@ def figures_in(folder: Path) -> list[Figure]:
 def sweeps_in(folder: Path) -> dict[str, SweepTable]:
     """Task -> the table of its sweep, of every sweep in a folder of exhibits."""
     files = sorted(folder.rglob(SWEEP_FILE))
-    return {str(file.parent.relative_to(folder)): SweepTable.read(_read(file)) for file in files}
+    return {
+        str(file.parent.relative_to(folder)): SweepTable.read(read_exhibit(file)) for file in files
+    }
 
 
 def curves_in(folder: Path) -> dict[str, Curve]:
     """Task -> precision and recall, of every task that has a curve in a folder of exhibits."""
-    read = {file.parent.name: _read(file) for file in sorted(folder.rglob(CURVE_FILE))}
+    read = {file.parent.name: read_exhibit(file) for file in sorted(folder.rglob(CURVE_FILE))}
     return {task: (curve["precision"], curve["recall"]) for task, curve in read.items()}
 
 
@@ -192,7 +194,12 @@ def scale_of(grid: Sequence[float]) -> str:
     return "symlog" if min(grid) == 0 else "log"
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_exhibit(file: Path) -> dict[str, Any]:
+    """Return the content of an exhibit.
+
+    Raises:
+        InvalidValue: it is damaged.
+    """
     try:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:

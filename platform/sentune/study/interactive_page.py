@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -16,11 +15,11 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.credentials import without_credentials
 from sentune.formatting import setting
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.report.axes import Axis
 from sentune.report.importance import FEWEST
+from sentune.report.plotting import safe
 from sentune.report.render import to_interactive_html
 from sentune.report.view import View
 from sentune.study.store.trial_codec import DIRECTIONS
@@ -77,7 +76,7 @@ def figures_of(study: optuna.Study, metrics: Sequence[str]) -> dict[str, Callabl
         study: its trials have no user attributes, see ``plain_study``.
         metrics: names of its values; the first one is shown where a figure has one value.
     """
-    names = [_safe(metric) for metric in metrics]
+    names = [safe(metric) for metric in metrics]
     shown: dict[str, Any] = {"target_name": names[0]}
     weighed = {**shown, "evaluator": PedAnovaImportanceEvaluator()}  # Watanabe et al. 2023
     if len(metrics) > 1:  # importance is that for good trials, those of the least values
@@ -116,7 +115,7 @@ def _div(make: Callable[[], Figure]) -> str:
     try:
         figure = make()
     except (ValueError, RuntimeError) as error:  # of what it cannot compare
-        return f"<p>Optuna draws none: {_safe(error)}</p>"
+        return f"<p>Optuna draws none: {safe(error)}</p>"
     if not figure.data:
         return "<p>There is nothing to draw yet.</p>"
     figure.update_layout(title=None, template="plotly_white", legend={"orientation": "h"})
@@ -133,7 +132,7 @@ def _frozen(trial: TrialRecord, axes: list[Axis], metrics: list[str]) -> FrozenT
     params: dict[str, Any] = {}
     distributions: dict[str, BaseDistribution] = {}
     for axis in axes:
-        name = _safe(axis.name)
+        name = safe(axis.name)
         value: Any = trial.settings.get(axis.name)
         if axis.position(value) is None:
             continue
@@ -155,9 +154,4 @@ def _frozen(trial: TrialRecord, axes: list[Axis], metrics: list[str]) -> FrozenT
 
 def _choice(value: Any) -> str | float | None:
     plain = value is None or isinstance(value, bool | int | float)
-    return value if plain else _safe(setting(value))
-
-
-def _safe(text: object) -> str:
-    """Return a text in which plotly, which obeys some tags of HTML, sees none."""
-    return escape(str(without_credentials(str(text))), quote=False)
+    return value if plain else safe(setting(value))
