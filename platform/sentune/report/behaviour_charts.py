@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentune.formatting import measured, percent
+from sentune.formatting import measured, percent, spread
 from sentune.report.blocks import Cell, Chart, Table
 from sentune.report.drawing import ACCENT, BEST, INK, MUTED
 from sentune.report.importance import finite_curve
@@ -336,14 +336,15 @@ def dev_and_test(view: View) -> Chart | None:
 
         figure = canvas("", "", height=90 + 30 * len(shown), hovermode="closest")
         bars = {"type": "data", "array": [over.sd for _, over, _ in shown], "color": ACCENT}
+        several = any(len(over.values) > 1 for _, over, _ in shown)
         figure.add_trace(
             go.Scatter(
                 x=[over.mean for _, over, _ in shown],
                 y=names,
-                name="dev, mean ± sd over seeds",
+                name="dev, mean ± sd over seeds" if several else "dev",
                 mode="markers",
                 marker={"color": ACCENT, "size": 9, "symbol": "circle-open"},
-                error_x=bars,
+                error_x=bars if several else None,
             )
         )
         x, mark = [test for _, _, test in shown], {"color": BEST, "size": 9, "symbol": "diamond"}
@@ -356,10 +357,7 @@ def dev_and_test(view: View) -> Chart | None:
         return figure
 
     said = "Metrics of the winner on dev, which it was chosen by, and of the shipped model on test."
-    rows = [
-        (name, measured(name, over.mean, over.sd), measured(name, test))
-        for name, over, test in shown
-    ]
+    rows = [(name, spread(name, over), measured(name, test)) for name, over, test in shown]
     heads = ("metric", "dev", "test")
     table = Table(heads=heads, rows=rows, numbers=heads[1:], wide=heads[:1])
     return Chart("dev_and_test", "Dev against test", said, draw, table)
