@@ -52,7 +52,7 @@ def address(model: Path) -> Iterator[str]:
                 time.sleep(0.2)
             yield f"http://127.0.0.1:{port}"
         finally:
-            server.send_signal(signal.SIGINT)
+            server.send_signal(signal.SIGTERM)
             assert server.wait(60) == 0
 
 

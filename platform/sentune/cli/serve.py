@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 from typing import Annotated
 
 from typer import Option
@@ -49,7 +50,10 @@ def serve(
     with connected():
         serving.run(str(folder), host=host, port=port, replicas=replicas, max_batch=max_batch)
         say(f"http://{host}:{port}: {', '.join(ROUTES)}; /docs describes them (Ctrl-C ends it)")
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        over = threading.Event()
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(ending, lambda *_: over.set())
+        over.wait()
 
 
 ROUTES = ("/embeddings", "/entails", "/similarity", "/direction", "/health")
