@@ -224,7 +224,22 @@ def test_a_start_that_came_to_no_milestone_does_not_refuse_the_corrected_one(
     second.milestone(number, Report(examples=100, metrics={OBJECTIVE: 0.5}))
     with pytest.raises(StudyConflict, match="x: was 2, is now 3"):
         opened(3, keeps_runs=False)
+    if database != "sqlite":
+        storage.compact()
+    assert [record.examples for record in second.records()] == [100], "its ids are the same"
     assert len(opened(2, keeps_runs=False).records()) == 1
+
+
+def test_a_driver_corrects_what_an_earlier_one_has_begun(tmp_path: Path):
+    """Each writes the number of its start into the journal, and is not taken for a late one."""
+    path = str(tmp_path / "optuna.journal")
+    for generation in (1, 2):
+        storage = open_storage(path, driver=True)
+        storage.file.generation = generation
+        given = {"modes": ["max"], "fingerprint": {"x": generation}, "keeps_runs": False}
+        study = open_study(storage, "toy", **given)
+        study.set_user_attr("said", generation)
+    assert open_storage(path).get_study_user_attrs(0) == {"world": {"x": 2}, "said": 2}
 
 
 def test_a_verdict_that_was_given_stands(tmp_path: Path):

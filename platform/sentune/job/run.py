@@ -133,9 +133,13 @@ def _study(
         summary.lineage["generation"] = lock.generation
         tracker = later.enter_context(_tracking(config, options, console))
         study = Study(
-            config, job.space, job.spec_maker(), job.program(), fingerprints=job.fingerprints()
+            config,
+            job.space,
+            job.spec_maker(),
+            job.program(),
+            fingerprints=job.fingerprints(),
+            held=lock,
         )
-        study.held = lock
         if damage := mend_summary(config.folder):
             print_line(console, f"warning: {damage}", "yellow")
         describe(config, options, space, forked_from, lock.generation)

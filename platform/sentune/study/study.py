@@ -109,13 +109,14 @@ class Study:
         program: trains; picklable.
         watchers: called after something of a run is stored; they look at a snapshot.
         fingerprints: of corpora, encoder, method and code, JSON types.
+        held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Attributes:
         plan: what it will ask for.
         view: takes snapshots of the study.
         stalls: knows the newest beat of each run at work, and ends what has stalled.
         watchers: as given; a driver adds its own before it runs.
-        held: the driver's lock, where it has one: the hours of all starts, and what is asked.
+        held: as given; a driver without a lock may set it before it runs.
         fingerprint: everything that makes two trials comparable, and a user's sampler, JSON types.
             How many trials, which sampler of the package and which resources may change.
 
@@ -133,6 +134,7 @@ class Study:
         program: Program,
         watchers: Sequence[Watcher] = (),
         fingerprints: Mapping[str, Any] | None = None,
+        held: DriverLock | Alone | None = None,
     ) -> None:
         capacity = available()
         self.plan = make_plan(config, space, capacity)
@@ -148,7 +150,7 @@ class Study:
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.watchers = [*watchers]
         self._failed: list[Watcher] = []
-        self.held: DriverLock | Alone | None = None
+        self.held = held
         self.launch = Launch(
             program=program,
             launcher=config.launched_by,
@@ -181,6 +183,8 @@ class Study:
         self.objectives = objectives_of(config, self.space)
         url = storage_url(config.folder, config.optuna_url)
         self.storage = open_storage(url, driver=True)
+        if isinstance(held, DriverLock):
+            self.storage.guard(held)
         refuse_foreign_trials(config, self.storage, url)
         self.store = TrialStore(
             study=self._open(config.name),

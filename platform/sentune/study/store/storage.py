@@ -145,6 +145,8 @@ def open_study(
         return study
     if known != now and not keeps_runs and not _measured(storage, name):
         storage.delete_study(storage.get_study_id_from_name(name))
+        if isinstance(storage, StudyJournal):
+            storage.compact()  # a later compaction would number the new study as the old one
         return open_study(storage, name, modes=modes, fingerprint=fingerprint)
     if isinstance(known.get("code"), str) and isinstance(now.get("code"), dict):
         raise StudyConflict(
