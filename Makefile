@@ -19,7 +19,7 @@ NUMERIC := tests/geometry tests/methods tests/readouts tests/tasks tests/encoder
 AVX512 := $(if $(shell grep -m1 -o avx512bw /proc/cpuinfo),OPENBLAS_CORETYPE=SkylakeX)
 CORES := OPENBLAS_CORETYPE=Haswell $(AVX512) ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE
 
-.PHONY: help setup tune test test-rest tier test-all test-numbers soak check format dashboard bench docs lock clean
+.PHONY: help setup tune test test-rest tier test-all test-numbers soak check format dashboard bench examples docs lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -74,6 +74,9 @@ dashboard: $(READY)  ## MLflow on 127.0.0.1 over what 'make tune' left
 bench: $(READY)  ## the benchmarks: ratios against a peer, in one run
 	@missed=; for file in $(filter-out benchmarks/measure.py benchmarks/simulate.py benchmarks/curves.py,$(wildcard benchmarks/*.py)); do echo; echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || missed="$$missed $$file"; done; \
 	[ -z "$$missed" ] || { echo; echo "a limit was missed:$$missed"; exit 1; }
+
+examples: $(READY)  ## execute the notebooks of examples/ in place
+	@$(BIN)/python examples/execute.py
 
 docs: $(READY)  ## the documentation as a site, in build/site
 	@mkdir -p build

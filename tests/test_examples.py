@@ -1,0 +1,51 @@
+"""The notebooks of ``examples/``: what is stored of each, and that it runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.ipynb"))
+every = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+MOST_KB = 300
+MOST_LINES = 40
+"""Of an output that is plain text."""
+
+
+def shown(output: dict[str, Any]) -> str:
+    """What an output shows as text and as HTML."""
+    data = output.get("data", {})
+    parts = (output.get("text", ""), data.get("text/plain", ""), data.get("text/html", ""))
+    return "\n".join("".join(part) for part in parts)
+
+
+def test_there_are_four() -> None:
+    assert [path.name[0] for path in NOTEBOOKS] == ["1", "2", "3", "4"]
+
+
+@every
+def test_what_is_stored_is_whole_small_and_of_no_machine(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == [*range(1, len(code) + 1)]
+    assert path.stat().st_size < MOST_KB * 1024
+    for output in (output for cell in code for output in cell["outputs"]):
+        assert output["output_type"] != "error"
+        assert output.get("name") != "stderr", output["text"]
+        assert "".join(output.get("text", "")).count("\n") <= MOST_LINES
+        assert not re.search(r"(?<![\w.])/(home|root|tmp|Users|usr|work)/", shown(output))
+
+
+@pytest.mark.extras
+@every
+def test_it_runs(path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("nbclient", reason="the extra 'notebook' is not installed")
+    from examples.execute import execute
+
+    cells = execute(path, tmp_path).cells  # a cell that fails is raised
+    assert any(cell.outputs for cell in cells if cell.cell_type == "code")
