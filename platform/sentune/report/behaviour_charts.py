@@ -161,7 +161,7 @@ def similarities(entry: Mapping[str, Any], name: str) -> Chart:
     edges = np.linspace(known[:, 0].min(), known[:, 0].max(), 6)
     places = np.clip(np.searchsorted(edges, known[:, 0], side="right") - 1, 0, 4)
     rows = [
-        (f"{edges[i]:.2f} to {edges[i + 1]:.2f}", f"{of.mean():.3f}", f"{of.std():.3f}",
+        (f"{edges[i]:.2f} to {edges[i + 1]:.2f}", f"{of.mean():.4g}", f"{of.std():.2g}",
          f"{len(of):,}")
         for i in range(5)
         if len(of := known[places == i, 1])
