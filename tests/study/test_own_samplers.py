@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 from optuna.trial import TrialState
 from toys import OBJECTIVE, SPACE, Drawn, open_store, play, table
 
+import sentune
 from sentune import user_code
-from sentune.errors import InvalidValue, StudyConflict
+from sentune.errors import InvalidValue, SentuneError, StudyConflict
 from sentune.job.options import JobOptions, parse
 from sentune.study.config import StudyConfig
 from sentune.study.samplers.own import identity_of_own
@@ -143,3 +145,18 @@ def test_an_entry_point_is_a_sampler_of_its_name(
     assert by_name == make_sampler("mutation:Mutation", SPACE, trials=4, seed=3).draw([], 0, ())
     with pytest.raises(InvalidValue, match="nsga2, mutate, grid:NAME"):
         parse({"sampler": "mutates"}, JobOptions())
+
+
+def test_a_program_gives_the_class_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mutation  # type: ignore[import-not-found]
+
+    asked: list[str] = []
+
+    def seen(options: JobOptions, space: SearchSpace) -> None:
+        asked.append(options.sampler)
+        raise SentuneError("far enough")
+
+    monkeypatch.setattr(import_module("sentune.job.run"), "tune", seen)
+    with pytest.raises(SentuneError, match="far enough"):
+        sentune.tune("gumbel", sampler=mutation.Mutation, storage=str(folder))
+    assert asked == ["mutation:Mutation"]
