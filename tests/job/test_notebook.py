@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.table import Table
 
-from sentune.job.notebook import Cell, output
+from sentune.job.notebook import NotebookCell, output
 from sentune.terminal import print_line
 
 
@@ -41,7 +41,7 @@ def drawn(text: str) -> Table:
 
 def test_a_table_is_replaced_where_it_changes(place: Place) -> None:
     seen = iter(["first <b>", "second\x1b[31m"])
-    with Cell().following(lambda: drawn(next(seen))):
+    with NotebookCell().following(lambda: drawn(next(seen))):
         pass
     first, second = place.shown
     assert "first &lt;b&gt;" in first["text/html"]
@@ -50,13 +50,13 @@ def test_a_table_is_replaced_where_it_changes(place: Place) -> None:
 
 
 def test_what_stays_is_shown_once(place: Place) -> None:
-    with Cell().following(lambda: drawn("same")):
+    with NotebookCell().following(lambda: drawn("same")):
         pass
     assert len(place.shown) == 1
 
 
 def test_lines_are_plain(capsys: pytest.CaptureFixture[str]) -> None:
-    print_line(Cell(), "study   gumbel (gumbel) in studies", "red")
+    print_line(NotebookCell(), "study   gumbel (gumbel) in studies", "red")
     assert capsys.readouterr().out == "study   gumbel (gumbel) in studies\n"
 
 
@@ -65,6 +65,6 @@ class ZMQInteractiveShell:
 
 
 def test_a_kernel_has_a_cell_and_a_log_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not isinstance(output(), Cell)
+    assert not isinstance(output(), NotebookCell)
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
-    assert isinstance(output(), Cell)
+    assert isinstance(output(), NotebookCell)

@@ -30,6 +30,7 @@ from sentune.report import build
 from sentune.report.render import to_html, to_markdown
 from sentune.report.view import view
 from sentune.study.planning.checks import check_database, check_writable, tracking_silence
+from sentune.study.samplers.own import find_own
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.study_index import StudyPlace
@@ -184,11 +185,18 @@ def test_a_storage_and_a_server_that_are_not_there_are_named_without_it() -> Non
     assert "hunter2" not in tracking_silence(f"http://ann:{ENCODED}@127.0.0.1:1")
 
 
-@pytest.mark.parametrize("option", ["study", "fork", "workers", "sampler", "objective", "trials"])
+@pytest.mark.parametrize("option", ["study", "fork", "workers", "objective", "trials"])
 def test_an_option_in_the_wrong_place_is_named_without_it(option: str) -> None:
     given: Any = URIS[0] if option != "objective" else (URIS[0],)
     with pytest.raises(InvalidValue) as refused:
         parse({option: given}, JobOptions())
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_sampler_that_is_none_is_named_without_it() -> None:
+    with pytest.raises(InvalidValue) as refused:
+        find_own(URIS[0])
+    assert "--sampler" in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 

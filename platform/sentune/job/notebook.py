@@ -21,7 +21,7 @@ SECONDS = 1.0
 _BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:1.3">{code}</pre>'
 
 
-class Cell(Terminal):
+class NotebookCell(Terminal):
     """The output of a notebook's cell; rich's own live display needs ipywidgets there."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def output() -> Terminal:
     if not Console().is_jupyter:
         return screen()
     without_advice()
-    return Cell()
+    return NotebookCell()
 
 
 def without_advice() -> None:

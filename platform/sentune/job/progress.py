@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sentune.beats import Beat, repeated
 from sentune.formatting import MARKS, clock, measured, short
-from sentune.job.notebook import Cell
+from sentune.job.notebook import NotebookCell
 from sentune.job.time_left import TimeLeft
 from sentune.job.trial_bars import RunBars, line_of
 from sentune.job.trial_table import trials_table
@@ -81,7 +81,7 @@ class Display:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """While open, the study is redrawn on a terminal or in a notebook, looked at for a log."""
-        if isinstance(self.console, Cell):
+        if isinstance(self.console, NotebookCell):
             with self.console.following(self.screen):
                 yield
             return
@@ -155,7 +155,7 @@ class Display:
             self._line(f"{_called(run)} failed ({record.reason})")
 
     def _line(self, text: str) -> None:
-        if not (self.console.is_terminal or isinstance(self.console, Cell)):
+        if not (self.console.is_terminal or isinstance(self.console, NotebookCell)):
             self._written = self._now()
             print_line(self.console, f"[{self._elapsed():>7}] {text}")
 

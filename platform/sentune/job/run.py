@@ -20,7 +20,7 @@ from rich.console import Console
 from sentune.credentials import without_credentials
 from sentune.job.command import check_ending, command
 from sentune.job.definition import JobDefinition
-from sentune.job.notebook import Cell, output
+from sentune.job.notebook import NotebookCell, output
 from sentune.job.options import StudyOptions, forked
 from sentune.terminal import print_line
 
@@ -84,7 +84,7 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         lock = _lock(job.config, held) if begun else None
         forked_from = old or origin(job.config)
         summary = _study(job, options, space, console, lock, held, forked_from)
-    if not isinstance(console, Cell):  # a notebook shows the study that it gets
+    if not isinstance(console, NotebookCell):  # a notebook shows the study that it gets
         report(summary, console, varied=tuple(job.space.settings))
         print_commands(console, next_commands(summary, job.config, options))
     check_ending(summary)
