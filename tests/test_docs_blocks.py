@@ -71,6 +71,7 @@ def check(words: Sequence[str]) -> None:
         name, rest = "sentune", rest[2:]
     if name == "sentune":
         command, given = leaf(rest)
+        given = [word for word in given if word != "--help"]  # it is shown and ends
         context = command.make_context(command.name, given)
         if context.args:  # sentune cluster plan JOB, with the job's options
             plan_job(context.params["script"], context.args)
@@ -211,15 +212,20 @@ def test_calls_in_the_text_have_arguments_that_there_are() -> None:
 
 
 PREPARE = """
+from pathlib import Path
 import sentune
+from sentune.embedder.index import SentenceIndex
 small = {"batch_size": 32, "pooling": "mean"}
 sentune.tune("gumbel", trials=1, max_examples=256, limit=256, finalists=0, storage="studies",
              dev="builtin:nli?split=dev&size=40", test="builtin:nli?split=test&size=40",
              set={**small, "dimension": 8})
 sentune.fit("intersent", max_examples=64, limit=64, out="studies/intersent-quick", set=small,
             dev="builtin:operations?split=dev&size=8")
+Path("sentences.txt").write_text("a dog runs\\nit rains\\n")
+model = sentune.Embedder.load("studies/gumbel/model")
+SentenceIndex.build(model, Path("sentences.txt"), Path("corpus.index"))
 """
-"""Makes what the pages take for granted: the tutorial's study, and InterSent's quick one."""
+"""Makes what the pages take for granted: the tutorial's study, its index, InterSent's quick one."""
 
 
 @pytest.fixture(scope="module")

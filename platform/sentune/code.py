@@ -28,8 +28,12 @@ PACKAGE = Path(__file__).parent
 FOLLOWED = ("corpora", "encoders", "geometry", "methods", "readouts", "tasks", "training")
 """Parts of the package between a corpus and a metric."""
 
-REGISTRIES = ("sentune.methods", "sentune.training.recipes")
-"""Packages whose ``__init__`` imports all methods or all recipes, of which a study has one each."""
+REGISTRIES = (
+    "sentune.methods",
+    "sentune.training.recipes",
+    "sentune.corpora.formats.registry",
+)
+"""Modules that import all methods, recipes or formats, of which a study has few."""
 
 ANSWER_SECONDS = 120.0
 """Of all nodes; a worker's first start ships the packages."""
