@@ -114,6 +114,13 @@ def test_equal_corpora_are_refused_unless_that_is_wanted(
     refuse_equal_corpora(JobOptions(**named, allow_overlap=True))
 
 
+def test_a_task_before_a_corpus_hides_nothing() -> None:
+    options = JobOptions(dev="my_tasks:Match=builtin:nli", test="rte=builtin:nli")
+    with pytest.raises(InvalidValue, match="it is the same as in --dev my_tasks:Match=builtin:nli"):
+        refuse_equal_corpora(options)
+    refuse_equal_corpora(JobOptions(dev="my_tasks:Match=builtin:nli?split=dev"))
+
+
 def test_shared_rows_are_counted_for_each_corpus_that_is_judged_on() -> None:
     train = corpus(Kind.TRIPLETS, ("a cat sits", "an animal sits", "a cat runs"))
     prepared = SimpleNamespace(

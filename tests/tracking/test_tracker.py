@@ -252,3 +252,20 @@ def test_nothing_is_sent_once_the_lock_is_lost(storage: Path, story: Story, held
     runs = held(close(tracker))
     assert set(runs) == {"little"}
     assert runs["little"]["tags"]["sentune.state"] == "running"
+
+
+def test_mlflow_is_imported_before_the_thread_begins(tmp_path: Path) -> None:
+    """Ray Tune imports it in its own thread; two threads at once end in a deadlock of imports."""
+    program = f"""
+import sys
+from types import SimpleNamespace
+from sentune.tracking.tracker import Tracker
+
+tracker = Tracker("s", {str(tmp_path)!r})
+tracker.update = lambda summary: None
+tracker._thread = SimpleNamespace(start=lambda: print("mlflow" in sys.modules))
+print("mlflow" in sys.modules)
+tracker.start(lambda: None, None)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "True"], done.stderr

@@ -13,6 +13,7 @@ from sentune.corpora.schema import Corpus
 from sentune.errors import InvalidValue
 from sentune.job.corpora import numbered
 from sentune.job.options import StudyOptions
+from sentune.tasks.choose import task_and_corpus
 from sentune.terminal import print_line
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def refuse_equal_corpora(options: StudyOptions) -> None:
     for one, other in combinations(roles, 2):
         for first in filter(None, roles[one]):
             for second in roles[other]:
-                if why := same_rows(first, second):
+                if why := same_rows(task_and_corpus(first)[1], task_and_corpus(second)[1]):
                     fix = (
                         f"{why} as in {one} {first}: a result on it would say little; name another "
                         "corpus, other rows of it (?rows=A:B), or give --allow-overlap"

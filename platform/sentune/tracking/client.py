@@ -110,12 +110,17 @@ class Refusals:
             self.add(content, error)
 
 
-def mlflow_client(tracking_uri: str) -> Any:
-    """Return an ``MlflowClient`` for tracking and registry; MLflow prints nothing from then on."""
+def load_mlflow() -> Any:
+    """Import MLflow, which takes seconds; it prints nothing from then on."""
     quieten_mlflow()
-    import mlflow  # takes seconds
+    import mlflow
 
-    return mlflow.MlflowClient(tracking_uri, registry_uri=tracking_uri)
+    return mlflow
+
+
+def mlflow_client(tracking_uri: str) -> Any:
+    """Return an ``MlflowClient`` for tracking and registry."""
+    return load_mlflow().MlflowClient(tracking_uri, registry_uri=tracking_uri)
 
 
 def digest_of(content: Any) -> str:

@@ -17,7 +17,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import Overtaken
 from sentune.io.waits import WAITS
 from sentune.records import StudySummary
-from sentune.tracking.client import Refusals, legal, mlflow_client
+from sentune.tracking.client import Refusals, legal, load_mlflow, mlflow_client
 from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import (
     artifact_root_in,
@@ -104,6 +104,7 @@ class Tracker:
         """
         self._take_snapshot, self._check = take_snapshot, check
         self.update(summary)
+        load_mlflow()  # Ray Tune imports it too: two threads at once end in a deadlock of imports
         self._thread.start()
 
     def notify(self) -> None:
