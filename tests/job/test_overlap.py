@@ -115,10 +115,10 @@ def test_equal_corpora_are_refused_unless_that_is_wanted(
 
 
 def test_a_task_before_a_corpus_hides_nothing() -> None:
-    options = JobOptions(dev="my_tasks:Match=builtin:nli", test="rte=builtin:nli")
-    with pytest.raises(InvalidValue, match="it is the same as in --dev my_tasks:Match=builtin:nli"):
-        refuse_equal_corpora(options)
-    refuse_equal_corpora(JobOptions(dev="my_tasks:Match=builtin:nli?split=dev"))
+    given = {"corpora": ("snli:b",), "dev": ("my_tasks:Match=snli:a",)}
+    with pytest.raises(InvalidValue, match="it is the same as in --dev my_tasks:Match=snli:a"):
+        refuse_equal_corpora(JobOptions(**given, test=("rte=snli:a",)))
+    refuse_equal_corpora(JobOptions(**given, test=("rte=snli:c",)))
 
 
 def test_shared_rows_are_counted_for_each_corpus_that_is_judged_on() -> None:
