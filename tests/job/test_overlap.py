@@ -115,7 +115,7 @@ def test_equal_corpora_are_refused_unless_that_is_wanted(
 
 
 def test_a_task_before_a_corpus_hides_nothing() -> None:
-    given = {"corpus": ("snli:b",), "dev": ("my_tasks:Match=snli:a",)}
+    given = {"corpus": "snli:b", "dev": ("my_tasks:Match=snli:a",)}
     with pytest.raises(InvalidValue, match="it is the same as in --dev my_tasks:Match=snli:a"):
         refuse_equal_corpora(JobOptions(**given, test=("rte=snli:a",)))
     refuse_equal_corpora(JobOptions(**given, test=("rte=snli:c",)))
