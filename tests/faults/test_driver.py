@@ -118,7 +118,7 @@ def check_whole(place: Place) -> None:
 
 def check_mlflow(place: Place) -> None:
     client = MlflowClient(place.tracking)
-    (experiment,) = [e for e in client.search_experiments() if e.name == "sentune/s"]
+    (experiment,) = [e for e in client.search_experiments() if e.name == "sentune/toy"]
     assert experiment.artifact_location == place.artifacts
     runs = client.search_runs([experiment.experiment_id], max_results=100)
     names = Counter(run.data.tags["sentune.run"] for run in runs)

@@ -116,7 +116,7 @@ def test_a_stopped_job_leaves_checkpoints_and_goes_on(
     cluster: Any, project: Path, tmp_path: Path
 ) -> None:
     """``ray job stop`` sends SIGTERM; the cluster lets the job write what its trials have."""
-    options = "--trials 1 --max-examples 6000 --finalists 0 --set batch_size=32 --study s"
+    options = "--trials 1 --max-examples 12000 --finalists 0 --set batch_size=32 --study s"
     job = ["jobs/tune_gumbel.py", *options.split(), "--storage", str(tmp_path)]
     begun = cluster.submit("--no-wait", "--submission-id=first", *WITH_UPLOAD, *job, cwd=project)
     assert begun.returncode == 0, begun.stdout + begun.stderr
@@ -131,12 +131,12 @@ def test_a_stopped_job_leaves_checkpoints_and_goes_on(
     summary = json.loads((tmp_path / "s/summary.json").read_text())
     assert summary["state"] == "interrupted"
     [before] = summary["trials"]
-    assert 0 < before["examples"] < 6000
+    assert 0 < before["examples"] < 12000
     done = cluster.submit(*WITH_UPLOAD, *job, cwd=project, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     summary = json.loads((tmp_path / "s/summary.json").read_text())
-    assert (summary["state"], summary["trials"][0]["examples"]) == ("complete", 6000)
-    assert summary["spent"]["examples"] == 6000, "no example was trained on twice"
+    assert (summary["state"], summary["trials"][0]["examples"]) == ("complete", 12000)
+    assert summary["spent"]["examples"] == 12000, "no example was trained on twice"
 
 
 @pytest.mark.timeout(1200)
