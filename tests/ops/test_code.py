@@ -106,6 +106,7 @@ UNRELATED = (
     "training/recipes/__init__.py",
     "encoders/decoders.py",
     "corpora/formats/nli.py",
+    "corpora/formats/registry.py",
     "job/run.py",
     "study/study.py",
     "io/folders.py",

@@ -13,7 +13,7 @@ from sentune.corpora.schema import Corpus
 from sentune.errors import InvalidValue
 from sentune.job.corpora import numbered
 from sentune.job.options import StudyOptions
-from sentune.tasks.choose import task_and_corpus
+from sentune.tasks import task_and_corpus
 from sentune.terminal import print_line
 
 if TYPE_CHECKING:

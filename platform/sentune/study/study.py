@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 import optuna
 
 from sentune.code import code_fingerprint
-from sentune.io.atomic import StorageError, read_document, write_document
+from sentune.io.atomic import read_document
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
@@ -21,6 +20,7 @@ from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.fork import fork_from, place_of_trials, refuse_foreign_trials
 from sentune.study.planning.capacity import available
 from sentune.study.planning.plan import make_plan, searched
+from sentune.study.readout_tables import keep_tables
 from sentune.study.runner.finals import Finals, compare
 from sentune.study.runner.limits import Alone, Limits, Why, spent_of
 from sentune.study.runner.population import Population
@@ -43,11 +43,10 @@ from sentune.study.store.driver_lock import DriverLock
 from sentune.study.store.journal import StudyJournal
 from sentune.study.store.storage import open_storage, open_study, storage_url
 from sentune.study.store.study_index import FINALS, StudyPlace
-from sentune.study.store.study_view import IDENTITY, TABLES, StudyView
+from sentune.study.store.study_view import IDENTITY, StudyView
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.checkpoint_storage import storage_of
-from sentune.training.checkpoints import sweeps_in
 from sentune.training.identity import identity_of
 from sentune.training.trial import Program, TrialSpec
 
@@ -246,7 +245,7 @@ class Study:
             return self._outcome(limits, None)
         study = self._open(self.config.name + FINALS)
         finals = Finals(study=study, store=self.store, config=self.config)
-        self._keep_tables(finals.runs())
+        keep_tables(self.view, self.config, finals.runs())
         self.retention.finals = finals
         limits.begin_finals(sum(run.gpu_seconds for run in finals.store.records()) / 3600)
         whole = self._run(finals.store, finals.source, limits)
@@ -284,7 +283,9 @@ class Study:
                 sampler=config.sampler,
                 first=config.sampler.partition(":")[0] != "grid",
             )
-        self._keep_tables({run_name(trial.id): trial for trial in self.store.records()})
+        keep_tables(
+            self.view, self.config, {run_name(trial.id): trial for trial in self.store.records()}
+        )
         self.retention.apply()
         self._changed()
         return self._run(self.store, source, limits)
@@ -334,7 +335,7 @@ class Study:
             name = name_of(run)
             if store is not self.store and record.state is not TrialState.COMPLETE:
                 logger.warning("%s failed: %s", name, record.reason)
-            self._keep_tables({name: record})
+            keep_tables(self.view, self.config, {name: record})
             self.retention.apply()
         self._changed()
 
@@ -347,26 +348,6 @@ class Study:
                 if watcher not in self._failed:
                     self._failed.append(watcher)
                     logger.exception("%r failed; the study goes on", watcher)
-
-    def _keep_tables(self, runs: Mapping[str, TrialRecord]) -> None:
-        """Write ``readouts.json`` of the runs, by name, that have ended and have swept readouts.
-
-        Then their checkpoints may go.
-        """
-        kept = self.view.with_tables()
-        ended = {n: run for n, run in runs.items() if run.state is not TrialState.RUNNING}
-        due = [name for name, run in ended.items() if run.readouts and name not in kept]
-        if len(due) > 1:
-            there = set(storage_of(self.config.runs_folder).entries())
-            due = [name for name in due if name in there]
-        for name in due:
-            folder = self.config.directory(name)
-            try:
-                if tables := sweeps_in(folder):
-                    write_document(folder, TABLES, json.dumps(tables))
-                    kept.add(name)
-            except StorageError as error:  # MLflow and the report do without these pictures
-                logger.warning("%s: its readout tables could not be kept: %s", name, error)
 
     def _outcome(self, limits: Limits, finals: Finals | None) -> StudyOutcome:
         """Return the outcome from the store; without finals where they did not come to an end."""
