@@ -131,7 +131,7 @@ def by_length(entry: Mapping[str, Any], name: str) -> Chart:
                 hoverinfo="text",
             )
         )
-        figure.update_yaxes(range=[0, 112], ticksuffix=" %", tickvals=[0, 25, 50, 75, 100])
+        figure.update_yaxes(range=[0, 112], ticksuffix=" %", dtick=25)
         figure.update_xaxes(type="category")
         return figure
 
