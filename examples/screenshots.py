@@ -151,6 +151,7 @@ def notebook(study: str, names: str, folder: Path) -> Path:
     for name in names.split():
         drawn = getattr(figures, name)()
         figure = next(iter(drawn.values())) if isinstance(drawn, dict) else drawn
+        figure.update_layout(width=760, height=420)
         divs.append(figure.to_html(div_id=name, full_html=False, include_plotlyjs=False))
     page = folder / f"{study}.html"
     page.write_text(f"<script>{plotly_js()}</script>{''.join(divs)}", encoding="utf-8")
@@ -158,11 +159,11 @@ def notebook(study: str, names: str, folder: Path) -> Path:
 
 
 def write_report(page: Path, browser: Chromium) -> None:
-    """Write a report down to the end of its figures of the search, in 64 colours."""
+    """Write a report down to the end of its figures of the search, in 256 colours."""
     browser.open(page, DESK)
     end = browser.run('document.querySelector("#search").getBoundingClientRect().bottom')
     file = browser.picture(IMAGES / "report.png", height=round(end) + 24)
-    Image.open(file).convert("RGB").quantize(64).save(file, optimize=True)
+    Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
 
 
 def write(name: str, svg: str) -> None:

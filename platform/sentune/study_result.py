@@ -185,13 +185,14 @@ class StudyFigures:
         import plotly.graph_objects as go
 
         objective = self._view.summary.objective
-        layout = {"yaxis_title": objective, "xaxis_title": "finalist", "showlegend": False}
-        figure = go.Figure(layout=layout)
+        titles = {"title": "Seeds", "yaxis_title": objective, "xaxis_title": "finalist"}
+        figure = go.Figure(layout={**titles, "showlegend": False})
         for finalist in self._view.summary.finalists:
             over, name = finalist.metrics[objective], f"trial {finalist.trial}"
             text = [f"seed {seed}" for seed in finalist.seeds]
+            x, look = [name] * len(text), {"size": 9}
             marks = go.Scatter(
-                x=[name] * len(text), y=over.values, text=text, mode="markers", name=name
+                x=x, y=over.values, text=text, mode="markers", marker=look, name=name
             )
             figure.add_trace(marks)
         return figure
@@ -213,5 +214,5 @@ class StudyFigures:
                 figure.add_trace(line, row=1, col=column)
                 figure.update_xaxes(title_text=readout, col=column)
             figure.update_yaxes(title_text=table.metric, col=1)
-            found[name] = figure.update_layout(showlegend=False)
+            found[name] = figure.update_layout(title=f"Readouts, {name}", showlegend=False)
         return found
