@@ -100,6 +100,8 @@ class Server:
             described, tags = of_study.tags["mlflow.note.content"], model_tags(summary)
             register = partial(self._model, summary.model, registered, described, tags)
             self._once((summary.model, of_study.digest), register)
+        found = of_study.tags["mlflow.note.content"].partition("\n")[0]
+        self._once(("found", found), lambda: self._runs.describe(found))
         self._send(of_study, folder)
 
     @property

@@ -16,9 +16,11 @@ from sentune.tracking.client import mlflow_client
 from sentune.tracking.database import check_tracking_file, follow_move
 from sentune.tracking.environment import default_tracking_uri
 from sentune.tracking.runs import Run, digest
+from sentune.training.model import CARD_FILE, MANIFEST
 
 ALIAS = "champion"
-_CONTENT = "sentune.content"
+_CONTENT, _MODEL = "sentune.content", "sentune.model"
+"""Tags of a version: digests of all its files, and of all but its card and its manifest."""
 _ADDRESS = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<version>\d+))")
 
 
@@ -33,10 +35,11 @@ def publish(
     """Make the folder a version of the model ``name``, and its champion.
 
     The files go to ``model/DIGEST`` of the run, so a later model never overwrites what an older
-    version points at; the same content stays one version. They lie in MLflow's own layout, so that
-    ``mlflow.pyfunc.load_model`` and ``mlflow models serve`` take them.
+    version points at. The same model stays one version: each start of its study writes a card and
+    a manifest anew. The files lie in MLflow's own layout, so that ``mlflow.pyfunc.load_model`` and
+    ``mlflow models serve`` take them.
     """
-    content = digest(folder)
+    content, model = digest(folder), digest(folder, without=(CARD_FILE, MANIFEST))
     place = f"model/{content[:12]}"
 
     def send() -> None:
@@ -44,17 +47,19 @@ def publish(
             wrapped = _as_python_function(folder, Path(scratch, "model"))
             client.log_artifacts(run.id, str(wrapped), place)
 
-    run.put(client, place, content, send)
     if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name)
     versions = client.search_model_versions(f"name = '{name}'")
-    version = next((v.version for v in versions if v.tags.get(_CONTENT) == content), None)
-    if version is None:
+    version = next((v.version for v in versions if v.tags.get(_MODEL) == model), None)
+    if version is not None:
+        client.update_model_version(name, version, description)
+    else:
+        run.put(client, place, content, send)
         version = client.create_model_version(
             name,
             f"{run.artifact_uri}/{place}",
             run.id,
-            tags={**tags, _CONTENT: content},
+            tags={**tags, _CONTENT: content, _MODEL: model},
             description=description,
         ).version
     client.set_registered_model_alias(name, ALIAS, version)

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
-from sentune.formatting import cost, measured, spread
+from sentune.formatting import cost
 from sentune.records import FinalistRecord, StudySummary, TrialRecord, TrialState
+from sentune.report.study_page import finding
 from sentune.report.view import View
 from sentune.tracking.client import MOST_PARAM, MOST_TAG, Point, RunKey, digest_of, legal, texts
 
@@ -225,16 +226,15 @@ def documents(study: StudySnapshot, summary: StudySummary) -> dict[str, str]:
 
 
 def model_tags(summary: StudySummary) -> dict[str, str]:
-    """Tags of the registered model's version."""
+    """Tags of the registered model's version; its settings stand in its description."""
     winner = winner_of(summary)
     if winner is None:
         return {}
+    chosen_by = [metric for metric, _ in View(summary=summary).objectives]
     tags = {
         "method": summary.method,
         "sentune.study": summary.study,
-        "setting": winner.settings,
-        "readout": winner.readouts,
-        "metric": {metric: over.mean for metric, over in winner.metrics.items()},
+        "metric": {n: winner.metrics[n].mean for n in chosen_by if n in winner.metrics},
     }
     return texts(tags, MOST_TAG)
 
@@ -259,9 +259,11 @@ def describe(summary: StudySummary, address: str) -> str:
         address: where the registered model is found.
     """
     reason = f": {summary.reason}" if summary.reason else ""
-    against = View(summary=summary).against_rules
-    lines = [*([f"**{against.text}**", ""] if against is not None else [])]
-    lines += [
+    seen = View(summary=summary)
+    against = seen.against_rules
+    lines = [
+        " ".join([finding(seen), *([against.text] if against is not None else [])]),
+        "",
         f"**{summary.method}** tuned for `{summary.objective}` ({summary.mode}imum)"
         f" over {len(summary.trials)} trials; the study is {summary.state}{reason}.",
         "",
@@ -277,16 +279,15 @@ def describe(summary: StudySummary, address: str) -> str:
     lines += [
         f"Winner: trial {winner.trial}, {again}.",
         "",
-        "| metric | dev, mean ± sd | test | baseline |",
+        f"| metric | dev, {seen.error_kind} | test | without a model |",
         "|---|---|---|---|",
+        *(f"| {' | '.join(row)} |" for row in seen.metric_rows),
+        "",
+        "Settings and readouts:",
+        "",
+        "| name | value |",
+        "|---|---|",
     ]
-    for name, over in sorted(winner.metrics.items()):
-        beside = [
-            measured(name, found[name]) if name in found else ""
-            for found in (summary.test, summary.baselines)
-        ]
-        lines.append(f"| {name} | {spread(name, over)} | {' | '.join(beside)} |")
-    lines += ["", "| setting | value |", "|---|---|"]
     values = {**winner.settings, **{f"{n} (read out)": v for n, v in winner.readouts.items()}}
     for name, value in sorted(values.items()):
         lines.append(f"| {name} | {f'{value:.4g}' if isinstance(value, float) else value} |")

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from sentune.tracking.client import Point, Refused, RunKey, legal, mlflow_client
 
 PICKLES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt"}
 """Suffixes of files that run code when they are loaded; weights travel as safetensors."""
-_TRAINING = "workflowType=machine_learning"  # a fresh browser opens the pages for chat otherwise
-_CHARTS = "compareRunsMode=CHART"  # the curves of all runs beside the table
+CONTENT = "sentune.content"
+"""Tag of a run: JSON of each place among its artifacts with the digest of what was sent there."""
+DIGITS = 32
+"""Of a digest in that tag: MLflow's tags are short."""
+_TRAINING = {"workflowType": "machine_learning"}  # a fresh browser opens the pages for chat
+_CURVES = {"compareRunsMode": "CHART", "searchFilter": "tags.`sentune.trial` != ''"}
 
 
 @dataclass
@@ -44,14 +50,15 @@ class Run:
         """Send what belongs at a place among the artifacts, unless the server holds it there.
 
         Args:
-            content: digest of what is sent, which a tag of the run keeps.
+            content: digest of what is sent.
             send: sends it.
         """
-        tag = legal(f"sentune.content.{place}")
-        if self.tags.get(tag) != content:
+        sent = json.loads(self.tags.get(CONTENT, "{}"))
+        if sent.get(place) != content[:DIGITS]:
             send()
-            client.set_tag(self.id, tag, content)
-            self.tags[tag] = content
+            sent[place] = content[:DIGITS]
+            self.tags[CONTENT] = json.dumps(sent, sort_keys=True)
+            client.set_tag(self.id, CONTENT, self.tags[CONTENT])
 
 
 class StudyRuns:
@@ -76,6 +83,10 @@ class StudyRuns:
         if key not in self._runs:
             self._runs[key] = self._make(key, time)
         return self._runs[key]
+
+    def describe(self, text: str) -> None:
+        """Set the description of the study's experiment."""
+        self._client.set_experiment_tag(self._experiment, "mlflow.note.content", text)
 
     def missing(self, run: Run, points: Sequence[Point]) -> list[Point]:
         """Those of the points at whose name and step the server has no value yet.
@@ -135,14 +146,21 @@ def experiment_name(study: str) -> str:
 def runs_page(tracking_uri: str) -> str:
     """Path of a store's newest study on a server over it: its curves; without one, the start page.
 
-    From the root of the server's address.
+    From the root of the server's address. MLflow folds the runs below a study away, and draws no
+    curves of them, unless they are sorted by a metric: by the objective, the best first.
     """
-    prefix = experiment_name("")
-    found = mlflow_client(tracking_uri).search_experiments(
+    client, prefix = mlflow_client(tracking_uri), experiment_name("")
+    found = client.search_experiments(
         max_results=1, filter_string=f"name LIKE '{prefix}%'", order_by=["last_update_time DESC"]
     )
-    page = f"/{found[0].experiment_id}/runs" if found else ""
-    return f"/#/experiments{page}?{_TRAINING}{f'&{_CHARTS}' if page else ''}"
+    if not found:
+        return f"/#/experiments?{urlencode(_TRAINING)}"
+    place, shown = found[0].experiment_id, {**_TRAINING, **_CURVES}
+    for study in client.search_runs([place], "tags.`sentune.run` = 'study'", max_results=1):
+        ascending = str(study.data.params.get("mode") == "min").lower()
+        key = f"metrics.`{legal(study.data.params.get('objective', ''))}`"
+        shown |= {"orderByKey": key, "orderByAsc": ascending}
+    return f"/#/experiments/{place}/runs?{urlencode(shown, quote_via=quote)}"
 
 
 def _experiment(client: Any, study: str, artifact_root: str | None) -> str:
@@ -188,8 +206,11 @@ def upload(client: Any, run: Run, path: Path, folder: str) -> str:
     return content
 
 
-def digest(path: Path) -> str:
+def digest(path: Path, without: Collection[str] = ()) -> str:
     """SHA-256 of a file's content, or of the names and contents of a folder's files.
+
+    Args:
+        without: names of files of the folder that do not count.
 
     Raises:
         Refused: the path is gone, or holds a pickle.
@@ -199,6 +220,8 @@ def digest(path: Path) -> str:
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     total = hashlib.sha256()
     for file in files:
+        if file.parent == path and file.name in without:
+            continue
         if file.suffix.lower() in PICKLES:
             raise Refused(f"{file} may be a pickle; weights are logged as safetensors")
         with file.open("rb") as opened:
