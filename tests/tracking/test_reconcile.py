@@ -9,13 +9,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
 from sentune.records import TrialRecord, TrialState
 from sentune.tracking import tracker as sending
 from sentune.tracking.client import mlflow_client
+from sentune.tracking.database import ensure_database
 from sentune.tracking.environment import tracking_uri_in
+from sentune.tracking.runs import runs_page
 from tests.tracking.story import (
     BEGAN,
     CONSTANT,
@@ -70,6 +73,24 @@ def test_the_corpora_are_datasets_of_the_study(storage: Path, story: Story, held
     (found,) = mlflow_client(tracker.tracking_uri).get_run(run["id"]).inputs.dataset_inputs
     assert (found.dataset.name, found.dataset.digest) == ("builtin:nli", "f" * 16)
     assert [tag.value for tag in found.tags] == ["corpus"]
+
+
+def test_the_first_page_shows_the_curves_of_the_newest_study(storage: Path, story: Story) -> None:
+    uri = tracking_uri_in(str(storage))
+    ensure_database(uri)
+    assert runs_page(uri) == "/#/experiments?workflowType=machine_learning"
+    tracker = tracker_in(storage)
+    story.tell(tracker)
+    assert tracker.close(120)
+    place, _, shown = runs_page(uri).partition("?")
+    assert place == "/#/experiments/1/runs"
+    assert dict(parse_qsl(shown)) == {
+        "workflowType": "machine_learning", "compareRunsMode": "CHART",
+        "searchFilter": "tags.`sentune.trial` != ''",
+        "orderByKey": "metrics.`direction/accuracy`", "orderByAsc": "false",
+    }  # fmt: skip
+    described = mlflow_client(uri).get_experiment("1").tags["mlflow.note.content"]
+    assert described.startswith("gumbel reaches direction/accuracy 80.0")
 
 
 def test_a_run_has_the_times_of_its_milestones(storage: Path, story: Story, held: Held) -> None:
