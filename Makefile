@@ -19,7 +19,7 @@ NUMERIC := tests/geometry tests/methods tests/readouts tests/tasks tests/encoder
 AVX512 := $(if $(shell grep -m1 -o avx512bw /proc/cpuinfo),OPENBLAS_CORETYPE=SkylakeX)
 CORES := OPENBLAS_CORETYPE=Haswell $(AVX512) ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE
 
-.PHONY: help setup tune test test-rest tier test-all test-numbers soak check format dashboard bench examples docs lock clean
+.PHONY: help setup tune test test-rest tier test-all test-numbers soak check format dashboard bench examples screenshots docs lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -77,6 +77,9 @@ bench: $(READY)  ## the benchmarks: ratios against a peer, in one run
 
 examples: $(READY)  ## execute the notebooks of examples/ in place
 	@$(BIN)/python examples/execute.py
+
+screenshots: $(READY)  ## the pictures of README and gallery from three studies; needs Chromium (8 minutes)
+	@PYTHONPATH=. $(BIN)/python examples/screenshots.py
 
 docs: $(READY)  ## the documentation as a site, in build/site
 	@mkdir -p build

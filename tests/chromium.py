@@ -115,7 +115,9 @@ def chromium() -> Iterator[Chromium]:
 
     with tempfile.TemporaryDirectory(prefix="chromium-") as profile:
         options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                   "--remote-debugging-pipe", f"--user-data-dir={profile}")  # fmt: skip
+                   "--no-first-run", "--disable-background-networking", "--disable-sync",
+                   "--disable-component-update", "--disable-quic", "--remote-debugging-pipe",
+                   f"--user-data-dir={profile}")  # fmt: skip
         places = f'exec "$0" "$@" 3<&{commands_out} 4>&{answers_in}'  # where it looks for them
         browser = subprocess.Popen(
             ["bash", "-c", places, PROGRAM, *options],

@@ -31,7 +31,9 @@ SIGNS = {
 }
 """A shape for each state, so that none depends on colour."""
 
-NO_SHARES = ("loss", "deviation", "examples_per_second", "mse", "perplexity")
+NO_SHARES = (
+    "loss", "deviation", "examples_per_second", "mse", "perplexity", "references_per_sentence",
+)  # fmt: skip
 """Metrics that are no fractions, by the last part of their names."""
 
 

@@ -185,12 +185,14 @@ class StudyFigures:
         import plotly.graph_objects as go
 
         objective = self._view.summary.objective
-        figure = go.Figure(layout={"yaxis_title": objective, "xaxis_title": "finalist"})
+        titles = {"title": "Seeds", "yaxis_title": objective, "xaxis_title": "finalist"}
+        figure = go.Figure(layout={**titles, "showlegend": False})
         for finalist in self._view.summary.finalists:
             over, name = finalist.metrics[objective], f"trial {finalist.trial}"
             text = [f"seed {seed}" for seed in finalist.seeds]
+            x, look = [name] * len(text), {"size": 9}
             marks = go.Scatter(
-                x=[name] * len(text), y=over.values, text=text, mode="markers", name=name
+                x=x, y=over.values, text=text, mode="markers", marker=look, name=name
             )
             figure.add_trace(marks)
         return figure
@@ -198,15 +200,19 @@ class StudyFigures:
     def readouts(self) -> dict[str, go.Figure]:
         """Return sweep -> the metric over each readout of the winner, the others at their best."""
         import plotly.graph_objects as go
+        from plotly.subplots import make_subplots
 
         from sentune.report.sweep_figures import sweeps_in
 
         found = {}
         folder = self._view.folder
         for name, table in (sweeps_in(folder) if folder is not None else {}).items():
-            figure = go.Figure(layout={"yaxis_title": table.metric})
-            for readout, grid in table.axes.items():
+            figure = make_subplots(cols=len(table.axes), shared_yaxes=True)
+            for column, (readout, grid) in enumerate(table.axes.items(), 1):
                 values = table.at_best(readout).tolist()
-                figure.add_trace(go.Scatter(x=[*grid], y=values, name=readout))
-            found[name] = figure
+                line = go.Scatter(x=[*grid], y=values, mode="lines+markers", name=readout)
+                figure.add_trace(line, row=1, col=column)
+                figure.update_xaxes(title_text=readout, col=column)
+            figure.update_yaxes(title_text=table.metric, col=1)
+            found[name] = figure.update_layout(title=f"Readouts, {name}", showlegend=False)
         return found

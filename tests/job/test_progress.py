@@ -274,7 +274,8 @@ def test_a_terminal_shows_a_bar_for_each_run_and_one_line_for_the_study() -> Non
     scene, console = screen_of(100)
     at_work(scene)
     scene.now = 65.0
-    table, ended, best, *bars, line = drawn(scene, console)
+    table, ended, best, space, *bars, line = drawn(scene, console)
+    assert space == ""
     assert table.split()[:3] == ["trial", "state", METRIC]
     assert "stopped early" in ended
     assert best.split()[:4] == ["1", "complete", "81.0", "%"]
@@ -336,7 +337,7 @@ def test_many_runs_fit_a_low_terminal() -> None:
         scene.store(trial(number, TrialState.RUNNING))
     lines = drawn(scene, console)
     assert len(lines) <= 24
-    assert "and 20 more at work" in lines
+    assert "and 21 more at work" in lines
     numbers = [line.split()[0] for line in lines if "complete" in line]
     assert numbers[0] == "0", "the best one stays"
     assert numbers[-1] == "29"

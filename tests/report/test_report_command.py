@@ -50,7 +50,7 @@ def page(storage: Path, *more: str) -> str:
 def test_a_study_without_a_summary_has_a_page_from_its_store(storage: Path) -> None:
     text = page(storage)
     assert (storage / "little" / "report.html").exists()
-    assert "So far the best direction/accuracy on dev: 82.0 %" in text
+    assert "So far the best direction/accuracy on dev: 82.0\N{NO-BREAK SPACE}%" in text
     assert "2 of 5" in text
     assert "Learning curves" in text
     assert "builtin:tiny" in text

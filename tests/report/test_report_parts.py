@@ -77,7 +77,7 @@ def test_the_savings_of_the_rungs() -> None:
     blocks = costs(view(study(records), records, None))
     said = next(block.text for block in blocks if isinstance(block, Text))
     assert "stopped 1 trial and saved 8,000 of 21,000 examples" in said
-    assert "(38%)" in said
+    assert "(38.1 %)" in said
     assert clock(8000 * 20 / 1000) in said
 
 
@@ -178,6 +178,7 @@ def test_numbers_as_people_read_them() -> None:
     assert clock(75) == "1:15"
     assert measured("train/seconds", 4000) == "1:06:40"
     assert measured("train/loss", 2.10469) == "2.105"
+    assert measured("ambiguous-rte/references_per_sentence", 52.435) == "52.44"
     assert (hours(0.01), hours(0.5), hours(30)) == ("36 s", "30.0 min", "30.0 h")
 
 

@@ -96,7 +96,8 @@ def test_the_first_lines_of_report_and_description_say_it(losing: StudySummary) 
     text = "It does not beat sentence length (98.2 %): direction/accuracy 91.7 % on test."
     blocks = build(View(summary=losing)).sections[0].blocks
     assert (blocks[1].text, blocks[1].tone) == (text, "bad")  # type: ignore[union-attr]
-    assert f'<p class="bad">{text}</p>' in to_html(build(View(summary=losing)))
+    unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    assert f'<p class="bad">{unbroken}</p>' in to_html(build(View(summary=losing)))
     assert describe(losing, "models:/s@champion").startswith(f"**{text}**")
 
 

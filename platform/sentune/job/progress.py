@@ -202,12 +202,13 @@ class Display:
         seen, width, beats = self._seen, self.console.width, self._beats()
         best = self.best.id if self.best is not None else None
         running, ended = self._running(), [run for run in seen.finals if run.ended is not None]
-        room = max(4, self.console.height - 4)
+        room = max(4, self.console.height - 6)
         bars = running[: max(2, room // 2)]
         lines = max(3, min(20, room - len(bars) - (len(ended) + 1 if ended else 0)))
         if over := [trial for trial in seen.trials if trial.state is not TrialState.RUNNING]:
             shown = _latest(over, best, lines)
             yield trials_table(shown, [self.objective], self.varied, width=width, best=best)
+            yield Text()
         if ended:
             columns = map(number_column, ("examples", self.objective))
             finals = plain_table("finalist", "seed", *columns)
@@ -216,6 +217,7 @@ class Display:
                 examples = f"{run.record.examples:,}"
                 finals.add_row(f"trial {run.trial}", f"{run.seed}", examples, score)
             yield finals
+            yield Text()
         if bars:
             left = (
                 {run.name: self.time_left.of_run(run.name) for run in bars}

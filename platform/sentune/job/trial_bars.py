@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -72,10 +73,12 @@ class RungBar:
         full, mark, empty = "#|-" if options.ascii_only else "━┿─"
         done = int(self.share * width + 1e-9)
         marks = {int(rung * width) for rung in self.rungs} - {0}
-        for place in range(width):
-            sign = mark if place in marks else full if place < done else empty
-            style = Style.parse(self.style if place < done else "dim")
-            yield Segment(sign, style)
+        signs = [
+            (mark if place in marks else full if place < done else empty, place < done)
+            for place in range(width)
+        ]
+        for (sign, over), alike in groupby(signs):
+            yield Segment(sign * len([*alike]), Style.parse(self.style if over else "dim"))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(4, options.max_width)

@@ -117,12 +117,12 @@ def by_length(entry: Mapping[str, Any], name: str) -> Chart:
     def draw() -> go.Figure:
         import plotly.graph_objects as go
 
-        figure = canvas("characters that the first sentence is longer by", "right")
+        figure = canvas("first longer by (characters)", "right")
         said = [f"{band}: {of.mean():.1%} of {len(of)} pairs" for band, of in kept]
         figure.add_trace(
             go.Bar(
                 x=[band for band, _ in kept],
-                y=[float(of.mean()) for _, of in kept],
+                y=[100 * float(of.mean()) for _, of in kept],
                 marker={"color": ACCENT},
                 text=[f"{len(of)}" for _, of in kept],
                 textposition="outside",
@@ -131,7 +131,7 @@ def by_length(entry: Mapping[str, Any], name: str) -> Chart:
                 hoverinfo="text",
             )
         )
-        figure.update_yaxes(range=[0, 1.12], tickformat=".0%", tickvals=[0, 0.25, 0.5, 0.75, 1])
+        figure.update_yaxes(range=[0, 112], ticksuffix=" %", dtick=25)
         figure.update_xaxes(type="category")
         return figure
 
@@ -270,7 +270,7 @@ def _draw_regions(pair: Mapping[str, Any]) -> go.Figure:
     room = 0.06 * (high - low)
     axes = (figure.update_xaxes, figure.update_yaxes)
     for axis, ends in zip(axes, np.stack([low - room, high + room], axis=1), strict=False):
-        axis(range=ends.tolist(), zeroline=False)
+        axis(range=ends.tolist())
     return figure
 
 
@@ -335,11 +335,12 @@ def dev_and_test(view: View) -> Chart | None:
         import plotly.graph_objects as go
 
         figure = canvas("", "", height=90 + 30 * len(shown), hovermode="closest")
-        bars = {"type": "data", "array": [over.sd for _, over, _ in shown], "color": ACCENT}
+        deviations = [100 * over.sd for _, over, _ in shown]
+        bars = {"type": "data", "array": deviations, "color": ACCENT}
         several = any(len(over.values) > 1 for _, over, _ in shown)
         figure.add_trace(
             go.Scatter(
-                x=[over.mean for _, over, _ in shown],
+                x=[100 * over.mean for _, over, _ in shown],
                 y=names,
                 name="dev, mean ± sd over seeds" if several else "dev",
                 mode="markers",
@@ -347,11 +348,12 @@ def dev_and_test(view: View) -> Chart | None:
                 error_x=bars if several else None,
             )
         )
-        x, mark = [test for _, _, test in shown], {"color": BEST, "size": 9, "symbol": "diamond"}
+        x = [100 * test for _, _, test in shown]
+        mark = {"color": BEST, "size": 9, "symbol": "diamond"}
         figure.add_trace(
             go.Scatter(x=x, y=names, name="test, this model", mode="markers", marker=mark)
         )
-        figure.update_xaxes(tickformat=".0%", showgrid=True)
+        figure.update_xaxes(ticksuffix=" %", hoverformat=".1f", showgrid=True)
         figure.update_yaxes(autorange="reversed", type="category")
         figure.update_layout(margin={"r": 24})
         return figure

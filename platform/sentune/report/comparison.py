@@ -60,7 +60,7 @@ def comparison(view: View) -> list[Block]:
         text = f"{lead}: encoder or corpora differ from the paper's, as the last column says."
         blocks.append(Text(text, "warning"))
     if rows:
-        numbers, wide = ("the paper", "ours"), ("ours judged on",)
+        numbers, wide = ("the paper", "ours"), (HEADS[0], *HEADS[-2:])
         blocks.append(Table(heads=HEADS, rows=rows, numbers=numbers, wide=wide))
     return blocks if grid is None else [*blocks, grid]
 

@@ -136,6 +136,7 @@ def front(view: View) -> Figure | None:
             axes.plot(xs, ys, "-", color=BEST, lw=1.2, label="front", zorder=2)
             for x, y, number in zip(xs, ys, ids, strict=True):
                 axes.annotate(str(number), (x, y), (4, 4), **BESIDE)
+        axes.margins(0.08)  # the numbers stay below the legend
         metric_axis(axes, first, along="x")
         metric_axis(axes, second)
         legend(axes)

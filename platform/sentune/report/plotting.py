@@ -15,6 +15,9 @@ from sentune.report.drawing import INK, LINE, MUTED
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+"""The font of style.css, with whose widths plotly places what it draws."""
+
 MOST = 90
 """Letters on a line of a text beside the pointer."""
 
@@ -36,7 +39,7 @@ def canvas(x: str = "", y: str = "", *, height: int = 300, **layout: Any) -> go.
     """
     import plotly.graph_objects as go
 
-    axis = {"gridcolor": LINE, "zerolinecolor": LINE, "linecolor": MUTED, "fixedrange": True}
+    axis = {"gridcolor": LINE, "zeroline": False, "linecolor": MUTED, "fixedrange": True}
     axis |= {"automargin": True, "title": {"standoff": 6}}
     figure = go.Figure()
     figure.update_layout(
@@ -45,7 +48,7 @@ def canvas(x: str = "", y: str = "", *, height: int = 300, **layout: Any) -> go.
         autosize=True,
         dragmode=False,
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        font={"size": 12, "color": INK},
+        font={"size": 12, "color": INK, "family": FONT},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         xaxis=axis | {"title": {"text": safe(x), "standoff": 6}, "showgrid": False},
         yaxis=axis | {"title": {"text": safe(y), "standoff": 6}},

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sentune.formatting import clock, counted, hours, setting
+from sentune.formatting import clock, counted, hours, percent, setting
 from sentune.records import StudySummary, TrialState
 from sentune.report.blocks import Block, Table, Text
 from sentune.report.figures import cost
@@ -61,7 +61,7 @@ def _saved(view: View) -> str:
     time = sum(t.seconds / t.examples * max(0, full - t.examples) for t in stopped if t.examples)
     return (
         f"The rungs stopped {counted(len(stopped), 'trial')} and saved {saved:,} of "
-        f"{saved + used:,} examples of the search ({saved / (saved + used):.0%}), about "
+        f"{saved + used:,} examples of the search ({percent(saved / (saved + used))}), about "
         f"{clock(time)} of training at those trials' own speed."
     )
 
@@ -74,9 +74,7 @@ def lineage(view: View) -> list[Block]:
     if command:
         blocks.append(Text(str(command), "code"))
     if summary.test_reads:  # more than one was forced
-        names = list(dict.fromkeys(name for read in summary.test_reads for name in read))
-        reads = [[setting(read.get(name)) for name in names] for read in summary.test_reads]
-        blocks.append(Table(heads=names, rows=reads, caption="Readings of the test corpora."))
+        blocks.append(_reads(summary))
     packages: Mapping[str, Any] = summary.lineage.get("packages", {})
     if packages:
         versions = [(name, str(version)) for name, version in sorted(packages.items())]
@@ -102,6 +100,20 @@ def _corpora(summary: StudySummary) -> Table:
     ]
     heads = ("role", "corpus", "kind", "rows", "fingerprint")
     return Table(heads=heads, rows=rows, numbers=("rows",), wide=("corpus",))
+
+
+def _reads(summary: StudySummary) -> Table:
+    names = [*dict.fromkeys(name for read in summary.test_reads for name in read)]
+    rows = [[_read(read.get(name)) for name in names] for read in summary.test_reads]
+    said = "Readings of the test corpora."
+    return Table(heads=names, rows=rows, wide=("test",), caption=said)
+
+
+def _read(value: Any) -> str:
+    """Return what is known of a reading: of its corpora the names, of lists their items."""
+    if not isinstance(value, list):
+        return setting(value)
+    return ", ".join(str(one["spec"]) if isinstance(one, dict) else str(one) for one in value)
 
 
 def _code(view: View) -> Table:

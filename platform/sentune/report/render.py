@@ -62,6 +62,7 @@ def _environment(clean: Callable[[object], object]) -> Environment:
     )
     environment.filters |= {
         "code": _indented,
+        "unbroken": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%"),
         "svg": lambda figure: Markup(to_svg(figure)),
         "plotly": lambda chart: Markup(to_json(chart)),
     }

@@ -138,7 +138,8 @@ def heat(table: SweepTable) -> Figure:
             at = place + 0.5, line + 0.5
             axes.text(*at, text, ha="center", va="center", fontsize=8, color=colour)
         corner = upper.index(table.best[HEAT[1]]), lower.index(table.best[HEAT[0]])
-        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=BEST, lw=2.5, zorder=5))
+        look: dict[str, Any] = {"fill": False, "edgecolor": BEST, "lw": 2.5, "clip_on": False}
+        axes.add_patch(Rectangle(corner, 1, 1, zorder=5, **look))
 
     said = f"In percent, over {HEAT[0]} and {HEAT[1]}{table.fixed(*HEAT)}; the best is framed."
     size = max(5.0, 1.4 + 0.47 * len(upper)), 1.2 + 0.33 * len(lower)
