@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.tiers import DEFAULT, TIERS, ran, tier_of
+from tests.wheels import installed
 
 if TYPE_CHECKING:
     from tests.backends import Servers
@@ -111,3 +112,9 @@ def both_servers() -> Iterator[Servers]:
 
     with servers() as both:
         yield both
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment into which the built wheel was installed."""
+    return installed(tmp_path_factory.mktemp("wheel"))

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 from typing import Any
 
@@ -191,25 +190,6 @@ def test_every_public_name_is_there() -> None:
     code = "import sentune, sys; print([m for m in ('torch', 'ray', 'pandas') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python of an environment into which the built wheel was installed; it has the libraries of
-    this one, but not this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run([*pip, *build], check=True, cwd=folder)
-    venv.create(folder / "env", with_pip=False)
-    python = folder / "env/bin/python"
-    (found,) = folder.glob("sentune-*.whl")
-    install = ["--python", str(python), "install", "--no-deps", str(found)]
-    subprocess.run([*pip, *install], check=True, cwd=folder)
-    (packages,) = (folder / "env/lib").glob("python3*/site-packages")
-    libraries = next(path for path in sys.path if path.endswith("site-packages"))
-    (packages / "libraries.pth").write_text(libraries + "\n")
-    return python
 
 
 @pytest.mark.cluster

@@ -1,9 +1,11 @@
-"""The notebooks of ``examples/``: what is stored of each, and that it runs."""
+"""The notebooks of ``examples/``: what is stored of each, and that it runs from the wheel."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +45,18 @@ def test_what_is_stored_is_whole_small_and_of_no_machine(path: Path) -> None:
 
 @pytest.mark.extras
 @every
-def test_it_runs(path: Path, tmp_path: Path) -> None:
+def test_it_runs_from_a_wheel(path: Path, wheel: Path, tmp_path: Path) -> None:
     pytest.importorskip("nbclient", reason="the extra 'notebook' is not installed")
-    from examples.execute import execute
-
-    cells = execute(path, tmp_path).cells  # a cell that fails is raised
-    assert any(cell.outputs for cell in cells if cell.cell_type == "code")
+    executed = tmp_path / path.name
+    code = (
+        "import sys, nbformat; from pathlib import Path; from execute import execute\n"
+        "nbformat.write(execute(Path(sys.argv[1]), Path()), sys.argv[2])"
+    )
+    done = subprocess.run(
+        [wheel, "-c", code, path, executed],
+        capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(path.parent)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr  # a cell that fails is raised
+    cells = json.loads(executed.read_text(encoding="utf-8"))["cells"]
+    assert any(cell["outputs"] for cell in cells if cell["cell_type"] == "code")

@@ -135,6 +135,8 @@ class StudySummary:
         objective, mode: the first of ``objectives``.
         objectives: ``{"metric", "mode"}``; of several the trials have a Pareto front.
         best: trial that the shipped model comes from; None while there is none.
+        baselines: ``task/rule`` -> value that a rule without a trained model reaches.
+        against_rules: accuracy of the model on test -> rule -> ``PairedTest`` on the same items.
         front: trials that no other one beats in every objective.
         verdict: whether the winner is better than the runner-up, in a sentence.
         comparison: the paired test behind the verdict.
@@ -158,6 +160,7 @@ class StudySummary:
     best: int | None = None
     test: dict[str, float] = field(default_factory=dict)
     baselines: dict[str, float] = field(default_factory=dict)
+    against_rules: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     model: str | None = None
     reason: str = ""
     spent: Spent = field(default_factory=Spent)

@@ -64,6 +64,9 @@ def test_a_study_leaves_what_the_readme_promises(tuned) -> None:
     assert {"corpus", "dev", "test"} == set(summary["corpora"])
     assert {"direction/accuracy", "rte/auc", "rte/accuracy"} <= set(summary["test"])
     assert {"direction/length", "direction/bag_of_words"} <= set(summary["baselines"])
+    for rule, paired in summary["against_rules"]["direction/accuracy"].items():
+        lead = summary["test"]["direction/accuracy"] - summary["baselines"][rule]
+        assert paired["difference"] == pytest.approx(lead), rule
     assert summary["model"] == str(storage / "gumbel" / "model")
     for shown in ("Finalists", "Best configuration", "±", "dashboard --storage", "about"):
         assert shown in done.stdout

@@ -6,7 +6,7 @@ import pytest
 
 from sentune.records import FinalistRecord, Spread, StudySummary
 from sentune.report.render import to_html
-from sentune.report.rules import rules_of, verdict_on
+from sentune.report.rules import of_rule, rules_of, verdict_on
 from sentune.report.study_page import build
 from sentune.report.view import View
 from sentune.tracking.run_content import describe
@@ -50,6 +50,31 @@ def test_a_model_beats_a_rule_by_more_than_its_error(
     found = verdict_on("direction/accuracy", value, error, DIRECTION, "test")
     assert found is not None
     assert (found.beaten, words in found.text) == (beaten, True)
+
+
+@pytest.mark.parametrize(
+    ("p", "beaten", "words"),
+    [
+        (0.2, None, "is not told from sentence length (98.2 %)"),
+        (0.2, None, "99.1 ± 0.3 % on test (paired: p = 0.2, 3,368 pairs)"),
+        (1e-9, True, "direction/accuracy 99.1 % on test (paired: p < 0.001, 3,368 pairs)"),
+    ],
+)
+def test_on_the_same_pairs_the_difference_has_to_be_significant(
+    p: float, beaten: bool | None, words: str
+) -> None:
+    paired = {"direction/length": {"p": p, "items": 3368}, "direction/bag_of_words": {"p": 0.0}}
+    found = verdict_on("direction/accuracy", 0.991, 0.003, DIRECTION, "test", paired)
+    assert found is not None
+    assert (found.beaten, words in found.text) == (beaten, True), found.text
+
+
+def test_averages_of_word_vectors_are_a_rule_for_each_metric_of_their_task() -> None:
+    rules = {"rte/majority": 0.66, "rte/word_average_accuracy": 0.7, "rte/word_average_auc": 0.5}
+    assert rules_of("rte/accuracy", rules) == {"averaged word vectors": 0.7, "larger class": 0.66}
+    assert rules_of("rte/auc", rules) == {"averaged word vectors": 0.5}
+    assert all(map(of_rule, rules))
+    assert not of_rule("rte/average_precision")
 
 
 def test_without_a_rule_there_is_no_verdict() -> None:

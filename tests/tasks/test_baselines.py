@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression
 
 from sentune.errors import InvalidValue
 from sentune.tasks import bag_of_words_direction
-from sentune.tasks.direction import characters, length_baseline, surplus, words
-from sentune.tasks.pairs import Pairs
+from sentune.tasks.direction import characters, surplus, words
+from sentune.tasks.pairs import Pairs, half_ties
 
 
 def data(path: str) -> Path:
@@ -32,8 +32,8 @@ def pairs_of(rows: list[tuple[str, str]]) -> Pairs:
 def test_length_counts_ties_half() -> None:
     pairs = pairs_of([("a b", "a"), ("ab", "a b"), ("ab", "cd "), ("a b", "a c")])
     assert surplus(pairs).tolist() == [2, -1, 0, 0]
-    assert length_baseline(pairs) == pytest.approx((1 + 0 + 0.5 + 0.5) / 4)
-    assert length_baseline(pairs, words) == pytest.approx((1 + 0 + 0.5 + 0.5) / 4)
+    assert half_ties(surplus(pairs)).mean() == pytest.approx((1 + 0 + 0.5 + 0.5) / 4)
+    assert half_ties(surplus(pairs, words)).mean() == pytest.approx((1 + 0 + 0.5 + 0.5) / 4)
 
 
 def test_length_on_snli_dev() -> None:
@@ -44,9 +44,9 @@ def test_length_on_snli_dev() -> None:
     assert len(pairs) == 3329
     by_characters = surplus(pairs, characters)
     assert np.mean(by_characters > 0) == pytest.approx(0.9231, abs=5e-5)
-    assert length_baseline(pairs, characters) == pytest.approx(0.9282, abs=5e-5)
+    assert half_ties(surplus(pairs, characters)).mean() == pytest.approx(0.9282, abs=5e-5)
     assert np.mean(by_characters >= 0) == pytest.approx(0.9333, abs=5e-5)
-    assert length_baseline(pairs, words) == pytest.approx(0.9216, abs=5e-5)
+    assert half_ties(surplus(pairs, words)).mean() == pytest.approx(0.9216, abs=5e-5)
 
 
 def test_length_on_sick_is_counted_in_characters_as_the_papers_figure_suggests() -> None:
@@ -67,17 +67,17 @@ TRAIN = [("a poodle runs", "a dog runs"), ("a dog runs", "an animal runs")] * 10
 
 def test_a_bag_of_words_learns_which_word_is_more_general() -> None:
     test = [("a poodle sleeps", "a dog sleeps"), ("the dog sleeps", "the animal sleeps")]
-    assert bag_of_words_direction(TRAIN, test) == 1
-    assert bag_of_words_direction(TRAIN, [(h, p) for p, h in test]) == 0
+    assert bag_of_words_direction(TRAIN, test).mean() == 1
+    assert bag_of_words_direction(TRAIN, [(h, p) for p, h in test]).mean() == 0
 
 
 def test_a_bag_of_words_is_at_half_where_generality_reverses() -> None:
     reversed_context = [(f"no {h}", f"no {p}") for p, h in TRAIN]
-    assert bag_of_words_direction(TRAIN + reversed_context, TRAIN + reversed_context) == 0.5
+    assert bag_of_words_direction(TRAIN + reversed_context, TRAIN + reversed_context).mean() == 0.5
 
 
 def test_unseen_words_are_ties() -> None:
-    assert bag_of_words_direction(TRAIN, [("one cat", "some cat")]) == 0.5
+    assert bag_of_words_direction(TRAIN, [("one cat", "some cat")]).mean() == 0.5
 
 
 def test_the_bag_of_words_agrees_with_a_dense_regression() -> None:
@@ -98,7 +98,7 @@ def test_the_bag_of_words_agrees_with_a_dense_regression() -> None:
     model = LogisticRegression(fit_intercept=False, C=0.5, max_iter=1000)
     model.fit(both, np.repeat([1, -1], len(train)))
     expected = np.mean((np.sign(counts(test) @ model.coef_[0]) + 1) / 2)
-    assert bag_of_words_direction(train, test) == pytest.approx(expected, abs=1 / 300)
+    assert bag_of_words_direction(train, test).mean() == pytest.approx(expected, abs=1 / 300)
 
 
 def test_too_few_pairs_are_refused() -> None:

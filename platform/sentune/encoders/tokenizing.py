@@ -44,14 +44,21 @@ class Tokenizer(_HuggingFaceTokenizer):
             raise InvalidValue("--encoder", path, fix)
         self.pad_id: int = self._tokenizer.pad_token_id
 
-    def encode(self, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
-        """Return token ids of each text with special tokens, cut to ``max_length``, no padding."""
+    def encode(
+        self, texts: Sequence[str], max_length: int, *, special: bool = True
+    ) -> list[np.ndarray]:
+        """Return token ids of each text, cut to ``max_length``, without padding.
+
+        Args:
+            special: with [CLS] and its like.
+        """
         if not texts:
             return []
         encoded = self._tokenizer(
             list(texts),
             truncation=True,
             max_length=max_length,
+            add_special_tokens=special,
             return_attention_mask=False,
             return_token_type_ids=False,
         )

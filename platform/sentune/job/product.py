@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from sentune.corpora.batches import Held
-from sentune.corpora.prepare import Prepared
 from sentune.corpora.ray_map import over_cluster, several_machines
-from sentune.corpora.schema import Corpus, Kind
+from sentune.corpora.schema import Corpus
 from sentune.embedder.behaviour import behaviour
 from sentune.embedder.embedder import Embedder
 from sentune.errors import SentuneError
 from sentune.io.folders import whole_folder
 from sentune.io.object_store import files_at, is_local
+from sentune.job.baselines import baselines_of
 from sentune.job.corpora import (
     describe,
     needs_references,
@@ -36,25 +36,12 @@ from sentune.report.view import ERROR, View, of_subset
 from sentune.study.planning.connect import run_on_worker
 from sentune.study.runner.retention import note_published
 from sentune.summary import read_summary
-from sentune.tasks import (
-    AmbiguousRte,
-    DirectionTask,
-    Generation,
-    Result,
-    Rte,
-    Transfer,
-    bag_of_words_direction,
-    entailment_pairs,
-    tasks_for,
-)
+from sentune.tasks import Result, tasks_for
 from sentune.tasks.references import References
 from sentune.training.checkpoint_storage import PROGRESS_FILE
 from sentune.training.model import link_to, seal_model
 from sentune.training.model_card import HUB
 from sentune.training.trial import Opens
-
-BAG_OF_WORDS_ROWS = 300_000
-"""Rows that the bag of words learns from; NLI's 275,601 triplets are fewer."""
 
 
 def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -> dict[str, Any]:
@@ -92,11 +79,12 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
     if known is not None:
         summary.corpora, summary.test = known["corpora"], known["test"]
         summary.baselines = known["baselines"]
+        summary.against_rules = known.get("against_rules", {})
     elif job.test:
         reads.begin(winner, job.test, force=job.options.force_test)
         tables = {**sweeps_among(tables), **_judge(job, checkpoint, summary, reads)}
     else:
-        summary.baselines = baselines(job.train, job.dev)
+        summary.baselines = baselines_of(job, job.dev).values
     summary.best, summary.test_reads = winner.trial, reads.known
     summary.model = f"{storage}/{MODEL}"
     generation = summary.lineage.get("generation", 0)
@@ -166,9 +154,10 @@ def _judge(
         folder = Path(scratch, MODEL)
         job.export(best_run(summary), checkpoint, folder, {})
         result = measured(job, str(folder), test)
-    rules = baselines(job.train, test)
+    rules = baselines_of(job, test)
     able = {name.partition("/")[0] for name in result.metrics}  # a point has no direction
-    summary.baselines = {name: v for name, v in rules.items() if name.partition("/")[0] in able}
+    found = {name: v for name, v in rules.values.items() if name.partition("/")[0] in able}
+    summary.baselines, summary.against_rules = found, rules.compared(result.hits)
     summary.test = {k: v for k, v in result.metrics.items() if k not in summary.baselines}
     return result.tables
 
@@ -199,29 +188,6 @@ def _measure(model: Opens, test: tuple[Corpus, ...], references: References | No
     spread = over_cluster if several_machines() else map
     tasks = tasks_for(*test, references=references, spread=spread)
     return embedder.evaluate(tasks, embedder.readouts)
-
-
-def baselines(train: Prepared | None, judged: Sequence[Corpus]) -> dict[str, float]:
-    """Return ``task/metric`` -> fraction that rules without a model reach.
-
-    The larger class on every RTE and transfer task, LENGTH on every direction task, copying the
-    input where sentences are generated; where there are entailments to learn from, also a bag of
-    words trained on at most ``BAG_OF_WORDS_ROWS`` random rows of the training corpus, which tells
-    how much the words alone give away.
-    """
-    found: dict[str, float] = {}
-    for task in tasks_for(*judged):
-        if isinstance(task, Rte | Transfer):
-            found[f"{task.name}/majority"] = task.majority()
-        if isinstance(task, Generation | DirectionTask | AmbiguousRte):
-            found |= task.baselines()
-        if isinstance(task, DirectionTask) and train is not None and train.kind is Kind.TRIPLETS:
-            pairs = list(zip(task.pairs.first, task.pairs.second, strict=True))
-            learned = bag_of_words_direction(
-                entailment_pairs(train.sample(BAG_OF_WORDS_ROWS)), pairs
-            )
-            found[f"{task.name}/bag_of_words"] = learned
-    return found
 
 
 def _published(storage: str, summary: StudySummary, test: tuple[str, ...]) -> dict[str, Any] | None:

@@ -15,11 +15,18 @@ WORDS = {
     "majority": "larger class",
     "always_both": "always both",
     "copy": "copying",
+    "word_average": "averaged word vectors",
 }
+MEASURED_ALIKE = ("copy", "word_average")
+"""Rules with a value of each metric of a task: ``task/RULE_metric``."""
 RULES = ("length", "length_words", "bag_of_words", "majority")
 """Rules that are measured by accuracy."""
 ACCURACIES = ("accuracy", "by_similarity", "by_extent")
 """Metrics of one task that the rules are measured by as well; often they are equal."""
+
+
+SIGNIFICANT = 0.05
+"""Largest p of a paired test that tells a model from a rule."""
 
 
 class RuleVerdict(NamedTuple):
@@ -31,19 +38,23 @@ class RuleVerdict(NamedTuple):
 
 def rules_of(metric: str, baselines: Mapping[str, float]) -> dict[str, float]:
     """Return rule in words -> its value of a metric, the best first."""
-    task, _, name = metric.rpartition("/")
-    found = {}
-    if (copied := f"{task}/copy_{name}") in baselines:
-        found[WORDS["copy"]] = baselines[copied]
-    rules = RULES if name in ACCURACIES else ("always_both",) if name == "f1_both" else ()
-    found |= {WORDS[r]: baselines[f"{task}/{r}"] for r in rules if f"{task}/{r}" in baselines}
-    return dict(sorted(found.items(), key=lambda rule: -rule[1]))
+    return {words: baselines[name] for words, name in _names(metric, baselines).items()}
+
+
+def _names(metric: str, baselines: Mapping[str, float]) -> dict[str, str]:
+    """Return rule in words -> its name among the baselines, the best first."""
+    task, _, last = metric.rpartition("/")
+    names = {WORDS[of]: f"{task}/{of}_{last}" for of in MEASURED_ALIKE}
+    rules = RULES if last in ACCURACIES else ("always_both",) if last == "f1_both" else ()
+    names |= {WORDS[rule]: f"{task}/{rule}" for rule in rules}
+    known = {words: name for words, name in names.items() if name in baselines}
+    return dict(sorted(known.items(), key=lambda rule: -baselines[rule[1]]))
 
 
 def of_rule(name: str) -> bool:
     """Return whether a baseline is shown beside a metric of its task, not in a row of its own."""
     last = name.rpartition("/")[2]
-    return last in WORDS or last.startswith("copy_")
+    return last in WORDS or last.startswith(tuple(f"{of}_" for of in MEASURED_ALIKE))
 
 
 def verdict_on(
@@ -52,28 +63,40 @@ def verdict_on(
     error: float | None,
     baselines: Mapping[str, float],
     part: str,
+    paired: Mapping[str, Mapping[str, float]] | None = None,
 ) -> RuleVerdict | None:
     """Return whether a value is above that of the best rule by more than its error.
+
+    Where the two were compared on the same items, the difference has to be significant, too
+    (p < 0.05).
 
     Args:
         value: of the model, a larger one is better.
         error: standard deviation over seeds or standard error over pairs; None: it is not known.
         baselines: ``task/rule`` -> value, on the same corpus.
         part: of the data, ``test`` or ``dev``.
+        paired: ``task/rule`` -> fields of the paired test against it.
 
     Returns:
         None where no rule has this metric.
     """
-    rules = rules_of(metric, baselines)
+    rules = _names(metric, baselines)
     if not rules or not math.isfinite(value):
         return None
-    name, best = next(iter(rules.items()))
+    name, key = next(iter(rules.items()))
+    best, test = baselines[key], (paired or {}).get(key)
     rule = f"{name} ({measured(metric, best)})"
     ours, bar = measured(metric, value), error or 0.0
+    on = f" on {part}" if test is None else f" on {part} ({_p(test)})"
     if value <= best - bar or value == best:
-        return RuleVerdict(f"It does not beat {rule}: {metric} {ours} on {part}.", False)
-    if abs(value - best) <= bar:
-        text = f"It is not told from {rule}: {metric} {measured(metric, value, error)} on {part}."
+        return RuleVerdict(f"It does not beat {rule}: {metric} {ours}{on}.", False)
+    if abs(value - best) <= bar or (test is not None and test["p"] >= SIGNIFICANT):
+        text = f"It is not told from {rule}: {metric} {measured(metric, value, error)}{on}."
         return RuleVerdict(text, None)
     beyond = f", by more than its error of {measured(metric, error)}" if error else ""
-    return RuleVerdict(f"It beats {rule}{beyond}: {metric} {ours} on {part}.", True)
+    return RuleVerdict(f"It beats {rule}{beyond}: {metric} {ours}{on}.", True)
+
+
+def _p(test: Mapping[str, float]) -> str:
+    p = f"p = {test['p']:.2g}" if test["p"] >= 0.001 else "p < 0.001"
+    return f"paired: {p}, {test['items']:,.0f} pairs"

@@ -150,7 +150,8 @@ class View:
         error = over.sd if len(over.values) > 1 else self.error(objective)
         part = "test" if objective in summary.test else "dev"
         value = summary.test.get(objective, over.mean)
-        return verdict_on(objective, value, error, summary.baselines, part)
+        paired = summary.against_rules.get(objective, {}) if part == "test" else {}
+        return verdict_on(objective, value, error, summary.baselines, part, paired)
 
     @property
     def subsets(self) -> int:

@@ -156,3 +156,4 @@ class AmbiguousRte(InterpretationTask):
     def _score(self, result: Result, prefix: str, predicted: NDArray[np.int64]) -> None:
         found = class_metrics(self.gold, predicted)
         result.metrics |= {f"{self.name}/{prefix}{metric}": x for metric, x in found.items()}
+        result.hits[f"{self.name}/{prefix}accuracy"] = (predicted == self.gold).astype(np.float64)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus, Kind
@@ -29,12 +31,14 @@ class Result:
         metrics: ``task/metric`` -> fraction.
         readouts: ``task/readout`` -> value that was swept or applied.
         tables: file name -> content, JSON types: curves, counts of pairs.
+        hits: ``task/accuracy`` -> [N], how right each of N items is: 1, 0, or 1/2 for a tie.
         skipped: ``task`` or ``task/metric`` -> why it is not among the metrics.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)
     readouts: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)
+    hits: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
     def update(self, other: Result) -> None:
@@ -42,6 +46,7 @@ class Result:
         self.metrics.update(other.metrics)
         self.readouts.update(other.readouts)
         self.tables.update(other.tables)
+        self.hits.update(other.hits)
         self.skipped.update(other.skipped)
 
 

@@ -89,11 +89,11 @@ class DirectionTask:
         """Distinct sentences of the entailing pairs."""
         return list(self.pairs.sentences)
 
-    def baselines(self) -> dict[str, float]:
-        """What LENGTH reaches on these pairs, by characters and by words."""
+    def rules(self) -> dict[str, NDArray[np.float64]]:
+        """Return ``task/rule`` -> [N], how right LENGTH is on each pair; ties count half."""
         return {
-            f"{self.name}/length": length_baseline(self.pairs, characters),
-            f"{self.name}/length_words": length_baseline(self.pairs, words),
+            f"{self.name}/length": half_ties(surplus(self.pairs, characters)),
+            f"{self.name}/length_words": half_ties(surplus(self.pairs, words)),
         }
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
@@ -105,8 +105,9 @@ class DirectionTask:
             "extent": half_ties(self.pairs.compare(embeddings, extent_direction(geometry))),
         }
         by = self._rule(right, readouts)
-        metrics = {f"{self.name}/by_{rule}": float(hits.mean()) for rule, hits in right.items()}
-        metrics[f"{self.name}/accuracy"] = float(right[by].mean())
+        hits = {f"{self.name}/by_{rule}": found for rule, found in right.items()}
+        hits[f"{self.name}/accuracy"] = right[by]
+        metrics = {name: float(found.mean()) for name, found in (hits | self.rules()).items()}
         metrics |= {
             f"{self.name}/{stratum}": float(right[by][chosen].mean())
             for stratum, chosen in self.strata.items()
@@ -115,7 +116,8 @@ class DirectionTask:
         sizes = {stratum: int(chosen.sum()) for stratum, chosen in self.strata.items()}
         counts = {"pairs": len(self.pairs), "exclude": self.exclude, **sizes}
         return Result(
-            metrics=metrics | self.baselines(),
+            metrics=metrics,
+            hits=hits,
             readouts={f"{self.name}/by": by},
             tables={f"{self.name}/counts.json": counts},
         )
@@ -146,18 +148,13 @@ def surplus(pairs: Pairs, length: Callable[[str], int] = characters) -> NDArray[
     return np.array([length(a) - length(b) for a, b in sides], dtype=np.float64)
 
 
-def length_baseline(pairs: Pairs, length: Callable[[str], int] = characters) -> float:
-    """Accuracy of LENGTH on pairs whose first sentence entails the second; ties count half."""
-    return float(half_ties(surplus(pairs, length)).mean())
-
-
 def bag_of_words_direction(
     train_pairs: Sequence[tuple[str, str]],
     test_pairs: Sequence[tuple[str, str]],
     *,
     seed: int = 0,
-) -> float:
-    """Accuracy of a logistic regression on the difference of two sentences' word counts.
+) -> NDArray[np.float64]:
+    """[N]: how right a logistic regression on the difference of two sentences' word counts is.
 
     Half of the training pairs are turned round at random, so that both classes occur; without an
     intercept the decision changes sign with the pair's order. A test pair none of whose differing
@@ -184,4 +181,4 @@ def bag_of_words_direction(
     model = LogisticRegression(fit_intercept=False, max_iter=1000)
     model.fit((first - second).multiply(signs[:, None]).tocsr(), signs)
     first, second = (counter.transform(side) for side in zip(*test_pairs, strict=True))
-    return float(half_ties(model.decision_function(first - second)).mean())
+    return half_ties(model.decision_function(first - second))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sentune.corpora.schema import Corpus, Kind
@@ -55,7 +56,7 @@ class Rte:
             metrics={
                 f"{self.name}/auc": curve.area,
                 f"{self.name}/average_precision": curve.average_precision,
-                f"{self.name}/majority": self.majority(),
+                **{name: float(hits.mean()) for name, hits in self.rules().items()},
             },
             tables={
                 f"{self.name}/precision_recall.json": curve.thinned(),
@@ -71,11 +72,12 @@ class Rte:
             result.skipped[f"{self.name}/accuracy"] = reason
             return result
         result.readouts[f"{self.name}/threshold"] = float(threshold)
-        accuracy = accuracy_at(float(threshold), scores, self.positive)
-        result.metrics[f"{self.name}/accuracy"] = accuracy
+        accuracy = f"{self.name}/accuracy"
+        result.metrics[accuracy] = accuracy_at(float(threshold), scores, self.positive)
+        result.hits[accuracy] = ((scores > float(threshold)) == self.positive).astype(np.float64)
         return result
 
-    def majority(self) -> float:
-        """Share of the larger class: what always saying the same reaches."""
-        share = float(self.positive.mean())
-        return max(share, 1 - share)
+    def rules(self) -> dict[str, NDArray[np.float64]]:
+        """Return ``task/majority`` -> [N], how right it is to say the larger class of each pair."""
+        larger = self.positive.mean() >= 0.5
+        return {f"{self.name}/majority": (self.positive == larger).astype(np.float64)}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.console import Console
+from torch import Tensor
 
 from sentune.code import result_code
 from sentune.corpora.batches import Held
@@ -265,6 +266,11 @@ class JobFamily(ABC):
             given: tuple[str, ...] = self.options.test
             return given
         return tuple(f"{name}?split=test" for name in self.builtin)
+
+    def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
+        """Return a function from N sentences to [N, D] averages of the vectors of their words, as
+        they are before any training; None where there are none."""
+        return None
 
     @abstractmethod
     def export(

@@ -5,14 +5,16 @@ The fit is deterministic, so there are no finals: the best trial is the winner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import torch
 from rich.console import Console
+from torch import Tensor
 
 from sentune.corpora.batches import Held
 from sentune.corpora.prepare import Prepared, prepared
@@ -30,6 +32,7 @@ from sentune.job.options import ClosedFormOptions
 from sentune.launchers.artifact_transfer import ShippedFolder
 from sentune.launchers.run_trial import run_trial
 from sentune.methods import find_closed_form
+from sentune.methods.sif import Averages, SifSettings
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe
@@ -127,6 +130,11 @@ class ClosedFormFamily(JobFamily):
                     save_whole(table, beside)
             words[source] = ShippedWords(self.ship(str(folder)))
         return partial(fit_and_sweep, words=words)
+
+    def word_averages(self) -> Callable[[Sequence[str]], Tensor]:
+        """As of the base, of the first word vectors."""
+        average = Averages(next(iter(self.words.values())), SifSettings(variant="average"))
+        return lambda sentences: torch.from_numpy(average(sentences))
 
     def modules(self) -> list[str]:
         return [part.__module__ for part in (run_trial, fit_and_sweep, self.method)]

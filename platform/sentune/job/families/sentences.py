@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from torch import Tensor
 
 from sentune.corpora.formats import kinds_of
 from sentune.corpora.prepare import Prepared
 from sentune.corpora.schema import Kind
+from sentune.encoders.word_averages import word_averages
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED
 from sentune.job.families.trained import TrainedFamily
@@ -73,3 +76,6 @@ class SentenceFamily(TrainedFamily):
     def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
         referred = {"references": self._referred.described()} if self._referred else {}
         return {**super().trained_on(), **referred}
+
+    def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
+        return word_averages(self.folder)

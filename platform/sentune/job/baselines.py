@@ -1,0 +1,150 @@
+"""What rules without a trained model reach on a study's corpora, and the model against them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sentune.corpora.prepare import Prepared
+from sentune.corpora.schema import Corpus, Kind
+from sentune.geometry.points import Points
+from sentune.job.families.base import JobFamily
+from sentune.tasks import (
+    AmbiguousRte,
+    DirectionTask,
+    Generation,
+    Rte,
+    Sts,
+    Transfer,
+    bag_of_words_direction,
+    entailment_pairs,
+    evaluate,
+    tasks_for,
+)
+
+BAG_OF_WORDS_ROWS = 300_000
+"""Rows that the bag of words learns from; NLI's 275,601 triplets are fewer."""
+
+Hits = NDArray[np.float64]
+"""[N], how right each of N items is: 1, 0, or 1/2 for a tie."""
+Average = Callable[[Sequence[str]], Tensor]
+"""N sentences -> [N, D] averages of the vectors of their words."""
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """A model against a rule on the same N items.
+
+    Attributes:
+        difference: of their accuracies.
+        standard_error: of the difference, over the items.
+        better, worse: items on which the model is more, less right than the rule.
+        items: N.
+        p: of the two-sided exact sign test, for accuracies McNemar's.
+    """
+
+    difference: float
+    standard_error: float
+    better: int
+    worse: int
+    items: int
+    p: float
+
+    @classmethod
+    def of(cls, model: Hits, rule: Hits) -> PairedTest:
+        """Compare two lists of N hits."""
+        from scipy.stats import binomtest  # it takes a second to import
+
+        each = model - rule
+        better, worse = int((each > 0).sum()), int((each < 0).sum())
+        p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+        error = float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else 0.0
+        return cls(float(each.mean()), error, better, worse, len(each), p)
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What rules reach.
+
+    Attributes:
+        values: ``task/rule`` -> fraction.
+        hits: ``task/rule`` -> how right each item is, of rules that are measured by accuracy.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    hits: dict[str, Hits] = field(default_factory=dict)
+
+    def add(self, hits: Mapping[str, Hits]) -> None:
+        """Take rules that are measured by accuracy."""
+        self.hits.update(hits)
+        self.values.update({name: float(found.mean()) for name, found in hits.items()})
+
+    def compared(self, model: Mapping[str, Hits]) -> dict[str, dict[str, dict[str, float]]]:
+        """Return accuracy of a model -> rule of its task -> the fields of a ``PairedTest``."""
+        return {
+            metric: {
+                rule: asdict(PairedTest.of(ours, hits))
+                for rule, hits in self.hits.items()
+                if rule.partition("/")[0] == metric.partition("/")[0]
+            }
+            for metric, ours in model.items()
+        }
+
+
+def baselines_of(job: JobFamily, judged: Sequence[Corpus]) -> Baselines:
+    """Return what rules reach on the corpora that the model of a prepared job is judged on."""
+    return baselines(job.train, judged, job.word_averages(), job.dev)
+
+
+def baselines(
+    train: Prepared | None,
+    judged: Sequence[Corpus],
+    average: Average | None = None,
+    dev: Sequence[Corpus] = (),
+) -> Baselines:
+    """Return what rules reach on corpora.
+
+    The larger class on every RTE and transfer task, LENGTH on every direction task, copying the
+    input where sentences are generated, averages of word vectors on STS and RTE, with a threshold
+    from dev; where there are entailments to learn from, also a bag of words trained on at most
+    ``BAG_OF_WORDS_ROWS`` random rows of the training corpus, which tells how much the words alone
+    give away.
+    """
+    found = Baselines()
+    tasks = tasks_for(*judged)
+    for task in tasks:
+        if isinstance(task, Transfer):
+            found.values[f"{task.name}/majority"] = task.majority()
+        if isinstance(task, Generation | AmbiguousRte):
+            found.values.update(task.baselines())
+        if isinstance(task, Rte | DirectionTask):
+            found.add(task.rules())
+        if isinstance(task, DirectionTask) and train is not None and train.kind is Kind.TRIPLETS:
+            pairs = list(zip(task.pairs.first, task.pairs.second, strict=True))
+            rows = entailment_pairs(train.sample(BAG_OF_WORDS_ROWS))
+            found.add({f"{task.name}/bag_of_words": bag_of_words_direction(rows, pairs)})
+    if average is not None:
+        _add_averages(found, judged, average, dev)
+    return found
+
+
+def _add_averages(
+    found: Baselines, judged: Sequence[Corpus], average: Average, dev: Sequence[Corpus]
+) -> None:
+    """Put averages of word vectors among the rules of STS and RTE."""
+    sides = [[t for t in tasks_for(*s) if isinstance(t, Sts | Rte)] for s in (dev, judged)]
+    chosen = evaluate(sides[0], average, Points()).readouts
+    result = evaluate(sides[1], average, Points(), chosen)
+    rules = {task.name for task in sides[1]}
+    for name, value in result.metrics.items():
+        task, _, metric = name.rpartition("/")
+        if task in rules and metric != "majority":
+            found.values[f"{task}/word_average_{metric}"] = value
+    for name, hits in result.hits.items():
+        task, _, metric = name.rpartition("/")
+        found.hits[f"{task}/word_average_{metric}"] = hits
