@@ -39,8 +39,29 @@ def test_every_command_explains_its_options(command: str) -> None:
 
 
 def test_the_help_loads_nothing_heavy() -> None:
-    heavy = ("torch", "transformers", "ray", "mlflow", "optuna", "sklearn", "datasets")
-    code = f"import sentune.cli, sys; print([m for m in {heavy} if m in sys.modules])"
+    heavy = ("torch", "transformers", "ray", "mlflow", "optuna", "sklearn", "datasets", "numpy")
+    code = (
+        "import sys; from typer.testing import CliRunner; from sentune.cli import app;"
+        "CliRunner().invoke(app, ['--help'], catch_exceptions=False);"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    assert run_python(code) == "[]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_list_of_commands_says_what_their_own_help_says(command: str) -> None:
+    listed = CliRunner().invoke(app, ["--help"]).output.partition(f"\n  {command} ")[2]
+    shown = CliRunner().invoke(app, [command, "--help"]).output
+    first = " ".join(shown.partition("\n\n")[2].partition("\n\n")[0].split())
+    assert " ".join(listed.split()).startswith(first)
+
+
+def test_commands_import_no_torch_before_they_run() -> None:
+    code = (
+        "import sys; from sentune.cli import MODULES, _imported;"
+        "[_imported(name) for name in ('tune', 'study', 'dashboard', 'report', 'cluster')];"
+        "print([m for m in ('torch', 'transformers', 'ray', 'mlflow') if m in sys.modules])"
+    )
     assert run_python(code) == "[]"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Exit, Option
 
-from sentune.cli.options import Group, lazy_group
+from sentune.cli.options import Group, lazy_group, summary_in
 from sentune.errors import SentuneError
 from sentune.terminal import harmless
 
@@ -45,7 +45,11 @@ def _imported(name: str) -> Any:
     return getattr(module, "app", None) or getattr(module, name)
 
 
-app = Group(cls=lazy_group(lambda: MODULES, _imported))
+def _summary(name: str) -> str:
+    return summary_in(f"{__name__}.{MODULES[name]}", name)
+
+
+app = Group(cls=lazy_group(lambda: MODULES, _imported, summary=_summary))
 
 
 def _version(asked: bool) -> None:

@@ -21,10 +21,15 @@ from sentune.terminal import plain_table, screen
 if TYPE_CHECKING:
     from sentune.study.planning.cluster_doctor import StudyAddresses
 
-app = Group(help="See how a cluster will grow for a study, and whether it is fit for one.")
+app = Group()
 
 ANY_OPTION = {"allow_extra_args": True, "ignore_unknown_options": True}
 SUBMIT = "ray job submit -- sentune cluster check --address auto"
+
+
+@app.callback()
+def cluster() -> None:
+    """See how a cluster will grow for a study, and whether it is fit for one."""
 
 
 @app.command(context_settings=ANY_OPTION)

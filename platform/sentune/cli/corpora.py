@@ -15,7 +15,7 @@ from sentune.corpora.schema import Kind
 from sentune.formatting import counted
 from sentune.terminal import Terminal, say
 
-app = Group(help="Look at corpora, and turn them into Parquet shards.")
+app = Group()
 
 BAD_ROWS_SHOWN = 20
 
@@ -33,6 +33,11 @@ KindOption = Annotated[
 BadRowsOption = Annotated[
     str, Option(metavar="N|P%", help="Bad rows that are left out before they are an error.")
 ]
+
+
+@app.callback()
+def corpora() -> None:
+    """Look at corpora, and turn them into Parquet shards."""
 
 
 @app.command()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Collection
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,13 +24,15 @@ def lazy_group(
     names: Callable[[], Collection[str]],
     make: Callable[[str], Callable[..., Any] | typer.Typer],
     unlisted: Callable[[str], bool] = lambda name: False,
+    summary: Callable[[str], str] | None = None,
 ) -> type[TyperGroup]:
-    """Return the class of a group that makes a command when it is asked for, all for the list.
+    """Return the class of a group that makes a command when it is asked for.
 
     Args:
         names: of the commands, in the order of the help.
         make: returns a command's function, or a group, by its name.
         unlisted: whether a name that is not among them has a command too.
+        summary: returns a command's line in the help by its name; without it, all are made.
     """
 
     class LazyGroup(TyperGroup):
@@ -46,7 +50,25 @@ def lazy_group(
             command.name = cmd_name
             return command
 
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            if summary is None:
+                return super().format_commands(ctx, formatter)
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, summary(name)) for name in names()])
+            return None
+
     return LazyGroup
+
+
+def summary_in(module: str, function: str) -> str:
+    """Return the first line of a function's docstring, without importing its module."""
+    source = Path(str(find_spec(module).origin)).read_text(encoding="utf-8")  # type: ignore[union-attr]
+    (found,) = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == function
+    ]
+    return str(ast.get_docstring(found)).partition("\n")[0]
 
 
 StudyName = Annotated[str, Argument(metavar="STUDY", help="Name of the study.")]

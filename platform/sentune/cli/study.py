@@ -20,13 +20,18 @@ from sentune.study.store.study_index import StudyPlace, every_study, find_study
 from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.terminal import say, screen
 
-app = Group(help="Look at studies, stop them, go on with them, and take out what they found.")
+app = Group()
 
 POLL = 0.5
 """Seconds between two looks at a driver that was asked to stop."""
 
 AsTheJobs = Annotated[int | None, Option(min=1, help="As the job's.")]
 Hours = Annotated[float | None, Option(min=0, help="As the job's.")]
+
+
+@app.callback()
+def study() -> None:
+    """Look at studies, stop them, go on with them, and take out what they found."""
 
 
 @app.command("ls")

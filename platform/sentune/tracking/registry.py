@@ -16,7 +16,6 @@ from sentune.tracking.client import mlflow_client
 from sentune.tracking.database import check_tracking_file, follow_move
 from sentune.tracking.environment import default_tracking_uri
 from sentune.tracking.runs import Run, digest
-from sentune.training.model import CARD_FILE, MANIFEST
 
 ALIAS = "champion"
 _CONTENT, _MODEL = "sentune.content", "sentune.model"
@@ -39,6 +38,8 @@ def publish(
     a manifest anew. The files lie in MLflow's own layout, so that ``mlflow.pyfunc.load_model`` and
     ``mlflow models serve`` take them.
     """
+    from sentune.training.model import CARD_FILE, MANIFEST  # it imports torch
+
     content, model = digest(folder), digest(folder, without=(CARD_FILE, MANIFEST))
     place = f"model/{content[:12]}"
 

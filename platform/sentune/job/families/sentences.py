@@ -78,4 +78,4 @@ class SentenceFamily(TrainedFamily):
         return {**super().trained_on(), **referred}
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
-        return word_averages(self.folder)
+        return word_averages(self.folder) if self.folder else None
