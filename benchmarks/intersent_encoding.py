@@ -29,7 +29,7 @@ from sentune.methods import Intersent
 from sentune.training.precision import sentences_at_a_time
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.base import Rows
-from sentune.training.recipes.intersent_backward import needed_rows
+from sentune.training.recipes.intersent import needed_rows
 
 BATCH, LENGTH, BOUND = 256, 64, 2 / 3
 ENCODER = "builtin:tiny?layers=2&width=128&heads=4&inner=512"

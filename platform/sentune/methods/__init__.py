@@ -11,6 +11,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from sentune import user_code
 from sentune.errors import InvalidValue
 from sentune.methods.base import GradientMethod, SentenceMethod
 from sentune.methods.closed_form import ClosedForm
@@ -19,7 +20,6 @@ from sentune.methods.gumbelcse import Gumbelcse
 from sentune.methods.intersent import Intersent
 from sentune.methods.invertible import Invertible
 from sentune.methods.laes import Laes
-from sentune.methods.own import checked, find_own
 from sentune.methods.sif import Sif
 from sentune.methods.simcse import PairSimcse, Simcse, UnsupervisedSimcse
 
@@ -42,20 +42,42 @@ REGISTRY: dict[str, type[SentenceMethod]] = _named(SentenceMethod)
 TRAINED: dict[str, type[GradientMethod]] = _named(GradientMethod)
 """All methods that are trained by gradient."""
 
-GENERATIVE = {name: kind for name, kind in TRAINED.items() if name not in REGISTRY}
-"""Methods whose batches have a way of their own through the model, trained by gradient."""
-
 CLOSED_FORM: dict[str, type[ClosedForm]] = _named(ClosedForm)
 """Methods on word vectors, fitted in closed form."""
 
 
 def find(name: str) -> type[GradientMethod]:
-    """Return the method of that name that is trained by gradient.
+    """Return the method that is trained by gradient of a name or address, a user's own too.
 
     Raises:
-        InvalidValue: there is none.
+        InvalidValue: there is none, or it is no method.
     """
-    return TRAINED[name] if name in TRAINED else find_own(name, TRAINED)
+    if name in TRAINED:
+        return TRAINED[name]
+    plugins = user_code.installed("methods")
+    if name in plugins:
+        kind = plugins[name].load()
+    elif ":" in name:
+        kind = user_code.find(name)
+    else:
+        listed = ", ".join([*TRAINED, *plugins])
+        raise InvalidValue("--method", name, f"choose one of {listed}, or MODULE:CLASS")
+    kind.name = name
+    return checked(kind)
+
+
+def checked(kind: type[Any]) -> type[SentenceMethod]:
+    """Return a user's class if it is a method of sentences that can be trained.
+
+    Raises:
+        InvalidValue: it is none, or lacks something that a method has.
+    """
+    if not isinstance(kind, type) or not issubclass(kind, SentenceMethod):
+        raise InvalidValue("method", kind, "give a class derived from sentune.SentenceMethod")
+    missing = [name for name in ("title", "settings_type") if not hasattr(kind, name)]
+    if missing := [*missing, *sorted(kind.__abstractmethods__)]:
+        raise InvalidValue("method", kind.__qualname__, f"define {', '.join(missing)} in it")
+    return kind
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:
@@ -71,7 +93,6 @@ def find_closed_form(name: str) -> type[ClosedForm]:
 
 __all__ = [
     "CLOSED_FORM",
-    "GENERATIVE",
     "REGISTRY",
     "ClosedForm",
     "Gausscse",

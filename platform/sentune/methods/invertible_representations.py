@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from sentune.encoders.words.gru import carry, unpack
-from sentune.methods.invertible import Ids, Invertible
-from sentune.methods.invertible_components import PARTS, ComponentFrom
+from sentune.methods.invertible import PARTS, ComponentFrom, Ids, Invertible
 
 
 class Representations:

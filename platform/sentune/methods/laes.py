@@ -19,8 +19,15 @@ from pydantic import Field
 from sentune.encoders.words import WordRows, WordTable
 from sentune.errors import InvalidValue
 from sentune.methods.closed_form import ClosedForm, ClosedFormSettings, Floats, Rows
-from sentune.methods.laes_decomposition import Units, of_data, of_gram
-from sentune.methods.laes_statistics import GramStatistics, KeptSentences, occurring
+from sentune.methods.laes_fit import (
+    GramStatistics,
+    KeptSentences,
+    Solver,
+    Units,
+    occurring,
+    of_data,
+    of_gram,
+)
 from sentune.methods.laes_sweep import LinearRecurrence, SentenceBatch, chosen, cosines, parts
 from sentune.readouts.grid import Grid, Readout
 
@@ -44,7 +51,7 @@ class LaesSettings(ClosedFormSettings):
     """``hid``: last hidden state; ``reco``: mean of the decoded words; ``res``: mean of what
     decoding leaves over; ``bres-sum`` and ``bres-cat``: half the sum and the concatenation of
     ``res`` by a forward and a backward model (sections V-A to V-D)."""
-    solver: Literal["auto", "exact", "lanczos", "svd"] = "auto"
+    solver: Solver = "auto"
     """``exact`` and ``lanczos`` decompose the Gram matrix, which squares the condition number of
     the data: at full rank they decode to about 1e-16 times its square. ``svd`` decomposes the data
     matrix itself, which must fit into memory; for small data."""
@@ -96,8 +103,6 @@ class Laes(ClosedForm):
             found = [of_data(xi, largest) for xi in matrices]
         else:
             solver = self.settings.solver
-            if solver == "svd":
-                raise InvalidValue("solver", solver, "its statistics are the sentences themselves")
             found = [of_gram(gram, largest, solver, device) for gram in statistics.grams]
         width = self.words.vectors.shape[1]
         self._units = tuple(Units.of(spectrum, width) for spectrum in found)

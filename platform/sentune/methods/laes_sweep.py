@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from sentune.encoders.words import WordRows
-from sentune.methods.laes_decomposition import Units
-from sentune.methods.laes_statistics import word_by_word
+from sentune.methods.closed_form import Floats
+from sentune.methods.laes_fit import Units, word_by_word
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _BUDGET = 1 << 27
