@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sentune.io.object_store import ATOMIC, asked, files_at, is_local, is_one_of
 from sentune.io.object_store import StorageError as StorageError  # importers take it from here
-from sentune.io.object_store import asked, files_at, is_local, puts_at_once
 from sentune.io.waits import WAITS
 
 FAULTS = {
@@ -40,7 +40,7 @@ def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Ite
     Args:
         path: what is written.
         needed: its bytes, where they are known.
-        option: what names the place.
+        option: that names the place.
     """
     try:
         with WAITS.until(f"the file system of {path}"):
@@ -77,10 +77,7 @@ def check_storage(folder: str, needed: int = 0) -> None:
 
 
 def write_document(folder: str, name: str, text: str) -> str:
-    """Write a text file in a folder or URI, whole or not at all; the folder is made if missing.
-
-    Returns:
-        Where it stands.
+    """Write a text file in a folder or URI, whole or not at all; return where it stands.
 
     Raises:
         StorageError: the disk is full, read-only or at fault, or the store does not take it; the
@@ -98,7 +95,7 @@ def write_document(folder: str, name: str, text: str) -> str:
                 sync(beside)
                 beside.replace(target)
             sync(target.parent)
-    elif puts_at_once(files):
+    elif is_one_of(ATOMIC, files):
         asked(there, lambda: files.pipe_file(f"{root}/{name}", text.encode()), makes=True)
     else:
         partial = f"{root}/.{name}.partial"
@@ -126,11 +123,7 @@ def read_document(folder: str, name: str) -> str | None:
 
 
 def set_aside(folder: str, name: str) -> str:
-    """Rename a damaged file in a folder or URI to ``damaged-NAME``, in place of an earlier one.
-
-    Returns:
-        Where it stands.
-    """
+    """Rename a damaged file in a folder or URI to ``damaged-NAME``; return where it stands."""
     files, root = files_at(folder)
     aside = f"damaged-{name}"
     if is_local(files):

@@ -45,13 +45,9 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Return a folder's absolute path; one that is missing is written beside it, then renamed.
+    """Return a folder's absolute path; ``write`` fills a missing one beside it, then it is renamed.
 
     Several processes may do it at once, with the same content: the first one's is taken.
-
-    Args:
-        folder: where it belongs; parents are made.
-        write: fills the empty folder that it is given.
     """
     if not folder.exists():
         with draft_beside(folder) as draft:
@@ -61,12 +57,8 @@ def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def cached_folder(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Return the absolute path of a folder of a cache, made or made again as by ``checked_folder``.
-
-    Args:
-        folder: where it belongs; parents are made.
-        write: fills the empty folder that it is given.
-    """
+    """Return the absolute path of a folder of a cache, which ``write`` fills where it is missing or
+    damaged; see ``checked_folder``."""
 
     def described(draft: Path) -> dict[str, Any]:
         write(draft)
@@ -85,7 +77,7 @@ def checked_folder(
     processes may do it at once, with the same content: the first one's is taken.
 
     Args:
-        folder: where it belongs; parents are made.
+        folder: where it belongs.
         manifest: name of the file in it that has the checksums of the others, and its own.
         write: fills the empty folder that it is given and returns the manifest's content.
     """
@@ -202,16 +194,8 @@ def replace_folder(draft: Path, folder: Path) -> None:
     the old one then lies where ``found_again`` finds it.
     """
     sync_tree(draft)
-    if not folder.exists():
-        draft.rename(folder)
-    elif not _exchange(draft, folder):
-        _replace_in_two(draft, folder)
-    sync(folder.parent)
-
-
-def _replace_in_two(draft: Path, folder: Path) -> None:
     old = _old(folder)
-    while True:
+    while not (folder.exists() and _exchange(draft, folder)):
         shutil.rmtree(old, ignore_errors=True)
         with suppress(FileNotFoundError):
             folder.rename(old)
@@ -252,7 +236,7 @@ def drop_folder(folder: Path, judged: int) -> bool:
     return same
 
 
-def write_json(file: Path, content: Mapping[str, Any]) -> None:
+def write_json(file: Path, content: Any) -> None:
     """Write a small JSON document with indentation."""
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
@@ -266,10 +250,8 @@ def _exchange(one: Path, other: Path) -> bool:
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:  # not Linux, or a C library before 2018
         return False
-    paths = os.fsencode(one), os.fsencode(other)
-    return bool(
-        rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], ctypes.c_uint(_RENAME_EXCHANGE)) == 0
-    )
+    here, paths = _AT_FDCWD, (os.fsencode(one), os.fsencode(other))
+    return bool(rename(here, paths[0], here, paths[1], ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
 
 
 @cache

@@ -130,10 +130,8 @@ class Group:
             return local
         sizes = self.sizes(rows)
         if sizes[self.rank] != len(local):
-            message = (
-                f"{len(local)} local rows, but {sizes[self.rank]} of {rows} belong to this worker"
-            )
-            raise ValueError(message)
+            own = f"{sizes[self.rank]} of {rows} belong to this worker"
+            raise ValueError(f"{len(local)} local rows, but {own}")
         from sentune.training.gradients import Gather  # needs torch to be defined
 
         apply: Callable[..., Tensor] = Gather.apply  # without types in torch

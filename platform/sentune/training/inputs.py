@@ -36,14 +36,8 @@ learn their words from."""
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """Token shards, and the folder that a method is built from.
-
-    Attributes:
-        folder: for ``TrialSpec.encoder``.
-        tokens: of each training corpus.
-        corpora: the training corpora on disk.
-        note: a line to show, empty if there is none.
-    """
+    """The folder that a method is built from, ``TrialSpec.encoder``, the training corpora on disk,
+    the tokens of each, and a line to show."""
 
     folder: str
     tokens: tuple[TokenFolder, ...]
@@ -63,7 +57,6 @@ class InputMaker:
     """Makes the inputs of each family of methods; each step is found again in the cache.
 
     Attributes:
-        max_length: most tokens of a sentence.
         cache: folder of prepared corpora, tokens and encoders.
         limit: rows of each training corpus at most.
         uri: of the cache in an object store; empty where all nodes see the cache.
@@ -82,8 +75,7 @@ class InputMaker:
         """For methods that embed sentences and compare them: an encoder, and its tokens.
 
         Args:
-            spec: a corpus of the method's kind.
-            kind: the method.
+            spec: a corpus of the kind that the method ``kind`` trains on.
             encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the
                 corpus.
         """

@@ -37,8 +37,7 @@ from sentune.readouts.three_way import (
 )
 from sentune.tasks.base import Result, free_name
 from sentune.training.precision import sentences_at_a_time
-from sentune.training.schedules import learning_rate_factor, steps_for
-from sentune.training.settings import check_length
+from sentune.training.settings import check_length, learning_rate_factor, steps_for
 
 Say = Callable[[str], None]
 Classes = NDArray[np.int64]

@@ -62,9 +62,7 @@ def short_of_memory(error: BaseException) -> str:
 def raising_out_of_memory(why: str, before: str = "") -> Iterator[None]:
     """Raise a lack of memory in the block as ``OutOfMemory``; other errors pass.
 
-    Args:
-        why: what the memory was for, and what would need less.
-        before: beginning of the message.
+    ``why`` says what the memory was for and what would need less, ``before`` begins the message.
     """
     try:
         yield

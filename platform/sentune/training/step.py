@@ -14,16 +14,10 @@ from sentune.corpora.batches import Batch
 from sentune.errors import TrialFailed, first_line
 from sentune.methods.base import GradientMethod
 from sentune.training.group import Group
-from sentune.training.memory import (
-    OutOfMemory,
-    free,
-    raising_out_of_memory,
-    short_of_memory,
-)
+from sentune.training.memory import OutOfMemory, free, raising_out_of_memory, short_of_memory
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.base import Backward, Rows
-from sentune.training.schedules import learning_rate_factor, steps_for
-from sentune.training.settings import TrainingSettings
+from sentune.training.settings import TrainingSettings, learning_rate_factor, steps_for
 from sentune.training.state import Position
 from sentune.training.trial import TrialSpec
 
@@ -50,11 +44,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Stepper:
-    """Takes single steps on a method.
-
-    Attributes:
-        backward: computes loss and gradient; see ``sentune.training.recipes``.
-    """
+    """Takes single steps on a method; ``backward`` computes loss and gradient."""
 
     method: GradientMethod
     optimizer: torch.optim.Optimizer
@@ -89,8 +79,9 @@ class Stepper:
             raise TrialFailed(f"loss {mean:.4g} with a gradient of norm {norm:.4g}")
         for group in self.optimizer.param_groups:
             group["lr"] = group["highest_lr"] * factor
-        why = "for the optimiser's state, which a smaller micro_batch does not shrink"
-        with raising_out_of_memory(why):
+        with raising_out_of_memory(
+            "for the optimiser's state, which a smaller micro_batch does not shrink"
+        ):
             self.optimizer.step()
             self.method.after_step()
         return Step(mean, norm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -14,16 +15,34 @@ from sentune.beats import beat
 from sentune.corpora.schema import Corpus
 from sentune.encoders import Tokenizer, length_sorted_chunks
 from sentune.readouts.grid import Grids
-from sentune.tasks import Result, evaluate, tasks_for
+from sentune.tasks import ModelTask, Result, Task, evaluate, tasks_for
 from sentune.tasks.references import References
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.settings import TrainingSettings
 
 
-class Validator:
-    """Embeds the sentences of the development corpora and runs their tasks.
+class Validator(ABC):
+    """Judges a method as it stands by the tasks of the development corpora."""
 
-    Each distinct sentence is tokenised once, at the first validation.
+    def __init__(
+        self, tasks: list[Task | ModelTask], settings: TrainingSettings, device: torch.device
+    ) -> None:
+        self._tasks, self._settings, self._device = tasks, settings, device
+
+    def validate(self, method: Any) -> Result:
+        """Return metrics, best readouts and tables; the method is left in training mode."""
+        method.eval()
+        try:
+            return self._evaluate(method)
+        finally:
+            method.train()
+
+    @abstractmethod
+    def _evaluate(self, method: Any) -> Result: ...
+
+
+class SentenceValidator(Validator):
+    """Embeds the sentences of the development corpora; tokenises each distinct one once.
 
     Args:
         references: sentences that interpretations are taken against.
@@ -39,17 +58,10 @@ class Validator:
         references: References | None = None,
         grids: Grids | None = None,
     ) -> None:
-        self._tasks = tasks_for(*corpora, references=references, grids=grids)
-        self._tokenizer, self._settings, self._device = tokenizer, settings, device
+        tasks = tasks_for(*corpora, references=references, grids=grids)
+        super().__init__(tasks, settings, device)
+        self._tokenizer = tokenizer
         self._tokens: dict[str, np.ndarray] = {}
-
-    def validate(self, method: Any) -> Result:
-        """Return metrics, best readouts and tables; the method is left in training mode."""
-        method.eval()
-        try:
-            return self._evaluate(method)
-        finally:
-            method.train()
 
     def _evaluate(self, method: Any) -> Result:
         return evaluate(self._tasks, partial(self.embed, method), method.geometry)

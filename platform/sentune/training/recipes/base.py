@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,23 +12,16 @@ from torch import Tensor
 
 from sentune.corpora.tokens import TableEncoder
 from sentune.methods.base import GradientMethod
-from sentune.tasks import Result
 from sentune.training.group import Group
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import TrialSpec
+from sentune.training.validation import Validator
 
 Rows = Sequence[np.ndarray]
 Backward = Callable[[Mapping[str, Rows]], Tensor]
 """Column -> lists of ids of all rows of a global batch -> this worker's part of the loss, detached,
 times the world size that averaging divides by. Leaves in ``.grad`` of every parameter the gradient
 of the global batch's mean loss, the same on every worker."""
-
-
-class Validates(Protocol):
-    """Judges a method as it stands on the development corpora."""
-
-    def validate(self, method: Any) -> Result:
-        """Metrics, best readouts and tables; the method is left in training mode."""
 
 
 class Recipe(Protocol):
@@ -61,7 +53,7 @@ class Recipe(Protocol):
 
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
-    ) -> Validates:
+    ) -> Validator:
         """Return the validator on ``spec.dev``, as the product will be judged."""
 
     def write(self, method: Any, source: str, folder: Path, training: TrainingSettings) -> None:
@@ -79,21 +71,3 @@ class Recipe(Protocol):
             InvalidValue: what is missing or does not fit; weights that are absent must never
                 become random ones.
         """
-
-
-def build(
-    recipe: Recipe,
-    kind: type[GradientMethod],
-    settings: Any,
-    training: TrainingSettings,
-    encoder: str,
-    seed: int,
-) -> GradientMethod:
-    """Return a new method on the CPU, its weights drawn from ``seed``, in the training's precision.
-
-    Raises:
-        InvalidValue: as ``Recipe.build``.
-    """
-    torch.manual_seed(seed)
-    method = recipe.build(partial(kind, settings=settings), training, encoder)
-    return method.double() if training.precision == "float64" else method

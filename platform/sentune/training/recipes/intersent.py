@@ -24,8 +24,7 @@ from sentune.encoders.decoders import load_decoder
 from sentune.errors import InvalidValue
 from sentune.methods.intersent import PAIR_CODES, Intersent
 from sentune.tasks import Result, evaluate
-from sentune.training.gradcache import cached_backward
-from sentune.training.gradients import average_gradients, send_parameters
+from sentune.training.gradients import average_gradients, cached_backward, send_parameters
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Backward, Rows
@@ -38,7 +37,7 @@ from sentune.training.recipes.sentences import (
 )
 from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
-from sentune.training.validation import Validator
+from sentune.training.validation import SentenceValidator
 
 ENCODER, DECODER = "encoder", "decoder"
 STORED_APART = (f"{ENCODER}.", f"{DECODER}.")
@@ -102,7 +101,7 @@ def _part(folder: str, name: str) -> str:
     return str(part)
 
 
-class IntersentValidator(Validator):
+class IntersentValidator(SentenceValidator):
     """Carries out the operations of the development corpora, and poses their other tasks."""
 
     def _evaluate(self, method: Intersent) -> Result:
@@ -142,15 +141,9 @@ SENTENCES = 3  # that an item has at most
 
 
 class Needed(NamedTuple):
-    """Sentences to encode; the tensors hold places among them.
-
-    Attributes:
-        rows: token ids of each.
-        codes: [N] operations of the items.
-        first: [N] of the items' first sentences.
-        second: [M] of the second sentences of the operations that take two.
-        target: [N] of the targets; [0] where no targets are needed.
-    """
+    """Sentences to encode, as token ids, operations of the items [N], and places among the
+    sentences: of the first ones [N], of the second ones of the operations that take two [M], and of
+    the targets [N], [0] where none are needed."""
 
     rows: list[np.ndarray]
     codes: Tensor
@@ -160,14 +153,13 @@ class Needed(NamedTuple):
 
 
 def needed_rows(columns: Mapping[str, Rows], local: slice, *, targets: bool, merge: bool) -> Needed:
-    """What the items of a slice need, in the order in which it is first asked for.
+    """Return what the items of a slice need, in the order in which it is first asked for.
 
     Args:
         columns: of the global batch.
         local: the items.
         targets: whether target embeddings are needed.
-        merge: encode equal sentences once, such as both sides of a reconstruction: the same
-            where nothing is dropped out.
+        merge: encode equal sentences once, which changes nothing without dropout.
     """
     rows: list[np.ndarray] = []
     known: dict[bytes, int] = {}
@@ -208,7 +200,7 @@ class IntersentBackward:
     Only what an operation needs is encoded. The decoder works through its targets in parts, each
     with its own backward pass, so that one part's activations are in memory at a time. With
     ``micro_batch`` below the local share of the batch the encoder's gradients are cached as well
-    (``sentune.training.gradcache``); without it one graph holds all sentences.
+    (GradCache); without it one graph holds all sentences.
     """
 
     def __init__(

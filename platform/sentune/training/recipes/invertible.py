@@ -36,6 +36,7 @@ from sentune.training.recipes.base import Rows
 from sentune.training.recipes.sentences import head_state, load_head, require
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import Opens, TrialSpec
+from sentune.training.validation import Validator
 
 WEIGHTS_FILE, WORDS = "weights.safetensors", "words"
 
@@ -81,7 +82,7 @@ class InvertibleRecipe:
         return method
 
 
-class InvertibleValidator:
+class InvertibleValidator(Validator):
     """Fits the components on a sample of the training corpus, then judges all representations.
 
     Args:
@@ -98,31 +99,23 @@ class InvertibleValidator:
         device: torch.device,
         grids: Grids | None = None,
     ) -> None:
-        self._tasks = tasks_for(*corpora, grids=grids)
+        super().__init__(tasks_for(*corpora, grids=grids), settings, device)
         self._grid = grid_of(REPRESENTATION, grids or {})
-        self._training, self._settings, self._device = training, settings, device
+        self._training = training
         self._sample: list[np.ndarray] | None = None
 
-    def validate(self, method: Invertible) -> Result:
-        """Metrics, best readouts and tables; the method is left in training mode.
-
-        The method keeps the components. ``train/deviation`` is the Frobenius norm of
-        ``W W^T - I``.
-        """
+    def _evaluate(self, method: Invertible) -> Result:
+        """The method keeps the components; ``train/deviation`` is how far W is from orthonormal."""
         if self._sample is None:
             wanted = method.settings.component_sentences
             self._sample = sample(self._training.open(), wanted)
         size = sentences_at_a_time(self._device)
-        method.eval()
-        try:
-            represent = Representations(method, max_length=self._settings.max_length, size=size)
-            with torch.no_grad(), autocast(self._settings.precision, self._device):
-                represent.fit(self._sample)
-                found = evaluate_representations(
-                    self._tasks, represent, features=represent.features, grid=self._grid
-                )
-        finally:
-            method.train()
+        represent = Representations(method, max_length=self._settings.max_length, size=size)
+        with torch.no_grad(), autocast(self._settings.precision, self._device):
+            represent.fit(self._sample)
+            found = evaluate_representations(
+                self._tasks, represent, features=represent.features, grid=self._grid
+            )
         found.metrics["train/deviation"] = method.decoder.deviation()
         return found
 

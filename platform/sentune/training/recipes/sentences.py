@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -17,14 +16,15 @@ from torch.nn.parallel import DistributedDataParallel
 from sentune.corpora.encode import Encoder
 from sentune.encoders import Chunk, Pooling, length_sorted_chunks, load, load_tokenizer
 from sentune.errors import InvalidValue
+from sentune.io.folders import write_json
 from sentune.methods import SentenceMethod
-from sentune.training.gradcache import cached_backward
+from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Backward, Rows
 from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
-from sentune.training.validation import Validator
+from sentune.training.validation import SentenceValidator
 
 HEAD_FILE = "head.safetensors"
 WHOLE = "sentune.sentence_transformers.EmbedderModule"
@@ -55,8 +55,8 @@ class Sentences:
 
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
-    ) -> Validator:
-        return Validator(
+    ) -> SentenceValidator:
+        return SentenceValidator(
             spec.dev.open(),
             load_tokenizer(spec.encoder),
             training,
@@ -134,13 +134,12 @@ def write_modules(folder: Path, width: int, pooling: Pooling, max_length: int) -
     for path, _ in kinds:
         (folder / path).mkdir(exist_ok=True)
     for name, content in contents.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / name, content)
 
 
 def write_whole(folder: Path) -> None:
     """Name the folder to sentence-transformers as one module of ours: its encoder is not all."""
-    module = {"idx": 0, "name": "0", "path": "", "type": WHOLE}
-    (folder / "modules.json").write_text(json.dumps([module], indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": WHOLE}])
 
 
 class _Part(NamedTuple):
