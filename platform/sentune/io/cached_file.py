@@ -113,7 +113,11 @@ def fetched(name: str) -> Path:
 
 
 def upload(folder: Path, uri: str) -> None:
-    """Copy a folder to an object store, its manifest last; what has its size there stays."""
+    """Copy a folder to an object store, its manifest last; what has its size there stays.
+
+    Raises:
+        StorageError: the store refuses, or does not answer.
+    """
     store, root = files_at(uri)
     there = _sizes(uri)
     files = (file for file in folder.rglob("*") if file.is_file())
@@ -124,7 +128,11 @@ def upload(folder: Path, uri: str) -> None:
 
 
 def stored_manifest(uri: str, name: str) -> dict[str, Any] | None:
-    """Return the manifest of a folder in an object store; None where a file of it is missing."""
+    """Return the manifest of a folder in an object store; None where a file of it is missing.
+
+    Raises:
+        StorageError: the store refuses, or does not answer.
+    """
     text = read_document(uri, name)
     if text is None:
         return None

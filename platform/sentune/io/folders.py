@@ -98,15 +98,10 @@ def checked_folder(
 
 def write_manifest(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Write what is known of a folder with the checksums of its files and of itself; return it."""
-    whole = sealed(content, checksums(file.parent))
+    whole = {**content, "files": checksums(file.parent)}
+    whole["checksum"] = document_checksum(whole)
     file.write_text(json.dumps(whole, indent=1), encoding="utf-8")
     return whole
-
-
-def sealed(content: Mapping[str, Any], files: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest: the content with the checksums of a folder's files and one of itself."""
-    whole = {**content, "files": files}
-    return {**whole, "checksum": document_checksum(whole)}
 
 
 def read_manifest(file: Path) -> tuple[dict[str, Any], str]:

@@ -21,10 +21,14 @@ from sentune.readouts.grid import Readout
 Gather = Callable[[Tensor], Tensor]
 
 
-class MethodSettings(BaseModel):
-    """Settings that every method has; a method adds its own."""
+class Settings(BaseModel):
+    """Settings with checked values, described by the text under each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class MethodSettings(Settings):
+    """Settings that every method has; a method adds its own."""
 
     pooling: Pooling = "cls"
     """Sentence vector: the last hidden state of [CLS], or the mean over tokens."""
@@ -48,7 +52,7 @@ class GradientMethod(nn.Module, ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    settings_type: ClassVar[type[BaseModel]]
+    settings_type: ClassVar[type[Settings]]
     recipe: ClassVar[str]
     kind: ClassVar[Kind]
     objective: ClassVar[str]

@@ -15,20 +15,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sentune.corpora.schema import Kind, Statistics
 from sentune.encoders.words import WordTable
+from sentune.methods.base import Settings
 from sentune.readouts.grid import Grid, Readout
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
-class ClosedFormSettings(BaseModel):
+class ClosedFormSettings(Settings):
     """Settings that every method on word vectors has; a method adds its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     a: float = Field(1e-3, gt=0.0)
     """a of the weights a / (a + p(word)); 1e-3 in SIF and LAES, which do not tune it."""

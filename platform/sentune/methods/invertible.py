@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
@@ -24,7 +24,7 @@ from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.gru import BidirectionalGru, carry, pack
 from sentune.errors import TrialFailed
 from sentune.geometry.points import Points
-from sentune.methods.base import GradientMethod
+from sentune.methods.base import GradientMethod, Settings
 from sentune.readouts.grid import Readout
 from sentune.readouts.representation import REPRESENTATION
 
@@ -35,10 +35,8 @@ ComponentFrom = Literal["corpus", "task"]
 embedded, or the very sentences that are embedded, as papers' evaluations do."""
 
 
-class InvertibleSettings(BaseModel):
+class InvertibleSettings(Settings):
     """Settings of invertible decoders; defaults follow section 4.5 unless said otherwise."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     decoder: Literal["linear", "coupling"] = "linear"
     """linear: ``x = W z + b``. coupling: affine coupling layers after it (section 3.3.2)."""
@@ -292,7 +290,7 @@ class Invertible(GradientMethod):
 
     name: ClassVar[str] = "invertible"
     title: ClassVar[str] = "Invertible decoders"
-    settings_type: ClassVar[type[BaseModel]] = InvertibleSettings
+    settings_type: ClassVar[type[Settings]] = InvertibleSettings
     recipe: ClassVar[str] = "invertible"
     kind: ClassVar[Kind] = Kind.ADJACENT_SENTENCES
     objective: ClassVar[str] = "sts/pearson"

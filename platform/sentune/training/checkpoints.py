@@ -84,16 +84,15 @@ def examples_of(name: str) -> int:
 class CheckpointStore:
     """Best and last checkpoints of a trial; one process writes, any may read.
 
+    Reading and writing raise ``Overtaken`` where a later start of the study has written.
+
     Args:
         directory: local path or fsspec URI; made with the first checkpoint.
         generation: number of the study's start that this process works for; 0: of none.
         identity: of the run that this process works for; empty: all checkpoints are of one run.
 
     Attributes:
-        notes: a sentence for each checkpoint that was found damaged, or of another run, and what
-            was taken instead.
-
-    Reading and writing raise ``Overtaken`` where a later start of the study has written.
+        notes: for each checkpoint that was not taken, why, and what was taken instead.
     """
 
     def __init__(
@@ -166,11 +165,8 @@ class CheckpointStore:
         return found[1] if found is not None else None
 
     def found(self, examples: int = 0) -> tuple[Path, SavedProgress] | None:
-        """Return local folder and progress of an undamaged checkpoint.
-
-        Args:
-            examples: at which it was written; 0: of the newest one.
-        """
+        """Return local folder and progress of the undamaged checkpoint at so many examples, or at
+        0 of the newest one."""
         at = name_of(examples)
         pick: _Pick = (lambda stored: at if at in stored else None) if examples else _newest
         return self._take(pick, "went on from {}", "started anew")
@@ -311,11 +307,7 @@ def _best(stored: Mapping[str, SavedProgress]) -> str | None:
 
 
 def _from_json(text: bytes) -> SavedProgress:
-    """Return a saved progress.
-
-    Raises:
-        ValueError, TypeError: it was not written so.
-    """
+    """Return a saved progress; ``ValueError`` or ``TypeError`` if it was not written so."""
     content = json.loads(text)
     if "files" in content and content.pop("checksum", None) != document_checksum(content):
         raise ValueError("checksum")  # without ``files`` it was written before there were any

@@ -72,12 +72,9 @@ class InputMaker:
     run: Run | None = None
 
     def sentences(self, spec: str, kind: type[GradientMethod], *, encoder: str) -> Inputs:
-        """For methods that embed sentences and compare them: an encoder, and its tokens.
+        """Return an encoder and its tokens, for methods that embed sentences and compare them.
 
-        Args:
-            spec: a corpus of the kind that the method ``kind`` trains on.
-            encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the
-                corpus.
+        A built-in ``encoder`` learns its words from the corpus.
         """
         corpus = self.prepared(spec, kind.kind, self.limit)
         texts = islice(corpus.texts(*corpus.column_names), LEARNED)
@@ -86,12 +83,9 @@ class InputMaker:
         return Inputs(folder=folder, tokens=(self._tokens(corpus, ids),), corpora=(corpus,))
 
     def operations(self, specs: Sequence[str], *, encoder: str, decoder: str) -> Inputs:
-        """For methods that decode: an encoder and a decoder, each with its own tokens.
+        """Return an encoder and a decoder, each with its own tokens of corpora of operations.
 
-        Args:
-            specs: corpora of operations.
-            encoder, decoder: as ``encoders.prepare`` and ``encoders.decoders.prepare_decoder`` read
-                them; built-in ones learn their words from the corpora.
+        Built-in ones learn their words from the corpora.
         """
         corpora = tuple(self.prepared(spec, Kind.OPERATIONS, self.limit) for spec in specs)
         every = chain.from_iterable(
@@ -105,10 +99,9 @@ class InputMaker:
         return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 
     def words(self, spec: str, *, vectors: str, frequencies: str | None) -> Inputs:
-        """For methods on fixed word vectors: the words of adjacent sentences.
+        """Return the words of a corpus of adjacent sentences, for methods on fixed word vectors.
 
         Args:
-            spec: a corpus of adjacent sentences.
             vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the
                 corpus.
             frequencies: counts of words, for files of vectors.

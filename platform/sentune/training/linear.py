@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer
@@ -28,6 +28,7 @@ from sentune.corpora.formats import read
 from sentune.corpora.schema import Corpus, Kind
 from sentune.encoders import TextEncoder, load, prepare
 from sentune.errors import InvalidValue, TrialFailed
+from sentune.methods.base import Settings
 from sentune.readouts.three_way import (
     CLASSES,
     ENTAILMENT,
@@ -48,10 +49,8 @@ TWO_WAY, THREE_WAY = "rte", "ambiguous-rte"
 KINDS = {TWO_WAY: Kind.LABELLED_PAIRS, THREE_WAY: Kind.SEVERAL_LABELS}
 
 
-class LinearSettings(BaseModel):
+class LinearSettings(Settings):
     """How LINEAR is trained. The paper gives no more than its training data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     batch_size: int = Field(32, ge=1)
     """Pairs of a step; BERT's authors fine-tune with 16 or 32."""
@@ -112,12 +111,7 @@ class PairTokenizer:
 
 
 class PairClassifier(nn.Module):
-    """Logits of C classes for pairs of sentences.
-
-    Args:
-        encoder: pre-trained; its dropout is kept as it is.
-        classes: C. The layer is drawn from torch's global generator.
-    """
+    """Logits of C classes for pairs of sentences; the layer is drawn from torch's generator."""
 
     def __init__(self, encoder: TextEncoder, classes: int) -> None:
         super().__init__()

@@ -18,12 +18,11 @@ from sentune.training.checkpoints import SavedProgress
 from sentune.training.group import Group
 from sentune.training.memory import raising_out_of_memory
 from sentune.training.precision import check_precision
-from sentune.training.recipes import build, recipe_of
+from sentune.training.recipes import Validator, build, recipe_of
 from sentune.training.settings import split, steps_for
 from sentune.training.state import Position, load_optimizer, resume, save_state
 from sentune.training.step import Steps
 from sentune.training.trial import Progress, TrialSpec
-from sentune.training.validation import Validator
 
 # Steps in a row with a collapsed loss and no gradient after which a trial is given up. The loss
 # alone is no sign: large boxes of equal overlap start at the same value, and at T = 1 and a

@@ -175,7 +175,7 @@ def _surplus(folder: Path, recorded: Mapping[str, Any]) -> str:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Format, method and settings of a model folder.
+    """Return format, method and settings of a model folder.
 
     Raises:
         InvalidValue: it is no model folder, or one of a newer version.

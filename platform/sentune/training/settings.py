@@ -6,20 +6,18 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from sentune.errors import InvalidValue
-from sentune.methods.base import GradientMethod
+from sentune.methods.base import GradientMethod, Settings
 
 Precision = Literal["float32", "bfloat16", "float64"]
 Schedule = Literal["linear", "constant", "rising"]
-S = TypeVar("S", bound=BaseModel)
+S = TypeVar("S", bound=Settings)
 
 
-class TrainingSettings(BaseModel):
+class TrainingSettings(Settings):
     """How any method is trained. Defaults follow SimCSE's published code unless said otherwise."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     batch_size: int = Field(64, ge=2)
     """Examples of a step over all workers; SimCSE and GumbelCSE take 512, GaussCSE 64 to 512."""
@@ -92,17 +90,12 @@ def validated(kind: type[S], values: Mapping[str, Any]) -> S:
 
 
 def learning_rate_factor(schedule: Schedule, *, step: int, steps: int, warmup: float) -> float:
-    """Share of the highest learning rate at a step.
+    """Return the share of the highest learning rate at a step, from 0 to ``steps - 1``.
 
     ``linear`` and ``constant`` rise over the first ``warmup * steps`` steps. ``rising`` is
     GaussCSE's (appendix A): 0 at the beginning, the set value in the last step. Under it a rung at
     a tenth of the budget has seen a tenth of the learning rate, so the early rungs of trials with
     unequal budgets cannot be compared, nor do early rungs say much about the last one.
-
-    Args:
-        step: from 0 to ``steps - 1``.
-        steps: steps of the whole budget.
-        warmup: share of the steps.
     """
     if schedule == "rising":
         return (step + 1) / steps

@@ -57,7 +57,6 @@ class Position:
     rank), and the corpus is shuffled by (seed, epoch). A group of another size can resume.
 
     Attributes:
-        step: steps taken.
         seconds: of training and validation up to the last milestone, over all starts.
         stalled: steps in a row at which the method's loss had collapsed.
         pace: since the last milestone.

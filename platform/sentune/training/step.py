@@ -53,7 +53,7 @@ class Stepper:
     backward: Backward
 
     def step(self, columns: Mapping[str, Rows], *, factor: float, seed: Iterable[int]) -> Step:
-        """One update on a global batch; every worker gets the same answer.
+        """Return the loss of one update on a global batch, the same on every worker.
 
         Args:
             columns: column -> lists of ids of all the batch's rows; this worker takes its slice.
@@ -63,8 +63,7 @@ class Stepper:
         Raises:
             TrialFailed: loss or gradient is not finite; the weights are as they were.
             OutOfMemory: in the update, which no micro-batch makes smaller. A lack of memory before
-                it is raised as torch says it; the weights are as they were, and the same step can
-                be taken again.
+                it is raised as torch says it, and the same step can be taken again.
         """
         streams = self.group.streams
         streams.start(*seed)
@@ -91,7 +90,6 @@ class Steps:
     """Takes a run's steps, with fewer examples at a time where memory is short.
 
     Attributes:
-        optimizer: of the method.
         settings: with the micro-batch that fits, as far as is known.
         total: steps of the whole run.
         reduced: the micro-batch, where memory has made it smaller than the settings say; else 0.

@@ -32,7 +32,6 @@ class TrialSpec:
         milestones: examples after which to validate and report; increasing, the last one is
             ``max_examples``.
         objective: metric (``task/metric``) by which the best milestone is chosen.
-        mode: ``max`` or ``min``.
         seed: of initialisation, data order and dropout.
         readouts: readout -> grid to sweep at each validation; what is missing has the method's.
         references: opens to ``sentune.tasks.References``; None where no task needs them.

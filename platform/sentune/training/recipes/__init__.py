@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from sentune.methods.base import GradientMethod
-from sentune.training.recipes.base import Recipe
+from sentune.training.recipes.base import Recipe, Validator
 from sentune.training.recipes.intersent import IntersentRecipe
 from sentune.training.recipes.invertible import InvertibleRecipe
 from sentune.training.recipes.sentences import Sentences
@@ -39,4 +39,4 @@ def build(
     return method.double() if training.precision == "float64" else method
 
 
-__all__ = ["RECIPES", "Recipe", "build", "recipe_of"]
+__all__ = ["RECIPES", "Recipe", "Validator", "build", "recipe_of"]

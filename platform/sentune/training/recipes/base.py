@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,16 +13,36 @@ from torch import Tensor
 
 from sentune.corpora.tokens import TableEncoder
 from sentune.methods.base import GradientMethod
+from sentune.tasks import ModelTask, Result, Task
 from sentune.training.group import Group
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import TrialSpec
-from sentune.training.validation import Validator
 
 Rows = Sequence[np.ndarray]
 Backward = Callable[[Mapping[str, Rows]], Tensor]
 """Column -> lists of ids of all rows of a global batch -> this worker's part of the loss, detached,
 times the world size that averaging divides by. Leaves in ``.grad`` of every parameter the gradient
 of the global batch's mean loss, the same on every worker."""
+
+
+class Validator(ABC):
+    """Judges a method as it stands by the tasks of the development corpora."""
+
+    def __init__(
+        self, tasks: list[Task | ModelTask], settings: TrainingSettings, device: torch.device
+    ) -> None:
+        self._tasks, self._settings, self._device = tasks, settings, device
+
+    def validate(self, method: Any) -> Result:
+        """Return metrics, best readouts and tables; the method is left in training mode."""
+        method.eval()
+        try:
+            return self._evaluate(method)
+        finally:
+            method.train()
+
+    @abstractmethod
+    def _evaluate(self, method: Any) -> Result: ...
 
 
 class Recipe(Protocol):
@@ -57,11 +78,9 @@ class Recipe(Protocol):
         """Return the validator on ``spec.dev``, as the product will be judged."""
 
     def write(self, method: Any, source: str, folder: Path, training: TrainingSettings) -> None:
-        """Put what is needed to use the method into an existing model folder.
+        """Put what is needed to use the method, on the CPU in float32, into a model folder.
 
-        Args:
-            method: on the CPU, in float32.
-            source: the folder that it was built from, for tokenizers and words.
+        ``source`` is the folder that it was built from, for tokenizers and words.
         """
 
     def read(self, make: Callable[..., Any], folder: Path) -> GradientMethod:

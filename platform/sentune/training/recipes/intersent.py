@@ -30,6 +30,7 @@ from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Backward, Rows
 from sentune.training.recipes.sentences import (
     HEAD_FILE,
+    SentenceValidator,
     head_state,
     load_head,
     require,
@@ -37,7 +38,6 @@ from sentune.training.recipes.sentences import (
 )
 from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
-from sentune.training.validation import SentenceValidator
 
 ENCODER, DECODER = "encoder", "decoder"
 STORED_APART = (f"{ENCODER}.", f"{DECODER}.")

@@ -32,11 +32,10 @@ from sentune.tasks.representations import evaluate_representations
 from sentune.training.gradients import average_gradients, send_parameters
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
-from sentune.training.recipes.base import Rows
+from sentune.training.recipes.base import Rows, Validator
 from sentune.training.recipes.sentences import head_state, load_head, require
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import Opens, TrialSpec
-from sentune.training.validation import Validator
 
 WEIGHTS_FILE, WORDS = "weights.safetensors", "words"
 
@@ -86,7 +85,6 @@ class InvertibleValidator(Validator):
     """Fits the components on a sample of the training corpus, then judges all representations.
 
     Args:
-        corpora: development corpora.
         training: opens to the batches that the method trains on.
         grids: of readouts, where they differ from the method's.
     """
@@ -195,7 +193,6 @@ class Negatives:
 
     Args:
         counts: [W] how often each word occurs in the training corpus.
-        device: where samples are drawn.
 
     Raises:
         InvalidValue: no word occurs.

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from sentune.beats import beat
 from sentune.corpora.encode import Encoder
-from sentune.encoders import Chunk, Pooling, length_sorted_chunks, load, load_tokenizer
+from sentune.corpora.schema import Corpus
+from sentune.encoders import Chunk, Pooling, Tokenizer, length_sorted_chunks, load, load_tokenizer
 from sentune.errors import InvalidValue
 from sentune.io.folders import write_json
 from sentune.methods import SentenceMethod
+from sentune.readouts.grid import Grids
+from sentune.tasks import Result, evaluate, tasks_for
+from sentune.tasks.references import References
 from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
-from sentune.training.recipes.base import Backward, Rows
+from sentune.training.recipes.base import Backward, Rows, Validator
 from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
-from sentune.training.validation import SentenceValidator
 
 HEAD_FILE = "head.safetensors"
 WHOLE = "sentune.sentence_transformers.EmbedderModule"
@@ -83,6 +88,53 @@ class Sentences:
         method = make(load(str(folder)))
         load_head(method, folder / HEAD_FILE)
         return method
+
+
+class SentenceValidator(Validator):
+    """Embeds the sentences of the development corpora; tokenises each distinct one once.
+
+    Args:
+        references: sentences that interpretations are taken against.
+        grids: of readouts, where they differ from the method's.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[Corpus],
+        tokenizer: Tokenizer,
+        settings: TrainingSettings,
+        device: torch.device,
+        references: References | None = None,
+        grids: Grids | None = None,
+    ) -> None:
+        tasks = tasks_for(*corpora, references=references, grids=grids)
+        super().__init__(tasks, settings, device)
+        self._tokenizer = tokenizer
+        self._tokens: dict[str, np.ndarray] = {}
+
+    def _evaluate(self, method: Any) -> Result:
+        return evaluate(self._tasks, partial(self.embed, method), method.geometry)
+
+    @torch.inference_mode()
+    def embed(self, method: Any, sentences: Sequence[str]) -> Tensor:
+        """S sentences -> [S, D] in their order; those of like length go together."""
+        rows, device = self._tokenise(sentences), self._device
+        chunks, restore = length_sorted_chunks(
+            rows, sentences_at_a_time(device), self._tokenizer.pad_id
+        )
+        parts = []
+        with autocast(self._settings.precision, device):
+            for done, chunk in enumerate(chunks):
+                beat("validating", done=done, total=len(chunks))
+                parts.append(method.embed(*chunk.to(device)))
+        return torch.cat(parts)[restore.to(device)]
+
+    def _tokenise(self, sentences: Sequence[str]) -> list[np.ndarray]:
+        if fresh := [s for s in dict.fromkeys(sentences) if s not in self._tokens]:
+            beat("tokenising", total=len(fresh))
+            encoded = self._tokenizer.encode(fresh, self._settings.max_length)
+            self._tokens.update(zip(fresh, encoded, strict=True))
+        return [self._tokens[s] for s in sentences]
 
 
 def head_state(method: nn.Module, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> dict[str, Tensor]:
