@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sentune.io.object_store import ATOMIC, asked, files_at, is_local, is_one_of
 from sentune.io.object_store import StorageError as StorageError  # importers take it from here
+from sentune.io.object_store import asked, files_at, is_local
 from sentune.io.waits import WAITS
 
 FAULTS = {
@@ -95,13 +95,8 @@ def write_document(folder: str, name: str, text: str) -> str:
                 sync(beside)
                 beside.replace(target)
             sync(target.parent)
-    elif is_one_of(ATOMIC, files):
+    else:  # an object is there whole once it is put, and not before
         asked(there, lambda: files.pipe_file(f"{root}/{name}", text.encode()), makes=True)
-    else:
-        partial = f"{root}/.{name}.partial"
-        files.makedirs(root, exist_ok=True)
-        files.pipe_file(partial, text.encode())
-        files.mv(partial, f"{root}/{name}")
     return there
 
 

@@ -27,16 +27,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-S3 = {"s3", "s3a"}
-"""Protocols of stores in which a thousand objects go in one request, which no client's death
-halves."""
-
-FLAT = S3 | {"gs", "gcs", "az", "abfs", "abfss", "adl"}
-"""Those in which a folder is nothing but the beginning of its objects' names."""
-
-ATOMIC = FLAT | {"memory"}
-"""Those in which an object is there whole once it is put, and not before."""
-
 PATIENCE = 60.0
 """Seconds for which a silent store is asked again."""
 
@@ -80,10 +70,9 @@ def is_local(files: fsspec.AbstractFileSystem) -> bool:
     return isinstance(files, LocalFileSystem)
 
 
-def is_one_of(stores: set[str], files: fsspec.AbstractFileSystem) -> bool:
-    """Return whether it is a store of ``S3``, ``FLAT`` or ``ATOMIC``."""
-    protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
-    return not stores.isdisjoint(protocols)
+def is_s3(files: fsspec.AbstractFileSystem) -> bool:
+    """Return whether a thousand objects go in one request, which no client's death halves."""
+    return "s3" in files.protocol
 
 
 def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
@@ -93,7 +82,7 @@ def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
     """
     above, _, name = folder.rpartition("/")
     try:
-        if is_one_of(S3, files) and above:
+        if is_s3(files) and above:
             paths = files.find(above, maxdepth=1, withdirs=True, prefix=f"{name}/")
         else:
             paths = files.ls(folder, detail=False)

@@ -18,16 +18,7 @@ from pathlib import Path
 import fsspec
 
 from sentune.io.atomic import check_space, sync, sync_tree, writing
-from sentune.io.object_store import (
-    FLAT,
-    S3,
-    asked,
-    download,
-    files_at,
-    is_local,
-    is_one_of,
-    names_in,
-)
+from sentune.io.object_store import asked, download, files_at, is_local, is_s3, names_in
 
 PROGRESS_FILE = "progress.json"
 PARTIAL, DAMAGED, FOREIGN = ".partial-", "damaged-", "foreign-"
@@ -231,14 +222,11 @@ class ObjectStorage:
     def _drop(self, names: Collection[str], first: list[str], rest: Collection[str] | None) -> None:
         """Drop folders: first their ``progress.json``, so that what is left is no checkpoint, then
         ``rest``, their other files where these are known."""
-        if rest is None or not is_one_of(FLAT, self.files):
-            self._remove(first)
-            self._remove(names, recursive=True)
-        elif is_one_of(S3, self.files) and len(first) + len(rest) <= BATCH:
+        if rest is not None and is_s3(self.files) and len(first) + len(rest) <= BATCH:
             self._remove([*first, *rest])
         else:
             self._remove(first)
-            self._remove(rest)
+            self._remove(names, recursive=True)
         for name in names:
             self._here.discard(name)
             self._downloads.pop(name, None)
