@@ -37,10 +37,7 @@ _TORCH_WRITER = "inline_container.cc"
 def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
     """Raise a fault of the disk in the block as a ``StorageError``; other errors pass.
 
-    Args:
-        path: what is written.
-        needed: its bytes, where they are known.
-        option: that names the place.
+    ``needed`` are the bytes to be written, where they are known; ``option`` names the place.
     """
     try:
         with WAITS.until(f"the file system of {path}"):

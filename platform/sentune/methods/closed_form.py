@@ -41,7 +41,6 @@ class ClosedForm(ABC):
     Attributes:
         name: key in ``sentune.methods.CLOSED_FORM``.
         title: what the method is called in a text.
-        settings_type: class of its settings.
         axis: its readout; every value of it comes from one fit.
         objective: metric that it is selected by, unless another is named.
         kind: kind of corpus that it is fitted on.
@@ -68,7 +67,6 @@ class ClosedForm(ABC):
 
         Args:
             statistics: that sentences were added to.
-            largest: value of the readout.
             device: on which a whole symmetric matrix is decomposed, as torch names it.
 
         Raises:
@@ -109,11 +107,9 @@ class ClosedForm(ABC):
 
 
 def eigenvectors(matrix: Floats, device: str = "cpu") -> tuple[Floats, Floats]:
-    """Return all eigenvalues of a symmetric matrix, rising, and its eigenvectors as columns.
+    """Return all eigenvalues of a symmetric matrix [D, D], rising, and its eigenvectors as columns.
 
-    Args:
-        matrix: [D, D], of which the lower triangle is read.
-        device: on which it is decomposed, in float64.
+    Its lower triangle is read; it is decomposed in float64.
     """
     if device == "cpu":
         values, vectors = np.linalg.eigh(matrix)

@@ -196,11 +196,8 @@ class Postprocessing(nn.Module):
 
     Section 3.4 removes the top principal component as Arora et al. (2017) do: the first right
     singular vector of the matrix of vectors, which is not centred. Components are buffers, so that
-    checkpoints have them; zero until they are fitted.
-
-    Args:
-        sentence: d_z, the width of ``z_en`` and ``z_de``.
-        word: n, the width of ``x`` and ``words``.
+    checkpoints have them; zero until they are fitted. ``sentence`` is d_z, the width of ``z_en``
+    and ``z_de``, ``word`` n, that of ``x`` and ``words``.
     """
 
     def __init__(self, *, sentence: int, word: int) -> None:
@@ -279,13 +276,8 @@ def top_component(vectors: Tensor) -> Tensor:
 class Invertible(GradientMethod):
     """A bidirectional GRU that predicts the words of the next sentence by an invertible decoder.
 
-    The word vectors are fixed (section 4) and belong to no checkpoint.
-
-    Attributes:
-        vectors: of the words.
-        encoder: f_en.
-        decoder: f_de.
-        postprocessing: the components that are removed from representations; fitted at validation.
+    The word vectors are fixed (section 4) and belong to no checkpoint. ``encoder`` is f_en,
+    ``decoder`` f_de; ``postprocessing`` is fitted at validation.
     """
 
     name: ClassVar[str] = "invertible"

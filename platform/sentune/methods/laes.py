@@ -255,12 +255,7 @@ class SentenceBatch:
 
 
 class LinearRecurrence:
-    """One autoencoder and its smaller ones over a batch.
-
-    Args:
-        units: of the largest model that will be asked for.
-        backward: sentences are read from their end.
-    """
+    """One autoencoder and its smaller ones over a batch, read from its end where ``backward``."""
 
     def __init__(self, units: Units, batch: SentenceBatch, *, backward: bool = False) -> None:
         self._units, self._batch = units, batch
@@ -318,12 +313,8 @@ def _by_word(h: Floats, B: Floats, active: list[int]) -> Floats:
 
 
 def parts(words: Rows, numbers: int) -> Iterator[slice]:
-    """Stretches of pairs or sentences whose words' projections fit into the budget.
-
-    Args:
-        words: of each pair or sentence.
-        numbers: that a word's projections take.
-    """
+    """Yield stretches of pairs or sentences, of so many ``words`` each, whose projections of
+    ``numbers`` a word fit into the budget."""
     most = max(1, _BUDGET // (8 * max(numbers, 1)))
     ends = np.cumsum(words)
     start = 0

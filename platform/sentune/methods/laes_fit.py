@@ -249,12 +249,8 @@ class Spectrum:
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """A linear autoencoder for sequences; its leading blocks are those of fewer units.
-
-    Attributes:
-        A: [P, n].
-        B: [P, P].
-    """
+    """A linear autoencoder for sequences, A [P, n] and B [P, P]; its leading blocks are those of
+    fewer units."""
 
     A: Floats
     B: Floats

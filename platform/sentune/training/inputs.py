@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from sentune.corpora.encode import WordEncoder
+from sentune.corpora.encode import Encoder, WordEncoder
 from sentune.corpora.prepare import Prepared, Run, prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import (
@@ -24,7 +24,7 @@ from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.learned import learn_words
 from sentune.encoders.words.whole import training_folder
 from sentune.methods import GradientMethod
-from sentune.training.recipes import RECIPES, recipe_of
+from sentune.training.recipes.intersent import operation_encoder
 
 SAMPLE = 10_000
 """Sentences on which the share of known words is measured."""
@@ -79,8 +79,8 @@ class InputMaker:
         corpus = self.prepared(spec, kind.kind, self.limit)
         texts = islice(corpus.texts(*corpus.column_names), LEARNED)
         folder = prepare(encoder, texts, self.cache)
-        ids = recipe_of(kind).table_encoder(folder, self.max_length)
-        return Inputs(folder=folder, tokens=(self._tokens(corpus, ids),), corpora=(corpus,))
+        tokens = self._tokens(corpus, Encoder(folder, self.max_length))
+        return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
     def operations(self, specs: Sequence[str], *, encoder: str, decoder: str) -> Inputs:
         """Return an encoder and a decoder, each with its own tokens of corpora of operations.
@@ -94,7 +94,7 @@ class InputMaker:
         targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
         folders = prepare(encoder, every, self.cache), prepare_decoder(decoder, targets, self.cache)
         folder = bundle(*folders, self.cache)
-        ids = RECIPES["intersent"].table_encoder(folder, self.max_length)
+        ids = operation_encoder(folder, self.max_length)
         tokens = tuple(self._tokens(corpus, ids) for corpus in corpora)
         return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentune.corpora.tokens import TableEncoder
 from sentune.methods.base import GradientMethod
-from sentune.tasks import ModelTask, Result, Task
+from sentune.tasks import Result, tasks_for
 from sentune.training.group import Group
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import TrialSpec
@@ -28,10 +27,10 @@ of the global batch's mean loss, the same on every worker."""
 class Validator(ABC):
     """Judges a method as it stands by the tasks of the development corpora."""
 
-    def __init__(
-        self, tasks: list[Task | ModelTask], settings: TrainingSettings, device: torch.device
-    ) -> None:
-        self._tasks, self._settings, self._device = tasks, settings, device
+    def __init__(self, spec: TrialSpec, settings: TrainingSettings, device: torch.device) -> None:
+        references = spec.references.open() if spec.references is not None else None
+        self._tasks = tasks_for(*spec.dev.open(), references=references, grids=spec.readouts)
+        self._settings, self._device = settings, device
 
     def validate(self, method: Any) -> Result:
         """Return metrics, best readouts and tables; the method is left in training mode."""
@@ -51,9 +50,6 @@ class Recipe(Protocol):
     ``folder`` is what ``TrialSpec.encoder`` names: everything that a method is built from (an
     encoder with its tokenizer; an encoder and a decoder; word vectors).
     """
-
-    def table_encoder(self, folder: str, max_length: int) -> TableEncoder:
-        """Return what turns the training corpus into the columns of their batches."""
 
     def build(
         self, make: Callable[..., Any], training: TrainingSettings, folder: str

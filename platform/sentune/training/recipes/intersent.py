@@ -50,9 +50,6 @@ class IntersentRecipe:
     and bridge in ``head.safetensors``.
     """
 
-    def table_encoder(self, folder: str, max_length: int) -> OperationEncoder:
-        return OperationEncoder(_part(folder, ENCODER), _part(folder, DECODER), max_length)
-
     def build(
         self, make: Callable[..., Intersent], training: TrainingSettings, folder: str
     ) -> Intersent:
@@ -72,7 +69,7 @@ class IntersentRecipe:
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> IntersentValidator:
         tokenizer = load_tokenizer(_part(spec.encoder, ENCODER))
-        return IntersentValidator(spec.dev.open(), tokenizer, training, device)
+        return IntersentValidator(spec, training, device, tokenizer)
 
     def write(
         self, method: Intersent, source: str, folder: Path, training: TrainingSettings
@@ -90,6 +87,11 @@ class IntersentRecipe:
         method = make(load(str(folder)), load_decoder(str(folder / DECODER)))
         load_head(method, folder / HEAD_FILE, STORED_APART)
         return method
+
+
+def operation_encoder(folder: str, max_length: int) -> OperationEncoder:
+    """Return what turns a corpus of operations into the columns of batches."""
+    return OperationEncoder(_part(folder, ENCODER), _part(folder, DECODER), max_length)
 
 
 def _part(folder: str, name: str) -> str:

@@ -17,17 +17,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sentune.corpora.batches import BatchSource
-from sentune.corpora.encode import WordEncoder
-from sentune.corpora.schema import Corpus
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.whole import load_whole, read_counts, save_whole
 from sentune.errors import InvalidValue
 from sentune.methods.invertible import Invertible
 from sentune.methods.invertible_representations import Representations
-from sentune.readouts.grid import Grids, grid_of
+from sentune.readouts.grid import grid_of
 from sentune.readouts.representation import REPRESENTATION
-from sentune.tasks import Result, tasks_for
+from sentune.tasks import Result
 from sentune.tasks.representations import evaluate_representations
 from sentune.training.gradients import average_gradients, send_parameters
 from sentune.training.group import Group
@@ -35,7 +33,7 @@ from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.base import Rows, Validator
 from sentune.training.recipes.sentences import head_state, load_head, require
 from sentune.training.settings import TrainingSettings
-from sentune.training.trial import Opens, TrialSpec
+from sentune.training.trial import TrialSpec
 
 WEIGHTS_FILE, WORDS = "weights.safetensors", "words"
 
@@ -50,9 +48,6 @@ class InvertibleRecipe:
     ``words/``, the whole word table.
     """
 
-    def table_encoder(self, folder: str, max_length: int) -> WordEncoder:
-        return WordEncoder(WordTable.load(folder), max_length)
-
     def build(
         self, make: Callable[..., Invertible], training: TrainingSettings, folder: str
     ) -> Invertible:
@@ -66,7 +61,7 @@ class InvertibleRecipe:
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> InvertibleValidator:
-        return InvertibleValidator(spec.dev.open(), spec.corpus, training, device, spec.readouts)
+        return InvertibleValidator(spec, training, device)
 
     def write(
         self, method: Invertible, source: str, folder: Path, training: TrainingSettings
@@ -82,31 +77,18 @@ class InvertibleRecipe:
 
 
 class InvertibleValidator(Validator):
-    """Fits the components on a sample of the training corpus, then judges all representations.
+    """Fits the components on a sample of the training corpus, then judges all representations."""
 
-    Args:
-        training: opens to the batches that the method trains on.
-        grids: of readouts, where they differ from the method's.
-    """
-
-    def __init__(
-        self,
-        corpora: Sequence[Corpus],
-        training: Opens,
-        settings: TrainingSettings,
-        device: torch.device,
-        grids: Grids | None = None,
-    ) -> None:
-        super().__init__(tasks_for(*corpora, grids=grids), settings, device)
-        self._grid = grid_of(REPRESENTATION, grids or {})
-        self._training = training
+    def __init__(self, spec: TrialSpec, settings: TrainingSettings, device: torch.device) -> None:
+        super().__init__(spec, settings, device)
+        self._grid, self._corpus = grid_of(REPRESENTATION, spec.readouts), spec.corpus
         self._sample: list[np.ndarray] | None = None
 
     def _evaluate(self, method: Invertible) -> Result:
         """The method keeps the components; ``train/deviation`` is how far W is from orthonormal."""
         if self._sample is None:
             wanted = method.settings.component_sentences
-            self._sample = sample(self._training.open(), wanted)
+            self._sample = sample(self._corpus.open(), wanted)
         size = sentences_at_a_time(self._device)
         represent = Representations(method, max_length=self._settings.max_length, size=size)
         with torch.no_grad(), autocast(self._settings.precision, self._device):

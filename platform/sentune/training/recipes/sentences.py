@@ -15,15 +15,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sentune.beats import beat
-from sentune.corpora.encode import Encoder
-from sentune.corpora.schema import Corpus
 from sentune.encoders import Chunk, Pooling, Tokenizer, length_sorted_chunks, load, load_tokenizer
 from sentune.errors import InvalidValue
 from sentune.io.folders import write_json
 from sentune.methods import SentenceMethod
-from sentune.readouts.grid import Grids
-from sentune.tasks import Result, evaluate, tasks_for
-from sentune.tasks.references import References
+from sentune.tasks import Result, evaluate
 from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
@@ -43,9 +39,6 @@ class Sentences:
     A model folder has the encoder as Hugging Face reads it, and ``head.safetensors``.
     """
 
-    def table_encoder(self, folder: str, max_length: int) -> Encoder:
-        return Encoder(folder, max_length)
-
     def build(
         self, make: Callable[..., SentenceMethod], training: TrainingSettings, folder: str
     ) -> SentenceMethod:
@@ -61,14 +54,7 @@ class Sentences:
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> SentenceValidator:
-        return SentenceValidator(
-            spec.dev.open(),
-            load_tokenizer(spec.encoder),
-            training,
-            device,
-            spec.references.open() if spec.references is not None else None,
-            spec.readouts,
-        )
+        return SentenceValidator(spec, training, device, load_tokenizer(spec.encoder))
 
     def write(
         self, method: SentenceMethod, source: str, folder: Path, training: TrainingSettings
@@ -91,24 +77,16 @@ class Sentences:
 
 
 class SentenceValidator(Validator):
-    """Embeds the sentences of the development corpora; tokenises each distinct one once.
-
-    Args:
-        references: sentences that interpretations are taken against.
-        grids: of readouts, where they differ from the method's.
-    """
+    """Embeds the sentences of the development corpora; tokenises each distinct one once."""
 
     def __init__(
         self,
-        corpora: Sequence[Corpus],
-        tokenizer: Tokenizer,
+        spec: TrialSpec,
         settings: TrainingSettings,
         device: torch.device,
-        references: References | None = None,
-        grids: Grids | None = None,
+        tokenizer: Tokenizer,
     ) -> None:
-        tasks = tasks_for(*corpora, references=references, grids=grids)
-        super().__init__(tasks, settings, device)
+        super().__init__(spec, settings, device)
         self._tokenizer = tokenizer
         self._tokens: dict[str, np.ndarray] = {}
 
