@@ -11,7 +11,6 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from sentune import user_code
 from sentune.errors import InvalidValue
 from sentune.methods.base import GradientMethod, SentenceMethod
 from sentune.methods.closed_form import ClosedForm
@@ -20,6 +19,7 @@ from sentune.methods.gumbelcse import Gumbelcse
 from sentune.methods.intersent import Intersent
 from sentune.methods.invertible import Invertible
 from sentune.methods.laes import Laes
+from sentune.methods.own import checked, find_own
 from sentune.methods.sif import Sif
 from sentune.methods.simcse import PairSimcse, Simcse, UnsupervisedSimcse
 
@@ -52,32 +52,7 @@ def find(name: str) -> type[GradientMethod]:
     Raises:
         InvalidValue: there is none, or it is no method.
     """
-    if name in TRAINED:
-        return TRAINED[name]
-    plugins = user_code.installed("methods")
-    if name in plugins:
-        kind = plugins[name].load()
-    elif ":" in name:
-        kind = user_code.find(name)
-    else:
-        listed = ", ".join([*TRAINED, *plugins])
-        raise InvalidValue("--method", name, f"choose one of {listed}, or MODULE:CLASS")
-    kind.name = name
-    return checked(kind)
-
-
-def checked(kind: type[Any]) -> type[SentenceMethod]:
-    """Return a user's class if it is a method of sentences that can be trained.
-
-    Raises:
-        InvalidValue: it is none, or lacks something that a method has.
-    """
-    if not isinstance(kind, type) or not issubclass(kind, SentenceMethod):
-        raise InvalidValue("method", kind, "give a class derived from sentune.SentenceMethod")
-    missing = [name for name in ("title", "settings_type") if not hasattr(kind, name)]
-    if missing := [*missing, *sorted(kind.__abstractmethods__)]:
-        raise InvalidValue("method", kind.__qualname__, f"define {', '.join(missing)} in it")
-    return kind
+    return TRAINED[name] if name in TRAINED else find_own(name, TRAINED)
 
 
 def find_closed_form(name: str) -> type[ClosedForm]:

@@ -1,0 +1,45 @@
+"""Methods that a user brings: by entry point or address, and what such a class needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sentune import user_code
+from sentune.errors import InvalidValue
+from sentune.methods.base import SentenceMethod
+
+
+def find_own(name: str, known: Iterable[str]) -> type[SentenceMethod]:
+    """Return the method of a name among the entry points, or of an address, ``MODULE:CLASS``.
+
+    Args:
+        known: names of the package's own methods, for the message.
+
+    Raises:
+        InvalidValue: there is none, or it is no method.
+    """
+    plugins = user_code.installed("methods")
+    if name in plugins:
+        kind = plugins[name].load()
+    elif ":" in name:
+        kind = user_code.find(name)
+    else:
+        listed = ", ".join([*known, *plugins])
+        raise InvalidValue("--method", name, f"choose one of {listed}, or MODULE:CLASS")
+    kind.name = name
+    return checked(kind)
+
+
+def checked(kind: type[Any]) -> type[SentenceMethod]:
+    """Return a user's class if it is a method of sentences that can be trained.
+
+    Raises:
+        InvalidValue: it is none, or lacks something that a method has.
+    """
+    if not isinstance(kind, type) or not issubclass(kind, SentenceMethod):
+        raise InvalidValue("method", kind, "give a class derived from sentune.SentenceMethod")
+    missing = [name for name in ("title", "settings_type") if not hasattr(kind, name)]
+    if missing := [*missing, *sorted(kind.__abstractmethods__)]:
+        raise InvalidValue("method", kind.__qualname__, f"define {', '.join(missing)} in it")
+    return kind
