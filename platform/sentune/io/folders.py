@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil
+
 from sentune.io.atomic import sync, sync_tree, writing
 from sentune.io.checksums import checksums, damage, document_checksum
 
@@ -59,17 +61,12 @@ def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
 def cached_folder(folder: Path, write: Callable[[Path], None]) -> Path:
     """Return the absolute path of a folder of a cache, which ``write`` fills where it is missing or
     damaged; see ``checked_folder``."""
-
-    def described(draft: Path) -> dict[str, Any]:
-        write(draft)
-        return {}
-
-    checked_folder(folder, CHECKSUMS, described)
+    checked_folder(folder, CHECKSUMS, write)
     return folder.resolve()
 
 
 def checked_folder(
-    folder: Path, manifest: str, write: Callable[[Path], dict[str, Any]]
+    folder: Path, manifest: str, write: Callable[[Path], dict[str, Any] | None]
 ) -> dict[str, Any]:
     """Return the manifest of a folder of a cache all of whose files are as they were written.
 
@@ -79,7 +76,7 @@ def checked_folder(
     Args:
         folder: where it belongs.
         manifest: name of the file in it that has the checksums of the others, and its own.
-        write: fills the empty folder that it is given and returns the manifest's content.
+        write: fills the empty folder that it is given; returns the manifest's content, if any.
     """
     while folder.exists():
         judged = folder.stat().st_ino
@@ -90,7 +87,7 @@ def checked_folder(
         if drop_folder(folder, judged):
             logger.warning("%s is deleted and made again: %s", folder, fault)
     with draft_beside(folder) as draft:
-        content = write_manifest(draft / manifest, write(draft))
+        content = write_manifest(draft / manifest, write(draft) or {})
         if settle(draft, folder):
             return content
     return checked_folder(folder, manifest, write)
@@ -160,13 +157,7 @@ def is_abandoned(name: str) -> bool:
     parts = re.fullmatch(r"\..*\.draft-(.+)-(\d+)-[0-9a-f]{12}", name)
     if parts is None or parts[1] != _host():
         return False
-    try:
-        os.kill(int(parts[2]), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):  # it lives, as another user's
-        return False
-    return False
+    return not psutil.pid_exists(int(parts[2]))
 
 
 def settle(draft: Path, folder: Path) -> bool:

@@ -48,6 +48,9 @@ Inputs = dict[str, Tensor]
 TWO_WAY, THREE_WAY = "rte", "ambiguous-rte"
 KINDS = {TWO_WAY: Kind.LABELLED_PAIRS, THREE_WAY: Kind.SEVERAL_LABELS}
 
+WARMUP, CLIP_NORM = 0.1, 1.0
+"""Share of a stage's steps over which the learning rate rises; largest norm of the gradient."""
+
 
 class LinearSettings(Settings):
     """How LINEAR is trained. The paper gives no more than its training data."""
@@ -56,10 +59,6 @@ class LinearSettings(Settings):
     """Pairs of a step; BERT's authors fine-tune with 16 or 32."""
     learning_rate: float = Field(5e-5, gt=0.0)
     """Highest learning rate of AdamW, falling to 0 at the end of a stage."""
-    warmup: float = Field(0.1, ge=0.0, lt=1.0)
-    """Share of a stage's steps over which the learning rate rises from 0."""
-    clip_norm: float = Field(1.0, gt=0.0)
-    """Largest norm of the whole gradient."""
     max_length: int = Field(128, ge=8)
     """Most tokens of a pair, special tokens included."""
     seed: int = Field(0, ge=0)
@@ -236,7 +235,7 @@ def fit(
     model.train()
     losses: list[float] = []
     for step, batch in enumerate(islice(_batches(rows, settings), steps)):
-        factor = learning_rate_factor("linear", step=step, steps=steps, warmup=settings.warmup)
+        factor = learning_rate_factor("linear", step=step, steps=steps, warmup=WARMUP)
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * factor
         optimizer.zero_grad()
@@ -244,7 +243,7 @@ def fit(
         loss = _backward(model, tokenizer, pairs, examples.classes[batch])
         if not np.isfinite(loss):
             raise TrialFailed(f"the loss is {loss} in step {step + 1}: lower --learning-rate")
-        nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
         optimizer.step()
         losses.append(loss)
         if say is not None and (step + 1) * 10 // steps > step * 10 // steps:
