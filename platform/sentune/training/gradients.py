@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.autograd.function import once_differentiable
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from sentune.training.group import Group
 
@@ -60,14 +61,10 @@ def average_gradients(parameters: Iterable[nn.Parameter], group: Group) -> None:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             grads.append(parameter.grad)
-    for dtype in sorted({grad.dtype for grad in grads}, key=str):
-        alike = [grad for grad in grads if grad.dtype is dtype]
-        flat = torch.cat([grad.reshape(-1) for grad in alike])
+    if grads:
+        flat = parameters_to_vector(grads)
         dist.all_reduce(flat)
-        flat /= group.world_size
-        means = torch.split(flat, [grad.numel() for grad in alike])
-        for grad, mean in zip(alike, means, strict=True):
-            grad.copy_(mean.view_as(grad))
+        vector_to_parameters(flat / group.world_size, grads)
 
 
 def send_parameters(module: nn.Module, group: Group) -> None:
@@ -86,8 +83,7 @@ class RandomState:
 
     @classmethod
     def capture(cls) -> RandomState:
-        initialized: Callable[[], bool] = torch.cuda.is_initialized  # without types in torch
-        used = torch.cuda.is_available() and initialized()
+        used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         return cls(torch.get_rng_state(), torch.cuda.get_rng_state() if used else None)
 
     def restore(self) -> None:
