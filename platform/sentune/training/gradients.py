@@ -64,7 +64,8 @@ def average_gradients(parameters: Iterable[nn.Parameter], group: Group) -> None:
     if grads:
         flat = parameters_to_vector(grads)
         dist.all_reduce(flat)
-        vector_to_parameters(flat / group.world_size, grads)
+        flat /= group.world_size
+        vector_to_parameters(flat, grads)
 
 
 def send_parameters(module: nn.Module, group: Group) -> None:
