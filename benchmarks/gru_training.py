@@ -35,7 +35,7 @@ from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.learned import learn_words
 from sentune.methods.invertible import Invertible, InvertibleSettings
 from sentune.training.group import Group
-from sentune.training.recipes.invertible_backward import InvertibleBackward
+from sentune.training.recipes.invertible import InvertibleBackward
 from sentune.training.settings import TrainingSettings
 from sentune.training.step import Stepper, make_optimizer
 

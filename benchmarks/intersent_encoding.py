@@ -25,11 +25,9 @@ from sentune.corpora.tokens import tokenise
 from sentune.encoders import Chunk, TextEncoder, length_sorted_chunks, load, prepare
 from sentune.encoders.decoders import bundle, prepare_decoder
 from sentune.encoders.padding import pad
-from sentune.methods import Intersent
 from sentune.training.precision import sentences_at_a_time
-from sentune.training.recipes import recipe_of
 from sentune.training.recipes.base import Rows
-from sentune.training.recipes.intersent_backward import needed_rows
+from sentune.training.recipes.intersent import needed_rows, operation_encoder
 
 BATCH, LENGTH, BOUND = 256, 64, 2 / 3
 ENCODER = "builtin:tiny?layers=2&width=128&heads=4&inner=512"
@@ -44,7 +42,7 @@ def prepared(corpus: str, scratch: Path) -> tuple[Columns, TextEncoder]:
     folder = bundle(
         prepare(ENCODER, texts, scratch), prepare_decoder("builtin:tiny", texts, scratch), scratch
     )
-    tokens = tokenise(table, recipe_of(Intersent).table_encoder(folder, LENGTH), scratch / "tokens")
+    tokens = tokenise(table, operation_encoder(folder, LENGTH), scratch / "tokens")
     batch = next(iter(SharedSource(tokens).batches(BATCH, seed=0)))
     return dict(batch.columns), load(f"{folder}/encoder")
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from sentune.corpora.reduce import accumulate_here
 from sentune.encoders.words import WordTable
 from sentune.methods.laes import Laes, LaesSettings
-from sentune.methods.laes_statistics import KeptSentences
+from sentune.methods.laes_fit import KeptSentences
 
 SENTENCES, UNITS, BATCH = 10_000, 150, 2_048
 

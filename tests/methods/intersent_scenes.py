@@ -23,6 +23,7 @@ from sentune.encoders import prepare
 from sentune.encoders.decoders import DecoderTokenizer, bundle, prepare_decoder
 from sentune.methods import Intersent
 from sentune.training.recipes import recipe_of
+from sentune.training.recipes.intersent import operation_encoder
 from sentune.training.settings import TrainingSettings, split
 
 ENCODER = "builtin:tiny?layers=1&width=16&heads=2&inner=32"
@@ -60,7 +61,7 @@ def folder(encoder: str = ENCODER, decoder: str = DECODER) -> str:
 @cache
 def columns(source: str | None = None) -> Columns:
     """The rows as a batch."""
-    encoder = recipe_of(Intersent).table_encoder(source or folder(), 20)
+    encoder = operation_encoder(source or folder(), 20)
     table = encoder.table(rows().combine_chunks().to_batches()[0])
     return {k: [np.asarray(ids, dtype=np.int32) for ids in table[k].to_pylist()] for k in names()}
 

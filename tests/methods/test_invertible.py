@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from sentune.errors import TrialFailed
-from sentune.methods.invertible import Invertible
-from sentune.methods.invertible_components import PARTS, Postprocessing, top_component
+from sentune.methods.invertible import PARTS, Invertible, Postprocessing, top_component
 from sentune.methods.invertible_representations import Representations, mean_parts, three_pools
 from tests.methods.invertible_scenes import WIDTH, model, sentences, table
 from tests.rounding import rounding

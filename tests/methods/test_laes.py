@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentune.errors import InvalidValue
-from sentune.methods import laes_sweep
+from sentune.methods import laes
 from sentune.methods.laes import Laes, LaesSettings
 from tests.methods.laes_scenes import Model, cosine, embedding, sentences, table, vectors
 from tests.rounding import rounding
@@ -55,7 +55,7 @@ def slow_cosines(embedded: np.ndarray) -> np.ndarray:
 def test_every_size_equals_the_slow_loop(
     form: str, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laes_sweep, "_BUDGET", budget)
+    monkeypatch.setattr(laes, "_BUDGET", budget)
     values = [7, 1, 2, 12, 5]
     found = MODELS[form].similarities(TEXTS, *all_pairs(len(TEXTS)), values)
     for row, p in zip(found, values, strict=True):
@@ -82,7 +82,7 @@ def test_both_ways_to_sum_what_is_decoded_agree(lengths: list[int], p: int) -> N
     rng, words = np.random.default_rng(p), np.sort(np.array(lengths))[::-1]
     h, B = rng.normal(size=(len(words), p)), rng.normal(size=(p, p)) / p
     active = [int((words > t).sum()) for t in range(words.max())]
-    by_length = laes_sweep._by_length(h, B, words)
+    by_length = laes._by_length(h, B, words)
 
     def summed(h: np.ndarray, B: np.ndarray) -> np.ndarray:
         powers = [np.linalg.matrix_power(B.T, i) for i in range(10)]
@@ -92,7 +92,7 @@ def test_both_ways_to_sum_what_is_decoded_agree(lengths: list[int], p: int) -> N
         )
 
     error = rounding(9 * p, summed(abs(h), abs(B)).max())
-    by_word = laes_sweep._by_word(h, B, active)
+    by_word = laes._by_word(h, B, active)
     np.testing.assert_allclose(by_word, by_length, rtol=0, atol=error)
     np.testing.assert_allclose(by_length, summed(h, B), rtol=0, atol=error)
 

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentune.errors import InvalidValue, TrialFailed
-from sentune.methods import laes_decomposition, laes_statistics
+from sentune.methods import laes_fit
 from sentune.methods.laes import Laes, LaesSettings
-from sentune.methods.laes_decomposition import of_gram
-from sentune.methods.laes_statistics import Gram, GramStatistics
+from sentune.methods.laes_fit import Gram, GramStatistics, of_gram
 from tests.methods.laes_scenes import (
     autoencoder,
     data_matrix,
@@ -63,7 +62,7 @@ def joint_signs(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def test_the_gram_matrix_is_the_data_matrix_squared(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(laes_statistics, "_CHUNK", chunk)
+    monkeypatch.setattr(laes_fit, "_CHUNK", chunk)
     for gram, sequences in zip(statistics(TEXTS).grams, (FORWARD, BACKWARD), strict=True):
         gram.sum_diagonals()
         xi = data_matrix(sequences)
@@ -177,13 +176,13 @@ def test_lanczos_gives_the_same_bits_twice() -> None:
 def test_a_rough_decomposition_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    exact = laes_decomposition.eigh
+    exact = laes_fit.eigh
 
     def rough(matrix: np.ndarray, **options: object) -> tuple[np.ndarray, np.ndarray]:
         values, U = exact(matrix, **options)
         return values, U + 1e-3
 
-    monkeypatch.setattr(laes_decomposition, "eigh", rough)
+    monkeypatch.setattr(laes_fit, "eigh", rough)
     with caplog.at_level(logging.WARNING):
         found = of_gram(statistics(TEXTS).grams[0], 4)
     assert found.residual > 1e-5
@@ -191,13 +190,13 @@ def test_a_rough_decomposition_is_warned_of(
 
 
 def test_auto_takes_lanczos_for_few_units_of_a_large_matrix() -> None:
-    faster = laes_decomposition._lanczos_is_faster
+    faster = laes_fit._lanczos_is_faster
     assert faster(7_500, 150)
     assert not faster(7_500, 2_400)
     assert not faster(1_500, 10)
 
 
 def test_a_data_matrix_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laes_statistics, "_WIDEST", 1000)
+    monkeypatch.setattr(laes_fit, "_WIDEST", 1000)
     with pytest.raises(InvalidValue, match=r"solver: 'svd'.*GiB; use auto"):
         fitted(2, solver="svd")

@@ -25,10 +25,10 @@ class Helper(Fresh):
     """Without a name of its own it is no method."""
 '''
 PROGRAM = """
-from sentune.methods import CLOSED_FORM, GENERATIVE, REGISTRY, find
+from sentune.methods import CLOSED_FORM, REGISTRY, TRAINED, find
 assert find("fresh").__name__ == "Fresh"
 assert find("gumbel").__name__ == "Gumbelcse"
-print(sorted(REGISTRY), sorted(GENERATIVE), sorted(CLOSED_FORM))
+print(sorted(REGISTRY), sorted(TRAINED.keys() - REGISTRY), sorted(CLOSED_FORM))
 """
 
 

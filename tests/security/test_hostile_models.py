@@ -37,7 +37,7 @@ from sentune.training.closed_form_model import (
 )
 from sentune.training.group import Group
 from sentune.training.model import save_model
-from sentune.training.recipes import build, recipe_of
+from sentune.training.recipes import build
 from sentune.training.settings import split
 from sentune.training.state import Position, load_state, resume, save_state
 from sentune.training.trial import Progress, TrialSpec
@@ -76,7 +76,7 @@ def sound(encoder: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of boxes: encoder, tokenizer, head."""
     kind = find("gumbel")
     own, training = split({"max_length": 32, "dimension": 4}, kind)
-    made = build(recipe_of(kind), kind, own, training, encoder, seed=1)
+    made = build(kind, own, training, encoder, seed=1)
     folder = tmp_path_factory.mktemp("models") / "model"
     save_model(made, encoder, folder, training=training, readouts={"rte/threshold": 0.2}, card={})
     return folder

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from sentune.geometry import Boxes, TermWeights, contrastive_loss
-from sentune.training.gradcache import RandomState, cached_backward
+from sentune.training.gradients import RandomState, cached_backward
 from tests.rounding import rounding
 
 ROWS = 12

@@ -18,7 +18,7 @@ from sentune.methods import Intersent
 from sentune.training.group import Group
 from sentune.training.model import load_method, save_model
 from sentune.training.recipes import recipe_of
-from sentune.training.recipes.intersent import IntersentValidator
+from sentune.training.recipes.intersent import IntersentValidator, operation_encoder
 from sentune.training.step import Stepper, make_optimizer
 from sentune.training.trial import TrialSpec
 from tests.methods.intersent_scenes import build, columns, family, folder, rows, scratch
@@ -28,7 +28,11 @@ FAST: dict[str, Any] = {"learning_rate": 3e-3, "decoder_learning_rate": 3e-3, "a
 
 
 def validator(training: Any, source: str) -> IntersentValidator:
-    return IntersentValidator([], load_tokenizer(f"{source}/encoder"), training, CPU)
+    spec = TrialSpec(
+        study="s", trial="t", method="intersent", settings={}, encoder=source, corpus=Held(None),
+        dev=Held([]), max_examples=1, milestones=(1,), objective="generation/rouge1",
+    )  # fmt: skip
+    return recipe_of(Intersent).validator(spec, training, CPU)
 
 
 def generated(method: Intersent, training: Any, source: str) -> list[str]:
@@ -115,7 +119,7 @@ def test_a_folder_without_its_weights_is_refused(trained, tmp_path: Path):
     with pytest.raises(InvalidValue, match="max_length"):
         build(max_length=500)
     with pytest.raises(InvalidValue, match=r"with encoder/ and decoder/"):
-        recipe_of(Intersent).table_encoder(str(tmp_path), 20)
+        operation_encoder(str(tmp_path), 20)
 
 
 def test_the_validator_generates_what_one_at_a_time_gives(trained):
@@ -134,11 +138,7 @@ def test_the_validator_generates_what_one_at_a_time_gives(trained):
 
 def test_the_recipe_makes_a_validator_of_a_trial(trained):
     method, training, _ = trained
-    spec = TrialSpec(
-        study="s", trial="t", method="intersent", settings={}, encoder=folder(), corpus=Held(None),
-        dev=Held([]), max_examples=1, milestones=(1,), objective="generation/rouge1",
-    )  # fmt: skip
-    result = recipe_of(Intersent).validator(spec, training, CPU).validate(method)
+    result = validator(training, folder()).validate(method)
     assert result.metrics == {}
     assert method.training
     method.eval()

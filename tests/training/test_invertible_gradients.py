@@ -14,9 +14,8 @@ from torch import multiprocessing
 
 from sentune.errors import InvalidValue
 from sentune.training.group import Group
-from sentune.training.recipes.invertible_backward import InvertibleBackward, Negatives
-from sentune.training.schedules import learning_rate_factor
-from sentune.training.settings import Schedule, TrainingSettings
+from sentune.training.recipes.invertible import InvertibleBackward, Negatives
+from sentune.training.settings import Schedule, TrainingSettings, learning_rate_factor
 from sentune.training.step import Stepper, make_optimizer
 from tests.methods.invertible_scenes import model, sentences
 

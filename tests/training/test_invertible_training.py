@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from sentune.corpora import Corpus, Kind, read
 from sentune.corpora.batches import Held, SharedSource
+from sentune.corpora.encode import WordEncoder
 from sentune.corpora.tokens import tokenise, unigram_counts
 from sentune.embedder.word_embedders import InvertibleEmbedder
 from sentune.encoders.words import WordTable
@@ -23,7 +24,6 @@ from sentune.errors import InvalidValue
 from sentune.readouts.representation import REPRESENTATION
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.model import export_checkpoint
-from sentune.training.recipes import RECIPES
 from sentune.training.recipes.invertible import sample
 from sentune.training.trial import TrialSpec
 from tests.training.runs import run, untimed
@@ -41,14 +41,14 @@ def folder(stories: Corpus, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Words of the stories, with their counts."""
     cache = tmp_path_factory.mktemp("words")
     words = learn_words(stories.table["text"].to_pylist(), "builtin:ppmi?width=8", cache)
-    tokens = tokenise(stories, RECIPES["invertible"].table_encoder(words.folder, 16), None)
+    tokens = tokenise(stories, WordEncoder(WordTable.load(words.folder), 16), None)
     counts = unigram_counts(tokens, "following", len(words.words))
     return training_folder(words, counts, cache)
 
 
 @pytest.fixture
 def spec(stories: Corpus, folder: str, tmp_path: Path) -> TrialSpec:
-    encoder = RECIPES["invertible"].table_encoder(folder, 16)
+    encoder = WordEncoder(WordTable.load(folder), 16)
     return TrialSpec(
         study="tests",
         trial="0000",

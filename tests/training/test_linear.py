@@ -10,16 +10,16 @@ from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from sentune.corpora import SCHEMAS, Corpus, Kind
 from sentune.encoders import TextEncoder, load, prepare
-from sentune.errors import CorpusError, InvalidValue, TrialFailed
-from sentune.methods.linear import PairChunk, PairClassifier, PairTokenizer
+from sentune.errors import InvalidValue, TrialFailed
 from sentune.training import linear
 from sentune.training.linear import (
     ClassifiedPairs,
     LinearSettings,
+    PairClassifier,
+    PairTokenizer,
     build,
     fit,
-    judge_three_way,
-    judge_two_way,
+    judge,
     predict,
     three_way_examples,
     two_way_examples,
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def tokenizer(folder: str) -> PairTokenizer:
-    return PairTokenizer(folder)
+    return PairTokenizer(folder, FAST.max_length)
 
 
 def pairs_with(words: list[str], count: int, seed: int) -> ClassifiedPairs:
@@ -61,39 +61,49 @@ def corpus(kind: Kind, *rows: tuple) -> Corpus:
 
 def test_pairs_are_encoded_with_their_types(folder: str, tokenizer: PairTokenizer) -> None:
     pairs = [("red thing", "blue"), ("small", "large round square thing no"), ("yes", "no")]
-    encoded = tokenizer.encode(pairs, 32)
+    ((places, encoded),) = tokenizer.parts(pairs, CPU)
     reference = AutoTokenizer.from_pretrained(folder)
-    for (premise, hypothesis), ids, types in zip(pairs, *encoded, strict=True):
+    assert list(encoded) == ["input_ids", "token_type_ids", "attention_mask"]
+    for place, row, row_types, mask in zip(places, *encoded.values(), strict=True):
+        premise, hypothesis = pairs[place]
+        ids, types = row[: int(mask.sum())].tolist(), row_types[: int(mask.sum())].tolist()
         text = f"[CLS] {premise} [SEP] {hypothesis} [SEP]"
-        assert ids.tolist() == reference(text, add_special_tokens=False)["input_ids"]
-        split = ids.tolist().index(reference.sep_token_id) + 1
-        assert types.tolist() == [0] * split + [1] * (len(ids) - split)
-    assert len(tokenizer.encode(pairs, 8).ids[1]) == 8
-    chunks, restore = tokenizer.chunks(encoded, 2)
-    assert [tuple(chunk.input_ids.shape) for chunk in chunks] == [(2, 9), (1, 5)]
-    rows = [row[: int(m.sum())] for c in chunks for row, m in zip(c.input_ids, c[1], strict=True)]
-    assert [rows[i].tolist() for i in restore] == [ids.tolist() for ids in encoded.ids]
-    for chunk in chunks:
-        assert (chunk.token_type_ids[chunk.attention_mask == 0] == 0).all()
+        assert ids == reference(text, add_special_tokens=False)["input_ids"]
+        split = ids.index(reference.sep_token_id) + 1
+        assert types == [0] * split + [1] * (len(ids) - split)
+    assert (encoded["token_type_ids"][encoded["attention_mask"] == 0] == 0).all()
+    ((_, cut),) = PairTokenizer(folder, 8).parts(pairs[1:2], CPU)
+    assert cut["input_ids"].shape == (1, 8)
+
+
+def test_pairs_of_like_length_go_together(
+    tokenizer: PairTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "sentences_at_a_time", lambda device: 2)
+    pairs = [("red thing", "blue"), ("small", "large round square thing no"), ("yes", "no")]
+    parts = list(tokenizer.parts(pairs, CPU))
+    assert [tuple(inputs["input_ids"].shape) for _, inputs in parts] == [(2, 9), (1, 5)]
+    assert np.concatenate([places for places, _ in parts]).tolist() == [1, 0, 2]
 
 
 def test_the_logits_are_a_linear_layer_on_the_state_of_cls(
     folder: str, tokenizer: PairTokenizer
 ) -> None:
     model = PairClassifier(load(folder), 2).eval()
-    (chunk,), _ = tokenizer.chunks(tokenizer.encode([("red", "blue no"), ("a", "b")], 32), 8)
-    states = model.encoder.model(**chunk._asdict()).last_hidden_state
+    ((_, inputs),) = tokenizer.parts([("red", "blue no"), ("a", "b")], CPU)
+    states = model.encoder.model(**inputs).last_hidden_state
     expected = states[:, 0] @ model.layer.weight.T + model.layer.bias
-    torch.testing.assert_close(model(chunk), expected)
-    without = model(chunk._replace(token_type_ids=torch.zeros_like(chunk.token_type_ids)))
-    assert (model(chunk) - without).abs().max() > 1e-4  # the types are used
+    torch.testing.assert_close(model(inputs), expected)
+    without = model({**inputs, "token_type_ids": torch.zeros_like(inputs["token_type_ids"])})
+    assert (model(inputs) - without).abs().max() > 1e-4  # the types are used
 
 
 def test_an_encoder_without_token_types() -> None:
     config = DistilBertConfig(vocab_size=20, dim=16, hidden_dim=16, n_layers=1, n_heads=2)
     model = PairClassifier(TextEncoder(DistilBertModel(config)), 3)
     ones = torch.ones(2, 5, dtype=torch.int64)
-    assert model(PairChunk(ones, ones, ones)).shape == (2, 3)
+    inputs = {"input_ids": ones, "attention_mask": ones, "token_type_ids": ones}
+    assert model(inputs).shape == (2, 3)
 
 
 def test_two_stages_learn_what_can_be_learned(folder: str, tokenizer: PairTokenizer) -> None:
@@ -102,12 +112,12 @@ def test_two_stages_learn_what_can_be_learned(folder: str, tokenizer: PairTokeni
     assert len(losses) == 60
     assert losses[-1] < 0.1 < losses[0]
     unseen = pairs_with(["yes", "no"], 100, 1)
-    answers = predict(model, tokenizer, unseen.pairs, FAST.max_length)
+    answers = predict(model, tokenizer, unseen.pairs)
     assert (answers == unseen.classes).mean() > 0.97
     model.renew(3)
     fit(model, tokenizer, pairs_with(["yes", "no", "maybe"], 320, 2), FAST, epochs=3)
     unseen = pairs_with(["yes", "no", "maybe"], 100, 3)
-    answers = predict(model, tokenizer, unseen.pairs, FAST.max_length)
+    answers = predict(model, tokenizer, unseen.pairs)
     assert (answers == unseen.classes).mean() > 0.97
     assert set(answers.tolist()) == {0, 1, 2}
 
@@ -130,13 +140,12 @@ def test_parts_of_like_length_change_no_gradient(
     folder: str, tokenizer: PairTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     examples = pairs_with(["yes", "no"], 20, 0)
-    encoded = tokenizer.encode(examples.pairs, 32)
     model = build(folder, FAST, CPU).double().eval()
 
     def gradient(part: int) -> tuple[float, torch.Tensor]:
         monkeypatch.setattr(linear, "sentences_at_a_time", lambda device: part)
         model.zero_grad()
-        loss = linear._backward(model, tokenizer, encoded, examples.classes)
+        loss = linear._backward(model, tokenizer, examples.pairs, examples.classes)
         return loss, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
     (whole, expected), (parted, found) = gradient(64), gradient(7)
@@ -178,16 +187,12 @@ def test_examples_of_each_kind_of_corpus() -> None:
     several = [["entailment"], ["neutral", "contradiction"], ["entailment", "contradiction"]]
     many = corpus(Kind.SEVERAL_LABELS, *(("p", "h", given) for given in several))
     assert three_way_examples(many).classes.tolist() == [0, 1, 2]
-    with pytest.raises(CorpusError, match="not pairs-of-several-labels"):
-        two_way_examples(many)
-    with pytest.raises(CorpusError, match="not labelled-pairs"):
-        three_way_examples(pairs)
 
 
 def test_metrics_against_counting() -> None:
     random = np.random.default_rng(0)
     gold, said = random.integers(0, 3, 200), random.integers(0, 2, 200)
-    found = judge_three_way("x", said, gold).metrics
+    found = judge("x", "ambiguous-rte", said, gold).metrics
     each = []
     for number, name in enumerate(("entailment", "non_entailment", "both")):
         hits = sum(g == s == number for g, s in zip(gold, said, strict=True))
@@ -196,7 +201,7 @@ def test_metrics_against_counting() -> None:
     assert found["x/f1_both"] == 0
     assert found["x/macro_f1"] == pytest.approx(sum(each) / 3)
     assert found["x/accuracy"] == pytest.approx(np.mean(gold == said))
-    two = judge_two_way("y", np.array([0, 1, 1, 1]), np.array([0, 0, 1, 1]))
+    two = judge("y", "rte", np.array([0, 1, 1, 1]), np.array([0, 0, 1, 1]))
     assert two.metrics == {"y/accuracy": 0.75, "y/majority": 0.5}
     assert two.tables["y/counts.json"] == {"pairs": 4}
 

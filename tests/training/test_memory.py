@@ -22,10 +22,10 @@ from sentune.training import loop
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.memory import DEVICE, HOST, OutOfMemory, free, settle, short_of_memory
+from sentune.training.recipes import Validator
 from sentune.training.recipes.sentences import SentenceBackward
 from sentune.training.step import Steps
 from sentune.training.trial import TrialSpec
-from sentune.training.validation import Validator
 
 MakeTrial = Callable[..., TrialSpec]
 SENTENCES = 3

@@ -19,7 +19,7 @@ from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, load_method, save_model
-from sentune.training.recipes import build, recipe_of
+from sentune.training.recipes import build
 from sentune.training.settings import split
 from sentune.training.trial import TrialSpec
 
@@ -37,7 +37,7 @@ def embed(method: SentenceMethod, tokenizer: Tokenizer, max_length: int = 32) ->
 def saved(method: str, encoder: str, folder: Path, **settings: object) -> SentenceMethod:
     kind = find(method)
     own, training = split({"max_length": 32, **settings}, kind)
-    made = build(recipe_of(kind), kind, own, training, encoder, seed=1)
+    made = build(kind, own, training, encoder, seed=1)
     card = {"Metrics": {"direction/accuracy": 0.98765}, "Lineage": {"git": {"commit": "abc"}}}
     readouts = {"rte/threshold": 0.25}
     save_model(made, encoder, folder, training=training, readouts=readouts, card=card)

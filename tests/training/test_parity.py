@@ -13,7 +13,7 @@ from torch import multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sentune.geometry import Boxes, Gaussians, Points, TermWeights, contrastive_loss
-from sentune.training.gradcache import cached_backward
+from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
 
 GUMBEL = TermWeights(reverse=1.0, reverse_contradiction=2.0, reverse_orientation="hypotheses")

@@ -7,8 +7,13 @@ from pydantic import ValidationError
 
 from sentune.errors import InvalidValue
 from sentune.methods import REGISTRY, Gausscse, Gumbelcse
-from sentune.training.schedules import learning_rate_factor, milestones, steps_for
-from sentune.training.settings import TrainingSettings, split
+from sentune.training.settings import (
+    TrainingSettings,
+    learning_rate_factor,
+    milestones,
+    split,
+    steps_for,
+)
 
 
 def test_split_tells_method_and_training_apart_and_reads_text() -> None:

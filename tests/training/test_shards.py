@@ -39,7 +39,7 @@ def gradient(folder: str, rows: int, micro: int | None, group: Group) -> torch.T
         "micro_batch": micro or "none",
     }
     own, settings = split(given, kind)
-    method = build(recipe_of(kind), kind, own, settings, encoder, 1).train()
+    method = build(kind, own, settings, encoder, 1).train()
     backward = recipe_of(kind).backward(method, settings, group, encoder)
     stepper = Stepper(method, make_optimizer(method, settings), settings, group, backward)
     source = SharedSource(tokenise(corpus, Encoder(encoder, 32), None))

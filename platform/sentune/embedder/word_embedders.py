@@ -14,8 +14,7 @@ from torch import Tensor
 from sentune.embedder.embedder import Embedder, device_of
 from sentune.errors import InvalidValue
 from sentune.geometry.points import Points
-from sentune.methods.invertible import Invertible
-from sentune.methods.invertible_components import ComponentFrom
+from sentune.methods.invertible import ComponentFrom, Invertible
 from sentune.methods.invertible_representations import Representations
 from sentune.readouts.representation import REPRESENTATION
 from sentune.tasks.base import ModelTask, Result, Task

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sentune.io.object_store import StorageError as StorageError  # importers take it from here
-from sentune.io.object_store import asked, files_at, is_local, puts_at_once
+from sentune.io.object_store import asked, files_at, is_local
 from sentune.io.waits import WAITS
 
 FAULTS = {
@@ -37,10 +37,7 @@ _TORCH_WRITER = "inline_container.cc"
 def writing(path: str | Path, needed: int = 0, option: str = "--storage") -> Iterator[None]:
     """Raise a fault of the disk in the block as a ``StorageError``; other errors pass.
 
-    Args:
-        path: what is written.
-        needed: its bytes, where they are known.
-        option: what names the place.
+    ``needed`` are the bytes to be written, where they are known; ``option`` names the place.
     """
     try:
         with WAITS.until(f"the file system of {path}"):
@@ -77,10 +74,7 @@ def check_storage(folder: str, needed: int = 0) -> None:
 
 
 def write_document(folder: str, name: str, text: str) -> str:
-    """Write a text file in a folder or URI, whole or not at all; the folder is made if missing.
-
-    Returns:
-        Where it stands.
+    """Write a text file in a folder or URI, whole or not at all; return where it stands.
 
     Raises:
         StorageError: the disk is full, read-only or at fault, or the store does not take it; the
@@ -98,13 +92,8 @@ def write_document(folder: str, name: str, text: str) -> str:
                 sync(beside)
                 beside.replace(target)
             sync(target.parent)
-    elif puts_at_once(files):
+    else:  # an object is there whole once it is put, and not before
         asked(there, lambda: files.pipe_file(f"{root}/{name}", text.encode()), makes=True)
-    else:
-        partial = f"{root}/.{name}.partial"
-        files.makedirs(root, exist_ok=True)
-        files.pipe_file(partial, text.encode())
-        files.mv(partial, f"{root}/{name}")
     return there
 
 
@@ -126,11 +115,7 @@ def read_document(folder: str, name: str) -> str | None:
 
 
 def set_aside(folder: str, name: str) -> str:
-    """Rename a damaged file in a folder or URI to ``damaged-NAME``, in place of an earlier one.
-
-    Returns:
-        Where it stands.
-    """
+    """Rename a damaged file in a folder or URI to ``damaged-NAME``; return where it stands."""
     files, root = files_at(folder)
     aside = f"damaged-{name}"
     if is_local(files):

@@ -21,13 +21,7 @@ from sentune.io.object_store import StorageError, asked, files_at
 
 
 class CacheError(StorageError):
-    """A file of the cache that a node cannot open, which is no trial's fault.
-
-    Args:
-        path: of the file, or its URI.
-        why: what is wrong with it.
-        fix: what to do.
-    """
+    """A file of the cache, at a path or URI, that a node cannot open: no trial's fault."""
 
     def __init__(self, path: str, why: str, fix: str, node: str = "") -> None:
         node = node or socket.gethostname()
@@ -64,8 +58,8 @@ class CachedFile:
     def of(
         cls, folder: Path, name: str, files: Mapping[str, Mapping[str, Any]], uri: str
     ) -> CachedFile:
-        """Return a file of a folder: its record is the one in ``files``, where there is one, its
-        copy lies below ``uri``, unless that is empty."""
+        """Return a file of a folder, with its record in ``files`` and its copy below ``uri``, where
+        there are any."""
         return cls(str(folder / name), uri and f"{uri}/{name}", **files.get(name, {}))
 
     def here(self) -> str:
@@ -134,7 +128,7 @@ def upload(folder: Path, uri: str) -> None:
 
 
 def stored_manifest(uri: str, name: str) -> dict[str, Any] | None:
-    """Return the manifest of a folder in an object store; None where not all its files are there.
+    """Return the manifest of a folder in an object store; None where a file of it is missing.
 
     Raises:
         StorageError: the store refuses, or does not answer.
@@ -172,19 +166,15 @@ def _fetch(uri: str, copy: Path) -> None:
 
 def _fault(path: str, size: int, blake2b: str) -> str:
     """Return what is wrong with a file; empty if nothing is."""
-    file = Path(path)
     try:
-        stat = file.stat()
+        stat = Path(path).stat()
     except OSError:
         return _MISSING
-    if not blake2b:
-        return ""
-    return _damage(path, size, blake2b, stat.st_mtime_ns, stat.st_ino)
+    return blake2b and _damage(path, size, blake2b, stat.st_mtime_ns, stat.st_ino)
 
 
 @lru_cache(maxsize=4096)
 def _damage(path: str, size: int, blake2b: str, *stamp: int) -> str:
-    """Return what is wrong with a file's content, once for a stamp of it."""
-    del stamp
+    """Return what is wrong with a file's content, compared once for a stamp of the file."""
     file = Path(path)
     return damage(file.parent, {file.name: {"bytes": size, "blake2b": blake2b}})

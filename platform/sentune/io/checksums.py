@@ -40,9 +40,7 @@ def damage(folder: Path, recorded: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def changed(folder: str, recorded: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return which file of a folder or URI differs from its record, with both checksums.
-
-    Empty where none does.
+    """Return which file of a folder or URI differs from its record; empty where none does.
 
     Raises:
         StorageError: an object store refuses, or does not answer.

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil  # type: ignore[import-untyped]
+
 from sentune.io.atomic import sync, sync_tree, writing
 from sentune.io.checksums import checksums, damage, document_checksum
 
@@ -45,13 +47,9 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Return a folder's absolute path; one that is missing is written beside it, then renamed.
+    """Return a folder's absolute path; ``write`` fills a missing one beside it, then it is renamed.
 
     Several processes may do it at once, with the same content: the first one's is taken.
-
-    Args:
-        folder: where it belongs; parents are made.
-        write: fills the empty folder that it is given.
     """
     if not folder.exists():
         with draft_beside(folder) as draft:
@@ -61,23 +59,14 @@ def new_folder(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def cached_folder(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Return the absolute path of a folder of a cache, made or made again as by ``checked_folder``.
-
-    Args:
-        folder: where it belongs; parents are made.
-        write: fills the empty folder that it is given.
-    """
-
-    def described(draft: Path) -> dict[str, Any]:
-        write(draft)
-        return {}
-
-    checked_folder(folder, CHECKSUMS, described)
+    """Return the absolute path of a folder of a cache, which ``write`` fills where it is missing or
+    damaged; see ``checked_folder``."""
+    checked_folder(folder, CHECKSUMS, write)
     return folder.resolve()
 
 
 def checked_folder(
-    folder: Path, manifest: str, write: Callable[[Path], dict[str, Any]]
+    folder: Path, manifest: str, write: Callable[[Path], dict[str, Any] | None]
 ) -> dict[str, Any]:
     """Return the manifest of a folder of a cache all of whose files are as they were written.
 
@@ -85,9 +74,9 @@ def checked_folder(
     processes may do it at once, with the same content: the first one's is taken.
 
     Args:
-        folder: where it belongs; parents are made.
+        folder: where it belongs.
         manifest: name of the file in it that has the checksums of the others, and its own.
-        write: fills the empty folder that it is given and returns the manifest's content.
+        write: fills the empty folder that it is given; returns the manifest's content, if any.
     """
     while folder.exists():
         judged = folder.stat().st_ino
@@ -98,7 +87,7 @@ def checked_folder(
         if drop_folder(folder, judged):
             logger.warning("%s is deleted and made again: %s", folder, fault)
     with draft_beside(folder) as draft:
-        content = write_manifest(draft / manifest, write(draft))
+        content = write_manifest(draft / manifest, write(draft) or {})
         if settle(draft, folder):
             return content
     return checked_folder(folder, manifest, write)
@@ -106,15 +95,10 @@ def checked_folder(
 
 def write_manifest(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Write what is known of a folder with the checksums of its files and of itself; return it."""
-    whole = sealed(content, checksums(file.parent))
+    whole = {**content, "files": checksums(file.parent)}
+    whole["checksum"] = document_checksum(whole)
     file.write_text(json.dumps(whole, indent=1), encoding="utf-8")
     return whole
-
-
-def sealed(content: Mapping[str, Any], files: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest: the content with the checksums of a folder's files and one of itself."""
-    whole = {**content, "files": files}
-    return {**whole, "checksum": document_checksum(whole)}
 
 
 def read_manifest(file: Path) -> tuple[dict[str, Any], str]:
@@ -173,13 +157,7 @@ def is_abandoned(name: str) -> bool:
     parts = re.fullmatch(r"\..*\.draft-(.+)-(\d+)-[0-9a-f]{12}", name)
     if parts is None or parts[1] != _host():
         return False
-    try:
-        os.kill(int(parts[2]), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):  # it lives, as another user's
-        return False
-    return False
+    return not psutil.pid_exists(int(parts[2]))
 
 
 def settle(draft: Path, folder: Path) -> bool:
@@ -202,16 +180,8 @@ def replace_folder(draft: Path, folder: Path) -> None:
     the old one then lies where ``found_again`` finds it.
     """
     sync_tree(draft)
-    if not folder.exists():
-        draft.rename(folder)
-    elif not _exchange(draft, folder):
-        _replace_in_two(draft, folder)
-    sync(folder.parent)
-
-
-def _replace_in_two(draft: Path, folder: Path) -> None:
     old = _old(folder)
-    while True:
+    while not (folder.exists() and _exchange(draft, folder)):
         shutil.rmtree(old, ignore_errors=True)
         with suppress(FileNotFoundError):
             folder.rename(old)
@@ -252,7 +222,7 @@ def drop_folder(folder: Path, judged: int) -> bool:
     return same
 
 
-def write_json(file: Path, content: Mapping[str, Any]) -> None:
+def write_json(file: Path, content: Any) -> None:
     """Write a small JSON document with indentation."""
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
@@ -266,10 +236,8 @@ def _exchange(one: Path, other: Path) -> bool:
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:  # not Linux, or a C library before 2018
         return False
-    paths = os.fsencode(one), os.fsencode(other)
-    return bool(
-        rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], ctypes.c_uint(_RENAME_EXCHANGE)) == 0
-    )
+    here, paths = _AT_FDCWD, (os.fsencode(one), os.fsencode(other))
+    return bool(rename(here, paths[0], here, paths[1], ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
 
 
 @cache

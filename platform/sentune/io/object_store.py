@@ -10,7 +10,7 @@ import errno
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -27,15 +27,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"}
-"""Protocols of stores in which an object is there whole once it is put, and not before."""
-
-FLAT = ATOMIC - {"memory"}
-"""Of these, those in which a folder is nothing but the beginning of its objects' names."""
-
-S3 = {"s3", "s3a"}
-"""Of these, those in which a thousand objects go in one request, which no client's death halves."""
-
 PATIENCE = 60.0
 """Seconds for which a silent store is asked again."""
 
@@ -50,7 +41,7 @@ class StorageError(SentuneError, OSError):
     Args:
         path: what could not be written.
         why: what is wrong with it.
-        fix: what to do, in "... FIX and run the same command again".
+        fix: in "... FIX and run the same command again".
         option: what may name another place instead.
     """
 
@@ -79,19 +70,9 @@ def is_local(files: fsspec.AbstractFileSystem) -> bool:
     return isinstance(files, LocalFileSystem)
 
 
-def puts_at_once(files: fsspec.AbstractFileSystem) -> bool:
-    """Return whether an object appears whole or not at all, and needs no move into place."""
-    return not ATOMIC.isdisjoint(_protocols(files))
-
-
-def has_folders(files: fsspec.AbstractFileSystem) -> bool:
-    """Return whether folders are there by themselves, and stay when their last file goes."""
-    return FLAT.isdisjoint(_protocols(files))
-
-
-def drops_at_once(files: fsspec.AbstractFileSystem) -> bool:
-    """Return whether a few objects go in one request."""
-    return not S3.isdisjoint(_protocols(files))
+def is_s3(files: fsspec.AbstractFileSystem) -> bool:
+    """Return whether a thousand objects go in one request, which no client's death halves."""
+    return "s3" in files.protocol
 
 
 def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
@@ -101,18 +82,13 @@ def names_in(files: fsspec.AbstractFileSystem, folder: str) -> list[str]:
     """
     above, _, name = folder.rpartition("/")
     try:
-        if drops_at_once(files) and above:
+        if is_s3(files) and above:
             paths = files.find(above, maxdepth=1, withdirs=True, prefix=f"{name}/")
         else:
             paths = files.ls(folder, detail=False)
     except FileNotFoundError:
         return []
     return [path.rstrip("/").rsplit("/", 1)[-1] for path in paths]
-
-
-def leads_out(within: str) -> bool:
-    """Return whether a path within a folder names something outside of it; no key of ours does."""
-    return ".." in PurePosixPath(within).parts or within.startswith("/")
 
 
 @contextmanager
@@ -135,12 +111,7 @@ def on_this_machine(folder: str) -> Iterator[Path]:
 
 
 def download(folder: str, into: Path) -> None:
-    """Copy the objects below a URI into a local folder.
-
-    Raises:
-        FileNotFoundError: nothing lies there.
-        StorageError: the store refuses, or does not answer.
-    """
+    """Copy the objects below a URI into a local folder; errors as of ``on_this_machine``."""
     files, root = files_at(folder)
     above = f"{root.rstrip('/')}/"
     paths = asked(folder, lambda: files.find(root))
@@ -148,14 +119,11 @@ def download(folder: str, into: Path) -> None:
     if not inside:
         raise FileNotFoundError(folder)
     for within in inside:
-        if not leads_out(within):
+        # a key that leads out of the folder is none of ours
+        if ".." not in PurePosixPath(within).parts and not within.startswith("/"):
             target = into / within
             target.parent.mkdir(parents=True, exist_ok=True)
             asked(folder, partial(files.get_file, above + within, str(target)))
-
-
-def _protocols(files: fsspec.AbstractFileSystem) -> Collection[str]:
-    return (files.protocol,) if isinstance(files.protocol, str) else files.protocol
 
 
 def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
@@ -167,7 +135,7 @@ def asked(uri: str, action: Callable[[], T], *, makes: bool = False) -> T:
     Args:
         uri: what is read or written, for messages.
         action: does no harm when it is done twice.
-        makes: whether something is written: what is not found is then the bucket.
+        makes: something is written, so that what is not found is the bucket.
 
     Raises:
         FileNotFoundError: there is no such object; not where one is written.

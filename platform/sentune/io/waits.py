@@ -46,11 +46,9 @@ class Waits:
 
     @contextmanager
     def until(self, what: str, fix: str = "") -> Iterator[None]:
-        """Say what is waited for where the block takes longer than ``SAID_AFTER`` seconds.
+        """Say "waiting for WHAT since 30 s", without credentials, where the block takes that long.
 
-        Args:
-            what: in "waiting for WHAT since 30 s"; credentials are taken out.
-            fix: what to do about it, where that is known.
+        ``fix`` is what to do about it, where that is known.
         """
         number = next(self._numbers)
         with self._changed:

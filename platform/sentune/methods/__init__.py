@@ -42,18 +42,15 @@ REGISTRY: dict[str, type[SentenceMethod]] = _named(SentenceMethod)
 TRAINED: dict[str, type[GradientMethod]] = _named(GradientMethod)
 """All methods that are trained by gradient."""
 
-GENERATIVE = {name: kind for name, kind in TRAINED.items() if name not in REGISTRY}
-"""Methods whose batches have a way of their own through the model, trained by gradient."""
-
 CLOSED_FORM: dict[str, type[ClosedForm]] = _named(ClosedForm)
 """Methods on word vectors, fitted in closed form."""
 
 
 def find(name: str) -> type[GradientMethod]:
-    """Return the method of that name that is trained by gradient.
+    """Return the method that is trained by gradient of a name or address, a user's own too.
 
     Raises:
-        InvalidValue: there is none.
+        InvalidValue: there is none, or it is no method.
     """
     return TRAINED[name] if name in TRAINED else find_own(name, TRAINED)
 
@@ -71,7 +68,6 @@ def find_closed_form(name: str) -> type[ClosedForm]:
 
 __all__ = [
     "CLOSED_FORM",
-    "GENERATIVE",
     "REGISTRY",
     "ClosedForm",
     "Gausscse",

@@ -21,10 +21,14 @@ from sentune.readouts.grid import Readout
 Gather = Callable[[Tensor], Tensor]
 
 
-class MethodSettings(BaseModel):
-    """Settings that every method has; a method adds its own."""
+class Settings(BaseModel):
+    """Settings with checked values, described by the text under each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class MethodSettings(Settings):
+    """Settings that every method has; a method adds its own."""
 
     pooling: Pooling = "cls"
     """Sentence vector: the last hidden state of [CLS], or the mean over tokens."""
@@ -38,7 +42,6 @@ class GradientMethod(nn.Module, ABC):
     Attributes:
         name: key among ``sentune.methods``.
         title: what the method is called in a text.
-        settings_type: class of its settings.
         recipe: key in ``sentune.training.recipes``: how it is built, stepped, judged and kept.
         kind: kind of corpus that it trains on.
         objective: metric that its best checkpoint is chosen by, unless another is named.
@@ -48,7 +51,7 @@ class GradientMethod(nn.Module, ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    settings_type: ClassVar[type[BaseModel]]
+    settings_type: ClassVar[type[Settings]]
     recipe: ClassVar[str]
     kind: ClassVar[Kind]
     objective: ClassVar[str]
@@ -66,24 +69,16 @@ class GradientMethod(nn.Module, ABC):
         """How two embeddings of this method are compared."""
 
     def rated_parameters(self, learning_rate: float) -> list[tuple[list[nn.Parameter], float]]:
-        """Groups of parameters with their highest learning rates; all are trained at one rate.
-
-        Args:
-            learning_rate: of the training's settings.
-        """
+        """Return groups of parameters with their highest learning rates: here one, at the run's
+        ``learning_rate``."""
         return [([p for p in self.parameters() if p.requires_grad], learning_rate)]
 
     def after_step(self) -> None:
         """What is done to the weights after each update; nothing, unless a method says so."""
 
     def collapsed(self, loss: float, anchors: int) -> bool:
-        """Return whether the mean loss is what a model that cannot learn any more has.
-
-        Args:
-            loss: mean over the anchors of a step.
-            anchors: anchors of the step over all workers.
-        """
-        del loss, anchors
+        """Return whether the mean loss over a step's anchors, those of all workers, is what a model
+        that cannot learn any more has."""
         return False
 
 

@@ -15,20 +15,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sentune.corpora.schema import Kind, Statistics
 from sentune.encoders.words import WordTable
+from sentune.methods.base import Settings
 from sentune.readouts.grid import Grid, Readout
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
-class ClosedFormSettings(BaseModel):
+class ClosedFormSettings(Settings):
     """Settings that every method on word vectors has; a method adds its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     a: float = Field(1e-3, gt=0.0)
     """a of the weights a / (a + p(word)); 1e-3 in SIF and LAES, which do not tune it."""
@@ -42,7 +41,6 @@ class ClosedForm(ABC):
     Attributes:
         name: key in ``sentune.methods.CLOSED_FORM``.
         title: what the method is called in a text.
-        settings_type: class of its settings.
         axis: its readout; every value of it comes from one fit.
         objective: metric that it is selected by, unless another is named.
         kind: kind of corpus that it is fitted on.
@@ -69,7 +67,6 @@ class ClosedForm(ABC):
 
         Args:
             statistics: that sentences were added to.
-            largest: value of the readout.
             device: on which a whole symmetric matrix is decomposed, as torch names it.
 
         Raises:
@@ -110,11 +107,9 @@ class ClosedForm(ABC):
 
 
 def eigenvectors(matrix: Floats, device: str = "cpu") -> tuple[Floats, Floats]:
-    """Return all eigenvalues of a symmetric matrix, rising, and its eigenvectors as columns.
+    """Return all eigenvalues of a symmetric matrix [D, D], rising, and its eigenvectors as columns.
 
-    Args:
-        matrix: [D, D], of which the lower triangle is read.
-        device: on which it is decomposed, in float64.
+    Its lower triangle is read; it is decomposed in float64.
     """
     if device == "cpu":
         values, vectors = np.linalg.eigh(matrix)

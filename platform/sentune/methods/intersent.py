@@ -104,12 +104,8 @@ def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 class Intersent(GradientMethod):
-    """Encoder, operators and a decoder that sees nothing but the resulting embedding.
-
-    Args:
-        encoder: its sentence vectors are the embeddings.
-        decoder: gets them through a linear bridge where its width is another.
-    """
+    """Encoder, operators and a decoder that sees nothing but the resulting embedding, through a
+    linear bridge where its width is another."""
 
     name: ClassVar[str] = "intersent"
     title: ClassVar[str] = "InterSent"

@@ -1,11 +1,10 @@
 """Sentence encoders whose decoder can be inverted, and is a second encoder after training.
 
 "Exploiting Invertible Decoders for Unsupervised Sentence Representation Learning" (Tang and de Sa).
-
 The inverse of a decoder from a sentence vector to a word vector costs as much as the decoder.
 
 Legend: B = pairs of sentences, T = words of the following sentences, K = negative samples,
-n = width of a word vector, d_z = of a sentence vector.
+S = sentences, n = width of a word vector, d_z = of a sentence vector, D = one of them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
@@ -23,19 +22,21 @@ from torch.nn.utils.rnn import PackedSequence
 from sentune.corpora.schema import Kind
 from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.gru import BidirectionalGru, carry, pack
+from sentune.errors import TrialFailed
 from sentune.geometry.points import Points
-from sentune.methods.base import GradientMethod
-from sentune.methods.invertible_components import Postprocessing
+from sentune.methods.base import GradientMethod, Settings
 from sentune.readouts.grid import Readout
 from sentune.readouts.representation import REPRESENTATION
 
 Ids = Sequence[np.ndarray]
+PARTS = ("z_en", "z_de", "x", "words")
+ComponentFrom = Literal["corpus", "task"]
+"""Where components come from: sentences of the training corpus, so that one sentence alone can be
+embedded, or the very sentences that are embedded, as papers' evaluations do."""
 
 
-class InvertibleSettings(BaseModel):
+class InvertibleSettings(Settings):
     """Settings of invertible decoders; defaults follow section 4.5 unless said otherwise."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     decoder: Literal["linear", "coupling"] = "linear"
     """linear: ``x = W z + b``. coupling: affine coupling layers after it (section 3.3.2)."""
@@ -190,21 +191,98 @@ def _network(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), last)
 
 
+class Postprocessing(nn.Module):
+    """Components of the four pooled vectors of a sentence, and what is combined of them.
+
+    Section 3.4 removes the top principal component as Arora et al. (2017) do: the first right
+    singular vector of the matrix of vectors, which is not centred. Components are buffers, so that
+    checkpoints have them; zero until they are fitted. ``sentence`` is d_z, the width of ``z_en``
+    and ``z_de``, ``word`` n, that of ``x`` and ``words``.
+    """
+
+    def __init__(self, *, sentence: int, word: int) -> None:
+        super().__init__()
+        self.widths = dict(zip(PARTS, (sentence, sentence, word, word), strict=True))
+        for part, width in self.widths.items():
+            self.register_buffer(f"component_{part}", torch.zeros(width))
+            self.register_buffer(f"length_{part}", torch.ones(()))
+
+    @torch.no_grad()
+    def fit(self, parts: Mapping[str, Tensor]) -> Postprocessing:
+        """Take components and lengths from the pooled vectors of S sentences; gives itself.
+
+        Raises:
+            TrialFailed: no sentence has a vector other than zero, or one is not finite.
+        """
+        for part in PARTS:
+            vectors = parts[part]
+            self.get_buffer(f"component_{part}").copy_(top_component(vectors))
+            left = self._removed(part, vectors)
+            left = left[vectors.any(dim=1)]
+            self.get_buffer(f"length_{part}").copy_(left.square().sum(1).mean().sqrt())
+        return self
+
+    def fitted(self, parts: Mapping[str, Tensor]) -> Postprocessing:
+        """Another one, fitted on other sentences."""
+        other = Postprocessing(sentence=self.widths["z_en"], word=self.widths["words"])
+        return other.to(parts["words"]).fit(parts)
+
+    def forward(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Every representation of S sentences by name.
+
+        ``z_en``, ``z_de`` and ``words`` without their components, and ``x = f_de(z)`` likewise;
+        ``ensemble``: the average of z_en and z_de (section 5.2); ``decoded``: the average of words
+        and x (section 5.3, Table 4). The averages are of the vectors as they are, as in the paper,
+        so that the longer one counts more. ``ensemble_scaled`` and ``decoded_scaled`` first divide
+        both by their root mean square lengths over the fitted sentences: nothing changes where the
+        lengths are alike (linear: 1.2 and 1.4), much where they are not (coupling: 1.3 and 2.5).
+        """
+        left = {part: self._removed(part, parts[part]) for part in PARTS}
+        even = {part: left[part] / self.get_buffer(f"length_{part}") for part in PARTS}
+        return {
+            "ensemble": (left["z_en"] + left["z_de"]) / 2,
+            "ensemble_scaled": (even["z_en"] + even["z_de"]) / 2,
+            "z_en": left["z_en"],
+            "z_de": left["z_de"],
+            "decoded": (left["words"] + left["x"]) / 2,
+            "decoded_scaled": (even["words"] + even["x"]) / 2,
+            "x": left["x"],
+            "words": left["words"],
+        }
+
+    def _removed(self, part: str, vectors: Tensor) -> Tensor:
+        component = self.get_buffer(f"component_{part}")
+        return vectors - (vectors @ component)[:, None] * component
+
+
+def top_component(vectors: Tensor) -> Tensor:
+    """[S, D] -> [D] first right singular vector, of length 1; the sign is of no consequence.
+
+    Raises:
+        TrialFailed: the vectors are all zero, or one is not finite.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh  # half a second that others do without
+
+    matrix = vectors.double().cpu().numpy()
+    if not matrix.any() or not np.isfinite(matrix).all():
+        raise TrialFailed("no component can be found: the vectors are all zero or not finite")
+    size = matrix.shape[1]
+    gram = LinearOperator((size, size), matvec=lambda v: matrix.T @ (matrix @ v), dtype=np.float64)
+    start = matrix[matrix.any(axis=1)][0]  # a fixed start: the same vectors give the same bits
+    _, found = eigsh(gram, k=1, v0=start)
+    return torch.from_numpy(found[:, 0]).to(vectors)
+
+
 class Invertible(GradientMethod):
     """A bidirectional GRU that predicts the words of the next sentence by an invertible decoder.
 
-    The word vectors are fixed (section 4) and belong to no checkpoint.
-
-    Attributes:
-        vectors: of the words.
-        encoder: f_en.
-        decoder: f_de.
-        postprocessing: the components that are removed from representations; fitted at validation.
+    The word vectors are fixed (section 4) and belong to no checkpoint. ``encoder`` is f_en,
+    ``decoder`` f_de; ``postprocessing`` is fitted at validation.
     """
 
     name: ClassVar[str] = "invertible"
     title: ClassVar[str] = "Invertible decoders"
-    settings_type: ClassVar[type[BaseModel]] = InvertibleSettings
+    settings_type: ClassVar[type[Settings]] = InvertibleSettings
     recipe: ClassVar[str] = "invertible"
     kind: ClassVar[Kind] = Kind.ADJACENT_SENTENCES
     objective: ClassVar[str] = "sts/pearson"

@@ -17,16 +17,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from sentune.encoders.words.gru import carry, unpack
-from sentune.methods.invertible import Ids, Invertible
-from sentune.methods.invertible_components import PARTS, ComponentFrom
+from sentune.methods.invertible import PARTS, ComponentFrom, Ids, Invertible
 
 
 class Representations:
     """Text to representations, with the method as it stands.
 
-    Args:
-        max_length: known words of a sentence that are used, from its beginning.
-        size: sentences that go through the model together.
+    Of a sentence the first ``max_length`` known words are used; ``size`` sentences go through the
+    model together.
     """
 
     def __init__(self, method: Invertible, *, max_length: int, size: int) -> None:
@@ -66,9 +64,6 @@ def mean_parts(method: Invertible, rows: Ids, size: int) -> dict[str, Tensor]:
 
     ``z_en`` [S, d_z] of the hidden states, ``z_de`` [S, d_z] of the inverse decoder on the word
     vectors, ``x`` [S, n] of the decoder on the hidden states, ``words`` [S, n] of the word vectors.
-
-    Args:
-        size: sentences at a time.
     """
     widths = [method.postprocessing.widths[part] for part in PARTS]
     found = _in_chunks(method, rows, size, sum(widths), _means)

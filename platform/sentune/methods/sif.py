@@ -15,7 +15,7 @@ distinct words of a chunk of sentences.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -138,25 +138,19 @@ def usif_a(listed: Floats, walk_length: int) -> float:
     return (1 - alpha) / (alpha * len(listed) / 2)
 
 
-@dataclass(eq=False)
 class Moments:
-    """The statistics of SIF: the sum of e e^T over sentences, in float64.
+    """The statistics of SIF: the sum of e e^T over the averages e of sentences, in float64.
 
     Attributes:
-        averages: sentences to averages e.
         total: [n, n].
         sentences: how many were added.
         empty: how many of them have no known word.
     """
 
-    averages: Averages
-    total: Floats = field(init=False)
-    sentences: int = 0
-    empty: int = 0
-
-    def __post_init__(self) -> None:
-        width = self.averages.words.vectors.shape[1]
-        self.total = np.zeros((width, width))
+    def __init__(self, averages: Averages) -> None:
+        self.averages = averages
+        self.total = np.zeros((averages.words.vectors.shape[1],) * 2)
+        self.sentences = self.empty = 0
 
     def add(self, texts: Sequence[str]) -> None:
         """Add some sentences."""

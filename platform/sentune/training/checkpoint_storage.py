@@ -18,15 +18,7 @@ from pathlib import Path
 import fsspec
 
 from sentune.io.atomic import check_space, sync, sync_tree, writing
-from sentune.io.object_store import (
-    asked,
-    download,
-    drops_at_once,
-    files_at,
-    has_folders,
-    is_local,
-    names_in,
-)
+from sentune.io.object_store import asked, download, files_at, is_local, is_s3, names_in
 
 PROGRESS_FILE = "progress.json"
 PARTIAL, DAMAGED, FOREIGN = ".partial-", "damaged-", "foreign-"
@@ -51,12 +43,7 @@ class LocalStorage:
         self.root = root
 
     def entries(self, *, seconds: float = 0.0) -> list[str]:
-        """Return the names of all that lies here.
-
-        Args:
-            seconds: how old the answer may be, where looking takes a request.
-        """
-        del seconds  # a disk is asked in no time
+        """Return the names of all that lies here, ``seconds`` old where looking takes a request."""
         return [path.name for path in self.root.iterdir()] if self.root.is_dir() else []
 
     def whole(self) -> list[str]:
@@ -64,10 +51,7 @@ class LocalStorage:
         return [name for name in self.entries() if self.has(name)]
 
     def has(self, name: str) -> bool:
-        """Return whether a folder is complete, so that it can be read.
-
-        Here also without its ``progress.json``: no kill takes that away, a damaged disk does.
-        """
+        """Return whether a folder is complete, here also where a damaged disk lost its document."""
         return (self.root / name).is_dir()
 
     def read(self, name: str) -> bytes:
@@ -87,9 +71,8 @@ class LocalStorage:
         Args:
             name: of the folder; an older one of that name is dropped.
             needed: bytes that must be free, as far as that is known.
-            anew: nothing of that name is here, so that no look is needed.
+            anew: nothing of that name is here, so that a store is not asked.
         """
-        del anew  # a disk is asked in no time
         with writing(self.root / name, needed):
             self.root.mkdir(parents=True, exist_ok=True)
             check_space(self.root / name, needed)
@@ -110,9 +93,9 @@ class LocalStorage:
 
         Args:
             name: of the folder.
-            files: all that lies in it beside its ``progress.json``; None: not known.
+            files: all that lies in it beside its ``progress.json``, so that a store is not asked
+                for them; None: not known.
         """
-        del files  # a disk is asked in no time
         going = name if name.startswith(PARTIAL) else f"{PARTIAL}{name}"
         if going != name:
             shutil.rmtree(self.root / going, ignore_errors=True)
@@ -143,7 +126,6 @@ class ObjectStorage:
 
     def __init__(self, files: fsspec.AbstractFileSystem, root: str, uri: str) -> None:
         self.files, self.root, self.uri = files, root, uri.rstrip("/")
-        self._folders = has_folders(files)
         self._downloads: dict[str, tempfile.TemporaryDirectory[str]] = {}
         self._here: set[str] = set()
         self._looked = -math.inf
@@ -195,10 +177,9 @@ class ObjectStorage:
             if not anew:
                 self.drop(name)
             self._looked = -math.inf  # what an upload leaves that fails is looked for
-            found = sorted(file for file in Path(scratch).rglob("*") if file.is_file())
-            for file in sorted(found, key=lambda f: f.name == PROGRESS_FILE):
-                target = f"{self.root}/{name}/{file.relative_to(scratch).as_posix()}"
-                self._put(file, target)
+            found = (file for file in Path(scratch).rglob("*") if file.is_file())
+            for file in sorted(found, key=lambda file: (file.name == PROGRESS_FILE, file)):
+                self._put(file, f"{self.root}/{name}/{file.relative_to(scratch).as_posix()}")
             self._here.add(name)
             self._looked = looked
 
@@ -239,21 +220,13 @@ class ObjectStorage:
         return [path.removeprefix(above) for path in paths if path.startswith(above)]
 
     def _drop(self, names: Collection[str], first: list[str], rest: Collection[str] | None) -> None:
-        """Drop folders, ``progress.json`` first: what is left of them is then no checkpoint.
-
-        Args:
-            names: of the folders.
-            first: paths of their ``progress.json``.
-            rest: paths of their other files; None: not known.
-        """
-        if rest is None or self._folders:
-            self._remove(first)
-            self._remove(names, recursive=True)
-        elif drops_at_once(self.files) and len(first) + len(rest) <= BATCH:
+        """Drop folders: first their ``progress.json``, so that what is left is no checkpoint, then
+        ``rest``, their other files where these are known."""
+        if rest is not None and is_s3(self.files) and len(first) + len(rest) <= BATCH:
             self._remove([*first, *rest])
         else:
             self._remove(first)
-            self._remove(rest)
+            self._remove(names, recursive=True)
         for name in names:
             self._here.discard(name)
             self._downloads.pop(name, None)

@@ -28,7 +28,7 @@ from sentune.training.checkpoint_storage import (
     storage_of,
 )
 from sentune.training.identity import other_run
-from sentune.training.trial import Progress, TrialSpec
+from sentune.training.trial import Measured, Progress, TrialSpec
 
 logger = logging.getLogger(__name__)
 
@@ -40,34 +40,22 @@ LOOK_SECONDS = 10.0
 that is cut off, and starts its trial elsewhere, after some 30 s."""
 
 
-_SHARED = ("examples", "metrics", "readouts", "tables", "trace", "final", "milestone")
-"""What ``Progress`` and ``SavedProgress`` have in common."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedProgress:
+@dataclass(kw_only=True)
+class SavedProgress(Measured):
     """``progress.json``: a progress, its score (higher is better) and the state's checksums.
 
-    Without ``milestone`` it lies between two: nothing was measured, and it is never the best.
-    ``generation`` is the number of the study's start that asked for it; ``identity`` tells its run
-    from others.
+    One between milestones is never the best. ``generation`` is the number of the study's start
+    that asked for it; ``identity`` tells its run from others.
     """
 
-    examples: int
-    metrics: dict[str, float]
-    readouts: dict[str, Any]
-    tables: dict[str, Any]
-    final: bool
     score: float | None
-    milestone: bool = True
-    trace: list[list[float]] = field(default_factory=list)
     generation: int = 0
     identity: Mapping[str, Any] = field(default_factory=dict)
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def again(self, save: Callable[[Path], None]) -> Progress:
         """Return the progress as it was reported."""
-        return Progress(**{name: getattr(self, name) for name in _SHARED}, save=save)
+        return Progress(**self.measured(), save=save)
 
     @property
     def bytes(self) -> int:
@@ -76,10 +64,10 @@ class SavedProgress:
 
 
 class _Unusable(NamedTuple):
-    """A checkpoint that is not taken: the prefix that sets it aside, and why."""
+    """Why a checkpoint is not taken, and the prefix that sets it aside."""
 
-    prefix: str
     why: str
+    prefix: str = DAMAGED
 
 
 def name_of(examples: int) -> str:
@@ -96,16 +84,15 @@ def examples_of(name: str) -> int:
 class CheckpointStore:
     """Best and last checkpoints of a trial; one process writes, any may read.
 
+    Reading and writing raise ``Overtaken`` where a later start of the study has written.
+
     Args:
         directory: local path or fsspec URI; made with the first checkpoint.
         generation: number of the study's start that this process works for; 0: of none.
         identity: of the run that this process works for; empty: all checkpoints are of one run.
 
     Attributes:
-        notes: a sentence for each checkpoint that was found damaged, or of another run, and what
-            was taken instead.
-
-    Reading and writing raise ``Overtaken`` where a later start of the study has written.
+        notes: for each checkpoint that was not taken, why, and what was taken instead.
     """
 
     def __init__(
@@ -145,7 +132,7 @@ class CheckpointStore:
             with self._place.writing(name, needed, anew=name not in there) as folder:
                 progress.save(folder)
                 saved = SavedProgress(
-                    **{name: getattr(progress, name) for name in _SHARED},
+                    **progress.measured(),
                     score=score if milestone else None,
                     generation=self.generation,
                     identity=self.identity,
@@ -178,11 +165,8 @@ class CheckpointStore:
         return found[1] if found is not None else None
 
     def found(self, examples: int = 0) -> tuple[Path, SavedProgress] | None:
-        """Return local folder and progress of an undamaged checkpoint.
-
-        Args:
-            examples: at which it was written; 0: of the newest one.
-        """
+        """Return local folder and progress of the undamaged checkpoint at so many examples, or at
+        0 of the newest one."""
         at = name_of(examples)
         pick: _Pick = (lambda stored: at if at in stored else None) if examples else _newest
         return self._take(pick, "went on from {}", "started anew")
@@ -225,13 +209,7 @@ class CheckpointStore:
         return {entry for entry in entries if entry.startswith(CHECKPOINT)}
 
     def _examined(self) -> tuple[dict[str, SavedProgress], dict[str, _Unusable]]:
-        """Return the progress of those whose document allows it, and of others why it does not.
-
-        Both are by name, oldest first.
-
-        Raises:
-            Overtaken: a later start of the study has written one.
-        """
+        """Return progress by name, oldest first, and of those that cannot be taken why not."""
         stored: dict[str, SavedProgress] = {}
         wrong: dict[str, _Unusable] = {}
         found = (name for name in self._place.whole() if name.startswith(CHECKPOINT))
@@ -240,10 +218,10 @@ class CheckpointStore:
                 saved = _from_json(self._place.read(name))
             except FileNotFoundError:
                 if self._place.has(name):  # else its writer has dropped it meanwhile
-                    wrong[name] = _damaged(f"{PROGRESS_FILE} is missing")
+                    wrong[name] = _Unusable(f"was damaged ({PROGRESS_FILE} is missing)")
                 continue
             except (ValueError, TypeError):
-                wrong[name] = _damaged(f"checksum of {PROGRESS_FILE}")
+                wrong[name] = _Unusable(f"was damaged (checksum of {PROGRESS_FILE})")
                 continue
             if 0 < self.generation < saved.generation:
                 raise Overtaken(
@@ -251,7 +229,7 @@ class CheckpointStore:
                     f"{self.directory}; this is start {self.generation}, which ends"
                 )
             if self.identity and (other := other_run(saved.identity, self.identity)):
-                wrong[name] = _Unusable(FOREIGN, f"is of another run ({other})")
+                wrong[name] = _Unusable(f"is of another run ({other})", FOREIGN)
             else:
                 stored[name] = saved
         return stored, wrong
@@ -276,7 +254,7 @@ class CheckpointStore:
             what = "" if name in self._sound else damage(folder, stored[name].files)
             if not what:
                 break
-            wrong[name] = _damaged(what)
+            wrong[name] = _Unusable(f"was damaged ({what})")
             del stored[name]
         self._set_aside(wrong, nothing if name is None else instead.format(name))
         if name is None:
@@ -298,10 +276,6 @@ class CheckpointStore:
 
 
 _ASIDE = (DAMAGED + CHECKPOINT, FOREIGN + CHECKPOINT)
-
-
-def _damaged(what: str) -> _Unusable:
-    return _Unusable(DAMAGED, f"was damaged ({what})")
 
 
 def _is_checkpoint(name: str) -> bool:
@@ -333,7 +307,7 @@ def _best(stored: Mapping[str, SavedProgress]) -> str | None:
 
 
 def _from_json(text: bytes) -> SavedProgress:
-    """Return the saved progress; ``ValueError`` or ``TypeError`` if it was not written so."""
+    """Return a saved progress; ``ValueError`` or ``TypeError`` if it was not written so."""
     content = json.loads(text)
     if "files" in content and content.pop("checksum", None) != document_checksum(content):
         raise ValueError("checksum")  # without ``files`` it was written before there were any

@@ -37,9 +37,8 @@ def fit_and_sweep(
     decomposes and judges.
 
     Args:
-        spec: its corpus opens to a table of sentences, or to a ``Prepared`` corpus of sentences
-            that are too many to share.
-        group: of the trial's workers.
+        spec: its corpus opens to a table of sentences, or, if they are too many to share, to a
+            ``Prepared`` corpus.
         words: source of word vectors, as the setting names it -> opens to its ``WordTable``.
     """
     last = CheckpointStore.of(spec).last_progress() if spec.directory else None

@@ -57,11 +57,7 @@ def save_fit(model: ClosedForm, folder: Path) -> None:
 
 
 def load_fit(folder: Path, words: WordTable) -> ClosedForm:
-    """Return the fitted method of a folder.
-
-    Args:
-        words: the word vectors that it was fitted with.
-    """
+    """Return the fitted method of a folder; ``words`` are those that it was fitted with."""
     details = json.loads((folder / DETAILS_FILE).read_text(encoding="utf-8"))
     model = build_closed_form(details["method"], words, details["settings"])
     model.load_state(load_file(folder / FIT_FILE))
@@ -82,7 +78,6 @@ def export_closed_form(
 
     Args:
         words: that the trial was fitted with; they are copied, so that the folder is complete.
-        settings: of the trial.
         readouts: ``task/readout`` -> value.
         objective: ``task/metric``; the value that is best for this task is shipped.
     """

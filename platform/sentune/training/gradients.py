@@ -1,19 +1,23 @@
-"""Rows and gradients of several workers on each of them.
+"""Gradients of a batch that is spread over workers, or does not fit into memory.
 
-DistributedDataParallel wants every parameter to take part in every step on every worker. An
-operator that no row of a batch needs does not; here it has no gradient in that step, on any number
-of workers.
+GradCache (Gao et al., 2021), exact: a contrastive loss needs the embeddings of the whole batch at
+once, not the activations behind them: embed in micro-batches without gradients, take the loss's
+gradient with respect to the embeddings, then embed each micro-batch again and hand it its part of
+that gradient. Batch size becomes a hyperparameter of the loss and is no longer one of the memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.autograd.function import once_differentiable
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from sentune.training.group import Group
 
@@ -42,7 +46,8 @@ def average_gradients(parameters: Iterable[nn.Parameter], group: Group) -> None:
     """Put the mean of all workers' gradients on each of them.
 
     A parameter without a gradient on some workers counts as zero there; one without a gradient on
-    all of them keeps none.
+    all of them keeps none, as an operator that no row of a batch needs. DistributedDataParallel
+    wants every parameter to take part in every step on every worker.
     """
     if group.world_size == 1:
         return
@@ -56,14 +61,11 @@ def average_gradients(parameters: Iterable[nn.Parameter], group: Group) -> None:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             grads.append(parameter.grad)
-    for dtype in sorted({grad.dtype for grad in grads}, key=str):
-        alike = [grad for grad in grads if grad.dtype is dtype]
-        flat = torch.cat([grad.reshape(-1) for grad in alike])
+    if grads:
+        flat = parameters_to_vector(grads)
         dist.all_reduce(flat)
         flat /= group.world_size
-        means = torch.split(flat, [grad.numel() for grad in alike])
-        for grad, mean in zip(alike, means, strict=True):
-            grad.copy_(mean.view_as(grad))
+        vector_to_parameters(flat, grads)
 
 
 def send_parameters(module: nn.Module, group: Group) -> None:
@@ -71,3 +73,64 @@ def send_parameters(module: nn.Module, group: Group) -> None:
     if group.world_size > 1:
         for parameter in module.parameters():
             dist.broadcast(parameter.data, src=0)
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """State of torch's generators: the CPU's and, where used, the current CUDA device's."""
+
+    cpu: Tensor
+    cuda: Tensor | None
+
+    @classmethod
+    def capture(cls) -> RandomState:
+        used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        return cls(torch.get_rng_state(), torch.cuda.get_rng_state() if used else None)
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.cpu)
+        if self.cuda is not None:
+            torch.cuda.set_rng_state(self.cuda)
+
+
+def cached_backward(
+    embed: Callable[[Any], Tensor],
+    inputs: Sequence[Any],
+    loss: Callable[[Tensor], Tensor],
+    *,
+    no_sync: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Tensor:
+    """Add the gradient of ``loss(cat(embed(x) for x in inputs))`` to the parameters' ``.grad``.
+
+    Dropout draws the same masks both times, since each micro-batch's random state is replayed;
+    afterwards the generators stand where a plain backward would have left them.
+
+    Args:
+        embed: one micro-batch -> [n, D]; the only thing whose parameters this reaches.
+        inputs: at least one micro-batch.
+        loss: [B, D] -> scalar, called once; one without gradient has run its own backward pass.
+        no_sync: makes a context in which a data-parallel module does not average gradients (DDP's
+            ``no_sync``); entered for all micro-batches but the last.
+
+    Returns:
+        The loss, detached.
+    """
+    embeddings, states = [], []
+    with torch.no_grad():
+        for micro_batch in inputs:
+            states.append(RandomState.capture())
+            embeddings.append(embed(micro_batch))
+    leaf = torch.cat(embeddings).requires_grad_()
+    value = loss(leaf)
+    if value.requires_grad:
+        torch.autograd.backward(value)
+    gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+    after = RandomState.capture()
+    parts = torch.split(gradient, [len(part) for part in embeddings])
+    last = len(inputs) - 1
+    for index, (micro_batch, state, part) in enumerate(zip(inputs, states, parts, strict=True)):
+        state.restore()
+        with nullcontext() if index == last else no_sync():
+            torch.autograd.backward(embed(micro_batch), part)
+    after.restore()
+    return value.detach()

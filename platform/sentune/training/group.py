@@ -48,13 +48,10 @@ class Group:
     """One worker's view of the group.
 
     Attributes:
-        rank: of this worker, from 0.
-        world_size: number of workers.
         place: device on which this worker's tensors live; None: the accelerator if there is one.
         shards: into which a batch is cut, each with random numbers of its own; 0: one a worker. An
             elastic group has as many as it may have workers, so that dropout draws the same masks
             however many it has.
-        streams: the shards' random numbers.
     """
 
     rank: int
@@ -124,16 +121,14 @@ class Group:
 
         Args:
             local: rows of this worker, as ``slice`` cuts them: unequal numbers of them, or none.
-            rows: the global number of rows.
+            rows: their number in the global batch.
         """
         if self.world_size == 1:
             return local
         sizes = self.sizes(rows)
         if sizes[self.rank] != len(local):
-            message = (
-                f"{len(local)} local rows, but {sizes[self.rank]} of {rows} belong to this worker"
-            )
-            raise ValueError(message)
+            own = f"{sizes[self.rank]} of {rows} belong to this worker"
+            raise ValueError(f"{len(local)} local rows, but {own}")
         from sentune.training.gradients import Gather  # needs torch to be defined
 
         apply: Callable[..., Tensor] = Gather.apply  # without types in torch

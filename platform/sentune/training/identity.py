@@ -7,7 +7,7 @@ and code are digests.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sentune.formatting import differences
@@ -27,7 +27,7 @@ def identity_of(
     """Return the identity of a training run: part -> value, JSON types.
 
     Args:
-        spec: of the run; names method, seed, budget and objective.
+        spec: of the run.
         settings: all of the run's, weights of corpora and readouts too.
         fingerprints: of corpora, encoder and code, as the job has them, JSON types.
         live: settings that may change while a model is trained.
@@ -46,7 +46,8 @@ def identity_of(
 
 def other_run(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return in what two identities differ; empty where they are equal."""
-    return _differing(was, now, lambda run: {**run.get(SETTINGS, {}), **run.get(LIVE, {})})
+    whole = ({**run.get(SETTINGS, {}), **run.get(LIVE, {})} for run in (was, now))
+    return _differing(was, now, *whole)
 
 
 def other_donor(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -54,22 +55,20 @@ def other_donor(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
     Settings that may change while a model is trained are left out, and those that only one of the
     runs has: a condition on one of these may bring them in.
-
-    Args:
-        was: identity of the other run.
-        now: of this one.
     """
     both = was.get(SETTINGS, {}).keys() & now.get(SETTINGS, {}).keys()
-    return _differing(was, now, lambda run: {name: run[SETTINGS][name] for name in both})
+    return _differing(
+        was, now, *({name: run[SETTINGS][name] for name in both} for run in (was, now))
+    )
 
 
 def _differing(
     was: Mapping[str, Any],
     now: Mapping[str, Any],
-    settings_of: Callable[[Mapping[str, Any]], dict[str, Any]],
+    settings_was: Mapping[str, Any],
+    settings_now: Mapping[str, Any],
 ) -> str:
-    """Return in what two runs differ, by the settings that ``settings_of`` gives of each."""
     if not was:
         return "it does not say of which"
-    other, own = ({**run, SETTINGS: settings_of(run), LIVE: {}} for run in (was, now))
-    return "; ".join(differences(other, own))
+    other = {**was, SETTINGS: settings_was, LIVE: {}}
+    return "; ".join(differences(other, {**now, SETTINGS: settings_now, LIVE: {}}))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from sentune.corpora.encode import WordEncoder
+from sentune.corpora.encode import Encoder, WordEncoder
 from sentune.corpora.prepare import Prepared, Run, prepared
 from sentune.corpora.schema import Kind
 from sentune.corpora.tokens import (
@@ -24,7 +24,7 @@ from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.learned import learn_words
 from sentune.encoders.words.whole import training_folder
 from sentune.methods import GradientMethod
-from sentune.training.recipes import RECIPES, recipe_of
+from sentune.training.recipes.intersent import operation_encoder
 
 SAMPLE = 10_000
 """Sentences on which the share of known words is measured."""
@@ -36,14 +36,8 @@ learn their words from."""
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """Token shards, and the folder that a method is built from.
-
-    Attributes:
-        folder: for ``TrialSpec.encoder``.
-        tokens: of each training corpus.
-        corpora: the training corpora on disk.
-        note: a line to show, empty if there is none.
-    """
+    """The folder that a method is built from, ``TrialSpec.encoder``, the training corpora on disk,
+    the tokens of each, and a line to show."""
 
     folder: str
     tokens: tuple[TokenFolder, ...]
@@ -63,7 +57,6 @@ class InputMaker:
     """Makes the inputs of each family of methods; each step is found again in the cache.
 
     Attributes:
-        max_length: most tokens of a sentence.
         cache: folder of prepared corpora, tokens and encoders.
         limit: rows of each training corpus at most.
         uri: of the cache in an object store; empty where all nodes see the cache.
@@ -79,27 +72,20 @@ class InputMaker:
     run: Run | None = None
 
     def sentences(self, spec: str, kind: type[GradientMethod], *, encoder: str) -> Inputs:
-        """For methods that embed sentences and compare them: an encoder, and its tokens.
+        """Return an encoder and its tokens, for methods that embed sentences and compare them.
 
-        Args:
-            spec: a corpus of the method's kind.
-            kind: the method.
-            encoder: as ``encoders.prepare`` reads it; a built-in one learns its words from the
-                corpus.
+        A built-in ``encoder`` learns its words from the corpus.
         """
         corpus = self.prepared(spec, kind.kind, self.limit)
         texts = islice(corpus.texts(*corpus.column_names), LEARNED)
         folder = prepare(encoder, texts, self.cache)
-        ids = recipe_of(kind).table_encoder(folder, self.max_length)
-        return Inputs(folder=folder, tokens=(self._tokens(corpus, ids),), corpora=(corpus,))
+        tokens = self._tokens(corpus, Encoder(folder, self.max_length))
+        return Inputs(folder=folder, tokens=(tokens,), corpora=(corpus,))
 
     def operations(self, specs: Sequence[str], *, encoder: str, decoder: str) -> Inputs:
-        """For methods that decode: an encoder and a decoder, each with its own tokens.
+        """Return an encoder and a decoder, each with its own tokens of corpora of operations.
 
-        Args:
-            specs: corpora of operations.
-            encoder, decoder: as ``encoders.prepare`` and ``encoders.decoders.prepare_decoder`` read
-                them; built-in ones learn their words from the corpora.
+        Built-in ones learn their words from the corpora.
         """
         corpora = tuple(self.prepared(spec, Kind.OPERATIONS, self.limit) for spec in specs)
         every = chain.from_iterable(
@@ -108,15 +94,14 @@ class InputMaker:
         targets = chain.from_iterable(islice(c.texts("target"), LEARNED) for c in corpora)
         folders = prepare(encoder, every, self.cache), prepare_decoder(decoder, targets, self.cache)
         folder = bundle(*folders, self.cache)
-        ids = RECIPES["intersent"].table_encoder(folder, self.max_length)
+        ids = operation_encoder(folder, self.max_length)
         tokens = tuple(self._tokens(corpus, ids) for corpus in corpora)
         return Inputs(folder=folder, tokens=tokens, corpora=corpora)
 
     def words(self, spec: str, *, vectors: str, frequencies: str | None) -> Inputs:
-        """For methods on fixed word vectors: the words of adjacent sentences.
+        """Return the words of a corpus of adjacent sentences, for methods on fixed word vectors.
 
         Args:
-            spec: a corpus of adjacent sentences.
             vectors: ``glove:FILE``, ``fasttext:FILE``, or ``builtin:ppmi``, learned from the
                 corpus.
             frequencies: counts of words, for files of vectors.

@@ -1,9 +1,10 @@
-"""LINEAR from corpora to results (GumbelCSE sections 4.2 and 4.4), in one process.
+"""LINEAR, the baseline of GumbelCSE sections 4.2 and 4.4: BERT reading both sentences at once.
 
-A linear layer on BERT classifies pairs of sentences: in two classes, and for ambiguity in a second
-stage with three.
+One linear layer on the hidden state of [CLS] in the last layer, over "[CLS] p [SEP] h [SEP]",
+classifies pairs: in two classes, and for ambiguity in a second stage with three. It embeds no
+sentence, so it is no ``SentenceMethod``; corpora to results in one process.
 
-Legend: N = pairs.
+Legend: N = pairs, L = tokens, C = classes.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
-from torch import nn
+from pydantic import Field
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from transformers import AutoTokenizer
 
 from sentune.corpora.formats import read
 from sentune.corpora.schema import Corpus, Kind
-from sentune.encoders import load, prepare
-from sentune.errors import CorpusError, TrialFailed
-from sentune.methods.linear import EncodedPairs, PairClassifier, PairTokenizer
+from sentune.encoders import TextEncoder, load, prepare
+from sentune.errors import InvalidValue, TrialFailed
+from sentune.methods.base import Settings
 from sentune.readouts.three_way import (
     CLASSES,
     ENTAILMENT,
@@ -35,29 +38,27 @@ from sentune.readouts.three_way import (
 )
 from sentune.tasks.base import Result, free_name
 from sentune.training.precision import sentences_at_a_time
-from sentune.training.schedules import learning_rate_factor, steps_for
-from sentune.training.settings import check_length
+from sentune.training.settings import check_length, learning_rate_factor, steps_for
 
 Say = Callable[[str], None]
 Classes = NDArray[np.int64]
+Pairs = Sequence[tuple[str, str]]
+Inputs = dict[str, Tensor]
 
 TWO_WAY, THREE_WAY = "rte", "ambiguous-rte"
 KINDS = {TWO_WAY: Kind.LABELLED_PAIRS, THREE_WAY: Kind.SEVERAL_LABELS}
 
+WARMUP, CLIP_NORM = 0.1, 1.0
+"""Share of a stage's steps over which the learning rate rises; largest norm of the gradient."""
 
-class LinearSettings(BaseModel):
+
+class LinearSettings(Settings):
     """How LINEAR is trained. The paper gives no more than its training data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     batch_size: int = Field(32, ge=1)
     """Pairs of a step; BERT's authors fine-tune with 16 or 32."""
     learning_rate: float = Field(5e-5, gt=0.0)
     """Highest learning rate of AdamW, falling to 0 at the end of a stage."""
-    warmup: float = Field(0.1, ge=0.0, lt=1.0)
-    """Share of a stage's steps over which the learning rate rises from 0."""
-    clip_norm: float = Field(1.0, gt=0.0)
-    """Largest norm of the whole gradient."""
     max_length: int = Field(128, ge=8)
     """Most tokens of a pair, special tokens included."""
     seed: int = Field(0, ge=0)
@@ -68,8 +69,66 @@ class LinearSettings(BaseModel):
 class ClassifiedPairs:
     """N pairs (premise, hypothesis) and their classes, as ``readouts.three_way`` numbers them."""
 
-    pairs: Sequence[tuple[str, str]]
+    pairs: Pairs
     classes: Classes
+
+
+class PairTokenizer:
+    """The tokenizer of an encoder folder, for pairs of at most ``max_length`` tokens.
+
+    Raises:
+        InvalidValue: it has no padding token.
+    """
+
+    def __init__(self, folder: str, max_length: int) -> None:
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        self._max_length = max_length
+        if self._tokenizer.pad_token_id is None:
+            fix = "name an encoder whose tokenizer has a padding token"
+            raise InvalidValue("--encoder", folder, fix)
+
+    def parts(self, pairs: Pairs, device: torch.device) -> Iterator[tuple[Classes, Inputs]]:
+        """Yield the pairs, the longest first, as many of like length as go through together.
+
+        Each part is its places among the pairs and its ids, token types (0 for the premise, 1 for
+        the hypothesis) and attention mask, [N, L], of "[CLS] p [SEP] h [SEP]" for each pair (p, h),
+        the longer side cut first.
+        """
+        encoded = self._tokenizer(
+            [premise for premise, _ in pairs],
+            [hypothesis for _, hypothesis in pairs],
+            truncation="longest_first",
+            max_length=self._max_length,
+            return_token_type_ids=True,
+        )
+        order = np.argsort([-len(ids) for ids in encoded["input_ids"]], kind="stable")
+        size = sentences_at_a_time(device)
+        for start in range(0, len(order), size):
+            places = order[start : start + size]
+            part = {name: [rows[place] for place in places] for name, rows in encoded.items()}
+            yield places, dict(self._tokenizer.pad(part, return_tensors="pt").to(device))
+
+
+class PairClassifier(nn.Module):
+    """Logits of C classes for pairs of sentences; the layer is drawn from torch's generator."""
+
+    def __init__(self, encoder: TextEncoder, classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.layer = nn.Linear(encoder.width, classes)
+
+    def renew(self, classes: int) -> None:
+        """Put a new layer of so many classes on the encoder as it is trained by now."""
+        self.layer = nn.Linear(self.encoder.width, classes).to(self.layer.weight.device)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """[N, L] three times -> [N, C]."""
+        # RoBERTa knows one type and DistilBERT none: there the separators alone tell p from h
+        if getattr(self.encoder.model.config, "type_vocab_size", 0) < 2:
+            inputs = {name: part for name, part in inputs.items() if name != "token_type_ids"}
+        states = self.encoder.model(**inputs).last_hidden_state
+        logits: Tensor = self.layer(states[:, 0].to(self.encoder.dtype))
+        return logits
 
 
 def run_linear(
@@ -116,23 +175,22 @@ def run_linear(
     texts = (text for stage in stages for pair in stage.pairs for text in pair)
     with tempfile.TemporaryDirectory() as cache:
         folder = prepare(encoder, texts, Path(cache))  # a built-in one learns its word pieces
-        model, tokenizer = build(folder, settings, device), PairTokenizer(folder)
+        model = build(folder, settings, device)
+        tokenizer = PairTokenizer(folder, settings.max_length)
     result = Result()
 
-    def judge(kind: str) -> None:
-        judge_classes = judge_two_way if kind == TWO_WAY else judge_three_way
+    def judge_all(kind: str) -> None:
         for name, (of_kind, test) in judged.items():
             if of_kind == kind:
-                answers = predict(model, tokenizer, test.pairs, settings.max_length)
-                result.update(judge_classes(name, answers, test.classes))
+                answers = predict(model, tokenizer, test.pairs)
+                result.update(judge(name, kind, answers, test.classes))
 
-    first, *second = stages
-    fit(model, tokenizer, first, settings, epochs=epochs, max_examples=max_examples, say=say)
-    judge(TWO_WAY)
-    for stage in second:
+    fit(model, tokenizer, stages[0], settings, epochs=epochs, max_examples=max_examples, say=say)
+    judge_all(TWO_WAY)
+    for stage in stages[1:]:
         model.renew(len(CLASSES))
         fit(model, tokenizer, stage, settings, epochs=second_epochs, say=say)
-    judge(THREE_WAY)
+    judge_all(THREE_WAY)
     return result
 
 
@@ -158,9 +216,7 @@ def fit(
     max_examples: int | None = None,
     say: Say | None = None,
 ) -> list[float]:
-    """One stage: AdamW on the cross-entropy, linear warm-up and fall. Returns each step's loss.
-
-    A batch goes through the encoder in parts of pairs of like length, which changes no gradient.
+    """Train one stage (AdamW on the cross-entropy, linear warm-up and fall); return its losses.
 
     Args:
         epochs: passes over the examples, each in an order of its own.
@@ -170,7 +226,7 @@ def fit(
     Raises:
         TrialFailed: a loss is not finite.
     """
-    encoded, rows = tokenizer.encode(examples.pairs, settings.max_length), len(examples.pairs)
+    rows = len(examples.pairs)
     steps = epochs * steps_for(rows, settings.batch_size)
     if max_examples is not None:
         steps = min(steps, steps_for(max_examples, settings.batch_size))
@@ -178,15 +234,16 @@ def fit(
     torch.manual_seed(settings.seed)  # dropout, whatever was drawn before
     model.train()
     losses: list[float] = []
-    for step, places in enumerate(islice(_batches(rows, settings), steps)):
-        factor = learning_rate_factor("linear", step=step, steps=steps, warmup=settings.warmup)
+    for step, batch in enumerate(islice(_batches(rows, settings), steps)):
+        factor = learning_rate_factor("linear", step=step, steps=steps, warmup=WARMUP)
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * factor
         optimizer.zero_grad()
-        loss = _backward(model, tokenizer, encoded.take(places), examples.classes[places])
+        pairs = [examples.pairs[row] for row in batch]
+        loss = _backward(model, tokenizer, pairs, examples.classes[batch])
         if not np.isfinite(loss):
             raise TrialFailed(f"the loss is {loss} in step {step + 1}: lower --learning-rate")
-        nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
         optimizer.step()
         losses.append(loss)
         if say is not None and (step + 1) * 10 // steps > step * 10 // steps:
@@ -203,87 +260,64 @@ def _batches(rows: int, settings: LinearSettings) -> Iterator[Classes]:
 
 
 def _backward(
-    model: PairClassifier, tokenizer: PairTokenizer, pairs: EncodedPairs, classes: Classes
+    model: PairClassifier, tokenizer: PairTokenizer, pairs: Pairs, classes: Classes
 ) -> float:
     """Add the gradient of the mean loss of a batch and return that loss."""
-    device = model.layer.weight.device
-    chunks, restore = tokenizer.chunks(pairs, sentences_at_a_time(device))
-    gold = torch.from_numpy(classes)[torch.argsort(restore)].to(device)
-    total = 0.0
-    parts = torch.split(gold, [len(chunk.input_ids) for chunk in chunks])
-    for chunk, part in zip(chunks, parts, strict=True):
-        loss = cross_entropy(model(chunk.to(device)), part, reduction="sum") / len(gold)
+    device, total = model.layer.weight.device, 0.0
+    for places, inputs in tokenizer.parts(pairs, device):
+        gold = torch.from_numpy(classes[places]).to(device)
+        loss = cross_entropy(model(inputs), gold, reduction="sum") / len(pairs)
         torch.autograd.backward(loss)
         total += loss.item()
     return total
 
 
 @torch.inference_mode()
-def predict(
-    model: PairClassifier,
-    tokenizer: PairTokenizer,
-    pairs: Sequence[tuple[str, str]],
-    max_length: int,
-) -> Classes:
-    """[N] the class with the largest logit."""
+def predict(model: PairClassifier, tokenizer: PairTokenizer, pairs: Pairs) -> Classes:
+    """Return the class with the largest logit of each pair, [N]."""
     model.eval()
-    device = model.layer.weight.device
-    encoded = tokenizer.encode(pairs, max_length)
-    chunks, restore = tokenizer.chunks(encoded, sentences_at_a_time(device))
-    found = torch.cat([model(chunk.to(device)).argmax(1).cpu() for chunk in chunks])[restore]
-    return np.asarray(found.numpy(), dtype=np.int64)
+    found = np.zeros(len(pairs), dtype=np.int64)
+    for places, inputs in tokenizer.parts(pairs, model.layer.weight.device):
+        found[places] = model(inputs).argmax(1).cpu().numpy()
+    return found
 
 
 def two_way_examples(corpus: Corpus) -> ClassifiedPairs:
-    """Pairs in two classes: entailment or non-entailment.
+    """Return triplets or labelled pairs as pairs in two classes, entailment or non-entailment.
 
     A triplet gives (anchor, positive), an entailment, and (anchor, negative), none: the training
     set of SimCSE. Of labelled pairs, neutral and contradiction are one class.
-
-    Raises:
-        CorpusError: the corpus has neither.
     """
     columns = corpus.table.to_pydict()
     if corpus.kind is Kind.TRIPLETS:
         rows = zip(columns["anchor"], columns["positive"], columns["negative"], strict=True)
         pairs = [pair for a, p, n in rows for pair in ((a, p), (a, n))]
         return ClassifiedPairs(pairs, np.tile([ENTAILMENT, NON_ENTAILMENT], corpus.table.num_rows))
-    if corpus.kind is Kind.LABELLED_PAIRS:
-        classes = [ENTAILMENT if c == "entailment" else NON_ENTAILMENT for c in columns["label"]]
-        pairs = list(zip(columns["premise"], columns["hypothesis"], strict=True))
-        return ClassifiedPairs(pairs, np.array(classes, dtype=np.int64))
-    raise CorpusError(corpus.spec, f"triplets or labelled pairs are needed, not {corpus.kind}")
+    classes = [ENTAILMENT if c == "entailment" else NON_ENTAILMENT for c in columns["label"]]
+    pairs = list(zip(columns["premise"], columns["hypothesis"], strict=True))
+    return ClassifiedPairs(pairs, np.array(classes, dtype=np.int64))
 
 
 def three_way_examples(corpus: Corpus) -> ClassifiedPairs:
-    """Pairs in three classes: entailment, non-entailment, or both where the labels say both.
-
-    Raises:
-        CorpusError: the corpus has no pairs of several labels.
-    """
-    if corpus.kind is not Kind.SEVERAL_LABELS:
-        raise CorpusError(corpus.spec, f"pairs of several labels are needed, not {corpus.kind}")
+    """Return pairs of several labels in three classes: entailment, non-entailment, or both."""
     columns = corpus.table.to_pydict()
     classes = np.array([class_of(labels) for labels in columns["labels"]], dtype=np.int64)
-    return ClassifiedPairs(
-        list(zip(columns["premise"], columns["hypothesis"], strict=True)), classes
-    )
+    pairs = list(zip(columns["premise"], columns["hypothesis"], strict=True))
+    return ClassifiedPairs(pairs, classes)
 
 
-def judge_two_way(name: str, predicted: Classes, gold: Classes) -> Result:
-    """Accuracy of entailment or not, and of always saying the commoner class (``majority``)."""
-    share = float((gold == ENTAILMENT).mean())
-    metrics = {"accuracy": float((predicted == gold).mean()), "majority": max(share, 1 - share)}
-    return _result(name, metrics, len(gold))
+def judge(name: str, kind: str, predicted: Classes, gold: Classes) -> Result:
+    """Return the metrics of a test.
 
-
-def judge_three_way(name: str, predicted: Classes, gold: Classes) -> Result:
-    """See ``readouts.three_way.class_metrics``."""
-    return _result(name, class_metrics(gold, predicted), len(gold))
-
-
-def _result(name: str, metrics: dict[str, float], pairs: int) -> Result:
+    ``rte``: accuracy of entailment or not, and of always saying the commoner class (``majority``).
+    ``ambiguous-rte``: see ``readouts.three_way.class_metrics``.
+    """
+    if kind == TWO_WAY:
+        share = float((gold == ENTAILMENT).mean())
+        metrics = {"accuracy": float((predicted == gold).mean()), "majority": max(share, 1 - share)}
+    else:
+        metrics = class_metrics(gold, predicted)
     return Result(
         metrics={f"{name}/{metric}": value for metric, value in metrics.items()},
-        tables={f"{name}/counts.json": {"pairs": pairs}},
+        tables={f"{name}/counts.json": {"pairs": len(gold)}},
     )

@@ -43,8 +43,7 @@ from sentune.training.inputs import InputMaker, word_table
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.model_card import HUB
-from sentune.training.schedules import milestones
-from sentune.training.settings import split
+from sentune.training.settings import milestones, split
 from sentune.training.trial import Program, TrialSpec
 
 Say = Callable[[str], None]

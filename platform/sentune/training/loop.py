@@ -18,9 +18,8 @@ from sentune.training.checkpoints import SavedProgress
 from sentune.training.group import Group
 from sentune.training.memory import raising_out_of_memory
 from sentune.training.precision import check_precision
-from sentune.training.recipes import Validates, build, recipe_of
-from sentune.training.schedules import steps_for
-from sentune.training.settings import split
+from sentune.training.recipes import Validator, build, recipe_of
+from sentune.training.settings import split, steps_for
 from sentune.training.state import Position, load_optimizer, resume, save_state
 from sentune.training.step import Steps
 from sentune.training.trial import Progress, TrialSpec
@@ -70,8 +69,7 @@ class _Trial:
             fix = f"milestones increase and end with max_examples ({spec.max_examples})"
             raise InvalidValue("milestones", spec.milestones, fix)
         check_precision(settings.precision, group.device)
-        recipe = recipe_of(kind)
-        self.method = build(recipe, kind, method_settings, settings, spec.encoder, spec.seed)
+        self.method = build(kind, method_settings, settings, spec.encoder, spec.seed)
         self.method.to(group.device).train()
         self.steps = Steps(spec, self.method, settings, group)
         self.position = Position()
@@ -81,7 +79,7 @@ class _Trial:
         if missing:
             fix = f"{kind.title} trains on {kind.kind.value}, with {', '.join(sorted(missing))}"
             raise InvalidValue("--corpus", self.source.column_names, fix)
-        self._validator: Validates | None = None
+        self._validator: Validator | None = None
         self._batches: Iterator[Batch] | None = None
 
     def resume(self) -> tuple[int, SavedProgress | None]:

@@ -25,19 +25,11 @@ _DEVICE_WORDS = ("out of memory", "_status_alloc_failed")
 
 
 class OutOfMemory(TrialFailed):
-    """A trial that found no memory.
-
-    Args:
-        reason: for the user.
-        micro_batch: with which a new start may fit; 0 where no smaller one can help.
-    """
+    """A trial that found no memory; a new start may fit with ``micro_batch``, unless that is 0."""
 
     def __init__(self, reason: str, micro_batch: int = 0) -> None:
         super().__init__(reason)
-        self.reason, self.micro_batch = reason, micro_batch
-
-    def __reduce__(self) -> tuple[type[OutOfMemory], tuple[str, int]]:
-        return type(self), (self.reason, self.micro_batch)
+        self.micro_batch = micro_batch
 
 
 def short_of_memory(error: BaseException) -> str:
@@ -62,9 +54,7 @@ def short_of_memory(error: BaseException) -> str:
 def raising_out_of_memory(why: str, before: str = "") -> Iterator[None]:
     """Raise a lack of memory in the block as ``OutOfMemory``; other errors pass.
 
-    Args:
-        why: what the memory was for, and what would need less.
-        before: beginning of the message.
+    ``why`` says what the memory was for and what would need less, ``before`` begins the message.
     """
     try:
         yield

@@ -64,7 +64,7 @@ def save_model(
         source: the folder that the method was built from.
         training: what it was trained with; ``max_length`` is needed to use the model.
         readouts: ``task/readout`` -> value found on the development set.
-        card: section of the model card -> name -> value, such as metrics and lineage.
+        card: section of the model card -> name -> value.
     """
     with whole_folder(folder) as beside:
         stored = copy.deepcopy(method).float().cpu()  # also what was trained in float64
@@ -83,8 +83,7 @@ def write_description(
 ) -> None:
     """Write ``settings.json``, ``readouts.json`` and the model card into a model folder.
 
-    Args:
-        source: folder of the encoder that the method was built from, if it has one.
+    ``source`` is the folder of the encoder that the method was built from, if it has one.
     """
     described = {"format": FORMAT, "method": method.name, "settings": dict(settings)}
     write_json(folder / SETTINGS_FILE, described)
@@ -123,25 +122,18 @@ def export_checkpoint(
     readouts: Mapping[str, Any],
     card: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Make the product folder of a trial's checkpoint.
-
-    Args:
-        method, settings, encoder: as in the trial's ``TrialSpec``.
-    """
+    """Make the product folder of a trial's checkpoint; method, settings and encoder are those of
+    the trial's ``TrialSpec``."""
     kind = find(method)
     method_settings, training = split(settings, kind)
-    trained = build(recipe_of(kind), kind, method_settings, training, encoder, seed=0)
+    trained = build(kind, method_settings, training, encoder, seed=0)
     load_weights(checkpoint, trained)
     save_model(trained, encoder, folder, training=training, readouts=readouts, card=card)
 
 
 def seal_model(folder: Path, origin: Mapping[str, Any]) -> str:
-    """Write ``manifest.json`` into a complete model folder; return its checksum.
-
-    Args:
-        folder: of the model, without a manifest.
-        origin: what the manifest tells beside the checksums of the files, JSON types.
-    """
+    """Write ``manifest.json`` into a complete model folder, with checksums and ``origin``, what the
+    model came from in JSON types; return its checksum."""
     return str(write_manifest(folder / MANIFEST, {"format": FORMAT, **origin})["checksum"])
 
 
@@ -183,7 +175,7 @@ def _surplus(folder: Path, recorded: Mapping[str, Any]) -> str:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Format, method and settings of a model folder.
+    """Return format, method and settings of a model folder.
 
     Raises:
         InvalidValue: it is no model folder, or one of a newer version.

@@ -1,24 +1,23 @@
-"""Settings of the training loop, and the split of a trial's settings into these and the others."""
+"""Settings of the training loop, the split of a trial's settings, learning rates and milestones."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from sentune.errors import InvalidValue
-from sentune.methods.base import GradientMethod
+from sentune.methods.base import GradientMethod, Settings
 
 Precision = Literal["float32", "bfloat16", "float64"]
 Schedule = Literal["linear", "constant", "rising"]
-S = TypeVar("S", bound=BaseModel)
+S = TypeVar("S", bound=Settings)
 
 
-class TrainingSettings(BaseModel):
+class TrainingSettings(Settings):
     """How any method is trained. Defaults follow SimCSE's published code unless said otherwise."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     batch_size: int = Field(64, ge=2)
     """Examples of a step over all workers; SimCSE and GumbelCSE take 512, GaussCSE 64 to 512."""
@@ -88,3 +87,36 @@ def validated(kind: type[S], values: Mapping[str, Any]) -> S:
         message = first["msg"].removeprefix("Value error, ")
         name = str(first["loc"][0]) if first["loc"] else "settings"  # of several together
         raise InvalidValue(name, given.get(name), message[:1].lower() + message[1:]) from None
+
+
+def learning_rate_factor(schedule: Schedule, *, step: int, steps: int, warmup: float) -> float:
+    """Return the share of the highest learning rate at a step, from 0 to ``steps - 1``.
+
+    ``linear`` and ``constant`` rise over the first ``warmup * steps`` steps. ``rising`` is
+    GaussCSE's (appendix A): 0 at the beginning, the set value in the last step. Under it a rung at
+    a tenth of the budget has seen a tenth of the learning rate, so the early rungs of trials with
+    unequal budgets cannot be compared, nor do early rungs say much about the last one.
+    """
+    if schedule == "rising":
+        return (step + 1) / steps
+    rise = math.ceil(warmup * steps)
+    if step < rise:
+        return (step + 1) / (rise + 1)
+    if schedule == "constant":
+        return 1.0
+    return (steps - step) / (steps - rise)
+
+
+def steps_for(examples: int, batch_size: int) -> int:
+    """Steps until at least that many examples have been seen."""
+    return -(-examples // batch_size)
+
+
+def milestones(max_examples: int, every: int) -> tuple[int, ...]:
+    """Every so many examples, and the end of the budget.
+
+    The papers validate every 100 steps: ``every = 100 * batch_size``.
+    """
+    if every < 1:
+        raise InvalidValue("--validate-every", every, "give a positive number of examples")
+    return (*range(every, max_examples, every), max_examples)

@@ -15,7 +15,7 @@ from sentune.errors import InvalidValue, first_line
 from sentune.training.checkpoints import CheckpointStore, SavedProgress
 from sentune.training.group import Group
 from sentune.training.identity import other_donor
-from sentune.training.schedules import steps_for
+from sentune.training.settings import steps_for
 from sentune.training.trial import TrialSpec
 
 TRACED = 50
@@ -26,14 +26,7 @@ WEIGHTS_FILE, OPTIMIZER_FILE = "weights.safetensors", "optimizer.pt"
 
 @dataclass
 class Pace:
-    """Loss and speed since the last milestone.
-
-    Attributes:
-        loss: sum over the steps.
-        steps: their number.
-        examples: their examples.
-        seconds: they took.
-    """
+    """Loss and speed of some steps, each figure a sum over them."""
 
     loss: float = 0.0
     steps: int = 0
@@ -41,7 +34,6 @@ class Pace:
     seconds: float = 0.0
 
     def add(self, loss: float, examples: int, seconds: float) -> None:
-        """Count one more step."""
         self.loss += loss
         self.steps += 1
         self.examples += examples
@@ -65,7 +57,6 @@ class Position:
     rank), and the corpus is shuffled by (seed, epoch). A group of another size can resume.
 
     Attributes:
-        step: steps taken.
         seconds: of training and validation up to the last milestone, over all starts.
         stalled: steps in a row at which the method's loss had collapsed.
         pace: since the last milestone.
@@ -106,10 +97,8 @@ class Position:
 
 
 class Resumed(NamedTuple):
-    """Where a run goes on: milestones up to ``reached`` are behind it.
-
-    ``last`` is of the run's own last milestone, to be reported again; None before the first one.
-    """
+    """Where a run goes on: milestones up to ``reached`` are behind it; ``last``, its own last one,
+    is to be reported again."""
 
     optimizer: dict[str, Any]
     position: Position
@@ -133,18 +122,9 @@ def resume(spec: TrialSpec, batch_size: int, method: nn.Module, group: Group) ->
         if store is not None and (folder := store.last()) is not None:
             optimizer, position = load_state(folder, method)
             last = store.last_milestone()
-            reached = last.examples if last is not None else 0
-            found = Resumed(optimizer, position, reached, last)
+            found = Resumed(optimizer, position, last.examples if last is not None else 0, last)
         elif spec.start_from:
-            donor = CheckpointStore(spec.start_from)
-            folder, examples = _donated(donor, spec)
-            try:
-                optimizer, _ = load_state(folder, method)
-            except RuntimeError as error:
-                fix = f"its run has another architecture ({first_line(error)})"
-                raise InvalidValue("start_from", spec.start_from, fix) from None
-            position = Position(step=steps_for(examples, batch_size))
-            found = Resumed(optimizer, position, examples)
+            found = _donated(spec, batch_size, method)
     return group.broadcast_object(found)
 
 
@@ -158,11 +138,7 @@ def save_state(
 
 
 def load_weights(folder: Path, method: nn.Module) -> None:
-    """Put a checkpoint's weights into the method.
-
-    Raises:
-        RuntimeError: they belong to another architecture.
-    """
+    """Put a checkpoint's weights into the method; ``RuntimeError`` for another architecture's."""
     load_model(method, folder / WEIGHTS_FILE)
 
 
@@ -183,8 +159,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> N
         group.update(options)
 
 
-def _donated(donor: CheckpointStore, spec: TrialSpec) -> tuple[Path, int]:
-    """Return the other run's checkpoint, which goes with its store, and its examples."""
+def _donated(spec: TrialSpec, batch_size: int, method: nn.Module) -> Resumed:
+    """Load the weights of another run's checkpoint, ``spec.start_from``."""
+    donor = CheckpointStore(spec.start_from)
     found = donor.found(spec.start_at)
     if found is None:
         at = f" at {spec.start_at:,} examples" if spec.start_at else ""
@@ -194,4 +171,10 @@ def _donated(donor: CheckpointStore, spec: TrialSpec) -> tuple[Path, int]:
     if spec.identity and (why := other_donor(saved.identity, spec.identity)):
         fix = f"its checkpoint {folder.name} is of a run that is not this one's kind ({why})"
         raise InvalidValue("start_from", spec.start_from, fix)
-    return folder, saved.examples
+    try:
+        optimizer, _ = load_state(folder, method)
+    except RuntimeError as error:
+        fix = f"its run has another architecture ({first_line(error)})"
+        raise InvalidValue("start_from", spec.start_from, fix) from None
+    position = Position(step=steps_for(saved.examples, batch_size))
+    return Resumed(optimizer, position, saved.examples)

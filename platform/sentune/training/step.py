@@ -14,16 +14,10 @@ from sentune.corpora.batches import Batch
 from sentune.errors import TrialFailed, first_line
 from sentune.methods.base import GradientMethod
 from sentune.training.group import Group
-from sentune.training.memory import (
-    OutOfMemory,
-    free,
-    raising_out_of_memory,
-    short_of_memory,
-)
+from sentune.training.memory import OutOfMemory, free, raising_out_of_memory, short_of_memory
 from sentune.training.recipes import recipe_of
 from sentune.training.recipes.base import Backward, Rows
-from sentune.training.schedules import learning_rate_factor, steps_for
-from sentune.training.settings import TrainingSettings
+from sentune.training.settings import TrainingSettings, learning_rate_factor, steps_for
 from sentune.training.state import Position
 from sentune.training.trial import TrialSpec
 
@@ -50,11 +44,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Stepper:
-    """Takes single steps on a method.
-
-    Attributes:
-        backward: computes loss and gradient; see ``sentune.training.recipes``.
-    """
+    """Takes single steps on a method; ``backward`` computes loss and gradient."""
 
     method: GradientMethod
     optimizer: torch.optim.Optimizer
@@ -63,7 +53,7 @@ class Stepper:
     backward: Backward
 
     def step(self, columns: Mapping[str, Rows], *, factor: float, seed: Iterable[int]) -> Step:
-        """One update on a global batch; every worker gets the same answer.
+        """Return the loss of one update on a global batch, the same on every worker.
 
         Args:
             columns: column -> lists of ids of all the batch's rows; this worker takes its slice.
@@ -73,8 +63,7 @@ class Stepper:
         Raises:
             TrialFailed: loss or gradient is not finite; the weights are as they were.
             OutOfMemory: in the update, which no micro-batch makes smaller. A lack of memory before
-                it is raised as torch says it; the weights are as they were, and the same step can
-                be taken again.
+                it is raised as torch says it, and the same step can be taken again.
         """
         streams = self.group.streams
         streams.start(*seed)
@@ -89,8 +78,9 @@ class Stepper:
             raise TrialFailed(f"loss {mean:.4g} with a gradient of norm {norm:.4g}")
         for group in self.optimizer.param_groups:
             group["lr"] = group["highest_lr"] * factor
-        why = "for the optimiser's state, which a smaller micro_batch does not shrink"
-        with raising_out_of_memory(why):
+        with raising_out_of_memory(
+            "for the optimiser's state, which a smaller micro_batch does not shrink"
+        ):
             self.optimizer.step()
             self.method.after_step()
         return Step(mean, norm)
@@ -100,7 +90,6 @@ class Steps:
     """Takes a run's steps, with fewer examples at a time where memory is short.
 
     Attributes:
-        optimizer: of the method.
         settings: with the micro-batch that fits, as far as is known.
         total: steps of the whole run.
         reduced: the micro-batch, where memory has made it smaller than the settings say; else 0.

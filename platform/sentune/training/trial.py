@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,8 +22,7 @@ class TrialSpec:
     """One training run, complete: the same spec gives the same run on any launcher.
 
     Attributes:
-        study: name of the study.
-        trial: name of the trial in it: ``0007``, or ``finalist-0007-seed-3``.
+        trial: its name in the study: ``0007``, or ``finalist-0007-seed-3``.
         method: name in ``sentune.methods.REGISTRY``.
         settings: values for the method's and the training's settings, flat.
         encoder: path or name of the encoder as ``sentune.encoders.prepare`` resolved it.
@@ -33,8 +32,7 @@ class TrialSpec:
         milestones: examples after which to validate and report; increasing, the last one is
             ``max_examples``.
         objective: metric (``task/metric``) by which the best milestone is chosen.
-        mode: ``max`` or ``min``.
-        seed: seeds initialisation, data order and dropout.
+        seed: of initialisation, data order and dropout.
         readouts: readout -> grid to sweep at each validation; what is missing has the method's.
         references: opens to ``sentune.tasks.References``; None where no task needs them.
         directory: absolute path or fsspec URI of the trial's checkpoints.
@@ -79,33 +77,45 @@ class TrialSpec:
 
 
 @dataclass(kw_only=True)
-class Progress:
-    """Yielded at each milestone, and after each step between them where the spec asks for it.
+class Measured:
+    """How far a trial is, and what was measured there.
 
     Attributes:
         examples: the milestone (trials of different batch sizes meet at the same number), or
             between milestones the examples seen.
         metrics: ``task/metric`` -> fraction, and ``train/...`` figures.
         readouts: ``task/readout`` -> best value on the model as it stands.
-        final: the budget is used up; a trial that ends without it was stopped.
-        save: writes the resumable state into an existing empty local folder. Every rank calls
-            it; rank 0 writes.
+        tables: file name -> content of larger results for the tracker (sweep tables, curves).
         trace: of the training since the last milestone: examples seen, loss, examples a second and
             UTC epoch seconds of each point.
-        tables: file name -> content of larger results for the tracker (sweep tables, curves).
-        milestone: False after a step between milestones, where nothing was measured; the state
-            can be saved there too.
-        notes: what the trial did beside training, a sentence each, over all its starts.
+        final: the budget is used up; a trial that ends without it was stopped.
+        milestone: False after a step between milestones, where nothing was measured.
     """
 
     examples: int
     metrics: dict[str, float]
     readouts: dict[str, Any] = field(default_factory=dict)
-    final: bool = False
-    save: Callable[[Path], None]
     tables: dict[str, Any] = field(default_factory=dict)
     trace: list[list[float]] = field(default_factory=list)
+    final: bool = False
     milestone: bool = True
+
+    def measured(self) -> dict[str, Any]:
+        """Return the values of the fields that every record of a trial's progress has."""
+        return {part.name: getattr(self, part.name) for part in fields(Measured)}
+
+
+@dataclass(kw_only=True)
+class Progress(Measured):
+    """Yielded at each milestone, and after each step between them where the spec asks for it.
+
+    Attributes:
+        save: writes the resumable state into an existing empty local folder. Every rank calls
+            it; rank 0 writes.
+        notes: what the trial did beside training, a sentence each, over all its starts.
+    """
+
+    save: Callable[[Path], None]
     notes: list[str] = field(default_factory=list)
 
 

@@ -22,7 +22,7 @@ from sentune.methods import find
 from sentune.study.planning.plan import Probe
 from sentune.training.group import Group
 from sentune.training.loop import train
-from sentune.training.recipes import build, recipe_of
+from sentune.training.recipes import build
 from sentune.training.settings import split
 from sentune.training.trial import Opens, Program, Progress, TrialSpec
 
@@ -111,7 +111,7 @@ def checkpoint_size(spec: TrialSpec) -> int:
     """Bytes of a checkpoint, without a step: the weights, and AdamW's two moments of each."""
     kind = find(spec.method)
     own, settings = split(spec.settings, kind)
-    method = build(recipe_of(kind), kind, own, settings, spec.encoder, spec.seed)
+    method = build(kind, own, settings, spec.encoder, spec.seed)
     weights = sum(int(t.nbytes) for t in method.state_dict().values())
     return weights + 2 * sum(int(p.nbytes) for p in method.parameters() if p.requires_grad)
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
+import torch
+
 from sentune.methods.base import GradientMethod
-from sentune.training.recipes.base import Recipe, Validates, build
+from sentune.training.recipes.base import Recipe, Validator
 from sentune.training.recipes.intersent import IntersentRecipe
 from sentune.training.recipes.invertible import InvertibleRecipe
 from sentune.training.recipes.sentences import Sentences
+from sentune.training.settings import TrainingSettings
 
 RECIPES: dict[str, Recipe] = {
     "sentences": Sentences(),
@@ -20,4 +26,17 @@ def recipe_of(method: GradientMethod | type[GradientMethod]) -> Recipe:
     return RECIPES[method.recipe]
 
 
-__all__ = ["RECIPES", "Recipe", "Validates", "build", "recipe_of"]
+def build(
+    kind: type[GradientMethod], settings: Any, training: TrainingSettings, encoder: str, seed: int
+) -> GradientMethod:
+    """Return a new method on the CPU, its weights drawn from ``seed``, in the training's precision.
+
+    Raises:
+        InvalidValue: as ``Recipe.build``.
+    """
+    torch.manual_seed(seed)
+    method = recipe_of(kind).build(partial(kind, settings=settings), training, encoder)
+    return method.double() if training.precision == "float64" else method
+
+
+__all__ = ["RECIPES", "Recipe", "Validator", "build", "recipe_of"]

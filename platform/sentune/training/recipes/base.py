@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentune.corpora.tokens import TableEncoder
 from sentune.methods.base import GradientMethod
-from sentune.tasks import Result
+from sentune.tasks import Result, tasks_for
 from sentune.training.group import Group
 from sentune.training.settings import TrainingSettings
 from sentune.training.trial import TrialSpec
@@ -25,11 +24,24 @@ times the world size that averaging divides by. Leaves in ``.grad`` of every par
 of the global batch's mean loss, the same on every worker."""
 
 
-class Validates(Protocol):
-    """Judges a method as it stands on the development corpora."""
+class Validator(ABC):
+    """Judges a method as it stands by the tasks of the development corpora."""
+
+    def __init__(self, spec: TrialSpec, settings: TrainingSettings, device: torch.device) -> None:
+        references = spec.references.open() if spec.references is not None else None
+        self._tasks = tasks_for(*spec.dev.open(), references=references, grids=spec.readouts)
+        self._settings, self._device = settings, device
 
     def validate(self, method: Any) -> Result:
-        """Metrics, best readouts and tables; the method is left in training mode."""
+        """Return metrics, best readouts and tables; the method is left in training mode."""
+        method.eval()
+        try:
+            return self._evaluate(method)
+        finally:
+            method.train()
+
+    @abstractmethod
+    def _evaluate(self, method: Any) -> Result: ...
 
 
 class Recipe(Protocol):
@@ -38,9 +50,6 @@ class Recipe(Protocol):
     ``folder`` is what ``TrialSpec.encoder`` names: everything that a method is built from (an
     encoder with its tokenizer; an encoder and a decoder; word vectors).
     """
-
-    def table_encoder(self, folder: str, max_length: int) -> TableEncoder:
-        """Return what turns the training corpus into the columns of their batches."""
 
     def build(
         self, make: Callable[..., Any], training: TrainingSettings, folder: str
@@ -61,15 +70,13 @@ class Recipe(Protocol):
 
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
-    ) -> Validates:
+    ) -> Validator:
         """Return the validator on ``spec.dev``, as the product will be judged."""
 
     def write(self, method: Any, source: str, folder: Path, training: TrainingSettings) -> None:
-        """Put what is needed to use the method into an existing model folder.
+        """Put what is needed to use the method, on the CPU in float32, into a model folder.
 
-        Args:
-            method: on the CPU, in float32.
-            source: the folder that it was built from, for tokenizers and words.
+        ``source`` is the folder that it was built from, for tokenizers and words.
         """
 
     def read(self, make: Callable[..., Any], folder: Path) -> GradientMethod:
@@ -79,21 +86,3 @@ class Recipe(Protocol):
             InvalidValue: what is missing or does not fit; weights that are absent must never
                 become random ones.
         """
-
-
-def build(
-    recipe: Recipe,
-    kind: type[GradientMethod],
-    settings: Any,
-    training: TrainingSettings,
-    encoder: str,
-    seed: int,
-) -> GradientMethod:
-    """Return a new method on the CPU, its weights drawn from ``seed``, in the training's precision.
-
-    Raises:
-        InvalidValue: as ``Recipe.build``.
-    """
-    torch.manual_seed(seed)
-    method = recipe.build(partial(kind, settings=settings), training, encoder)
-    return method.double() if training.precision == "float64" else method

@@ -1,10 +1,15 @@
-"""How InterSent is built, trained, judged and kept: an encoder and a decoder side by side."""
+"""How InterSent is built, trained, judged and kept: an encoder and a decoder side by side.
+
+Legend: N = local items, M = those of operations that take two sentences, R = sentences that they
+need, D = width of an embedding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,17 +19,18 @@ from torch import Tensor
 from sentune.beats import beat
 from sentune.corpora.encode import OperationEncoder
 from sentune.corpora.schema import OPERATIONS
-from sentune.encoders import load, load_tokenizer
+from sentune.encoders import Chunk, length_sorted_chunks, load, load_tokenizer
 from sentune.encoders.decoders import load_decoder
 from sentune.errors import InvalidValue
-from sentune.methods.intersent import Intersent
+from sentune.methods.intersent import PAIR_CODES, Intersent
 from sentune.tasks import Result, evaluate
+from sentune.training.gradients import average_gradients, cached_backward, send_parameters
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
-from sentune.training.recipes.base import Backward
-from sentune.training.recipes.intersent_backward import IntersentBackward
+from sentune.training.recipes.base import Backward, Rows
 from sentune.training.recipes.sentences import (
     HEAD_FILE,
+    SentenceValidator,
     head_state,
     load_head,
     require,
@@ -32,7 +38,6 @@ from sentune.training.recipes.sentences import (
 )
 from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
-from sentune.training.validation import Validator
 
 ENCODER, DECODER = "encoder", "decoder"
 STORED_APART = (f"{ENCODER}.", f"{DECODER}.")
@@ -44,9 +49,6 @@ class IntersentRecipe:
     A model folder has the encoder as Hugging Face reads it, ``decoder/`` likewise, and operators
     and bridge in ``head.safetensors``.
     """
-
-    def table_encoder(self, folder: str, max_length: int) -> OperationEncoder:
-        return OperationEncoder(_part(folder, ENCODER), _part(folder, DECODER), max_length)
 
     def build(
         self, make: Callable[..., Intersent], training: TrainingSettings, folder: str
@@ -67,7 +69,7 @@ class IntersentRecipe:
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> IntersentValidator:
         tokenizer = load_tokenizer(_part(spec.encoder, ENCODER))
-        return IntersentValidator(spec.dev.open(), tokenizer, training, device)
+        return IntersentValidator(spec, training, device, tokenizer)
 
     def write(
         self, method: Intersent, source: str, folder: Path, training: TrainingSettings
@@ -87,6 +89,11 @@ class IntersentRecipe:
         return method
 
 
+def operation_encoder(folder: str, max_length: int) -> OperationEncoder:
+    """Return what turns a corpus of operations into the columns of batches."""
+    return OperationEncoder(_part(folder, ENCODER), _part(folder, DECODER), max_length)
+
+
 def _part(folder: str, name: str) -> str:
     """Return the encoder's or the decoder's folder; ``InvalidValue`` where it is not there."""
     part = Path(folder, name)
@@ -96,7 +103,7 @@ def _part(folder: str, name: str) -> str:
     return str(part)
 
 
-class IntersentValidator(Validator):
+class IntersentValidator(SentenceValidator):
     """Carries out the operations of the development corpora, and poses their other tasks."""
 
     def _evaluate(self, method: Intersent) -> Result:
@@ -130,3 +137,176 @@ class IntersentValidator(Validator):
             for place, text in zip(places, method.decoder.texts(ids), strict=True):
                 texts[place] = text
         return texts
+
+
+SENTENCES = 3  # that an item has at most
+
+
+class Needed(NamedTuple):
+    """Sentences to encode, as token ids, operations of the items [N], and places among the
+    sentences: of the first ones [N], of the second ones of the operations that take two [M], and of
+    the targets [N], [0] where none are needed."""
+
+    rows: list[np.ndarray]
+    codes: Tensor
+    first: Tensor
+    second: Tensor
+    target: Tensor
+
+
+def needed_rows(columns: Mapping[str, Rows], local: slice, *, targets: bool, merge: bool) -> Needed:
+    """Return what the items of a slice need, in the order in which it is first asked for.
+
+    Args:
+        columns: of the global batch.
+        local: the items.
+        targets: whether target embeddings are needed.
+        merge: encode equal sentences once, which changes nothing without dropout.
+    """
+    rows: list[np.ndarray] = []
+    known: dict[bytes, int] = {}
+
+    def places(wanted: Sequence[np.ndarray]) -> Tensor:
+        found = []
+        for row in wanted:
+            place = len(rows)
+            if merge:
+                place = known.setdefault(np.asarray(row).tobytes(), place)
+            if place == len(rows):
+                rows.append(row)
+            found.append(place)
+        return torch.tensor(found, dtype=torch.long)
+
+    codes = [int(row[0]) for row in columns["operation"][local]]
+    pairs = zip(codes, columns["second"][local], strict=True)
+    return Needed(
+        rows,
+        torch.tensor(codes, dtype=torch.long),
+        places(columns["first"][local]),
+        places([row for code, row in pairs if code in PAIR_CODES]),
+        places(columns["target"][local] if targets else []),
+    )
+
+
+class _Decoded(NamedTuple):
+    """Targets that go through the decoder together, their items, and their tokens' weights."""
+
+    chunk: Chunk
+    items: Tensor
+    weights: Tensor
+
+
+class IntersentBackward:
+    """See ``sentune.training.recipes.base.Backward``.
+
+    Only what an operation needs is encoded. The decoder works through its targets in parts, each
+    with its own backward pass, so that one part's activations are in memory at a time. With
+    ``micro_batch`` below the local share of the batch the encoder's gradients are cached as well
+    (GradCache); without it one graph holds all sentences.
+    """
+
+    def __init__(
+        self, method: Intersent, training: TrainingSettings, group: Group, pad_id: int
+    ) -> None:
+        self.method, self._training, self._group, self._pad_id = method, training, group, pad_id
+        send_parameters(method, group)
+
+    def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
+        total = len(columns["first"])
+        local = self._group.slice(total)
+        settings = self.method.settings
+        needed = needed_rows(
+            columns,
+            local,
+            targets=settings.contrastive_weight > 0,
+            merge=not self.method.encoder.drops_out(),
+        )
+        decoded = self._decoded(columns["decoded"], local) if settings.alpha else []
+        micro = self._training.micro_batch
+        size = micro * SENTENCES if micro else sentences_at_a_time(self._group.device)
+        chunks, restore = length_sorted_chunks(needed.rows, size, self._pad_id)
+        objective = partial(
+            self._objective, needed=needed, restore=restore, decoded=decoded, total=total
+        )
+        if micro is not None and micro < len(needed.codes) and settings.train_encoder:
+            value = cached_backward(self._embed, chunks, objective)
+        elif chunks:
+            value = objective(torch.cat([self._embed(chunk) for chunk in chunks]))
+        else:
+            # a worker without items takes part in the backward pass too: the other workers'
+            # gradients of its (missing) rows are summed there
+            encoder, device = self.method.encoder, self._group.device
+            none = torch.zeros(0, encoder.width, dtype=encoder.dtype, device=device)
+            value = objective(none.requires_grad_(settings.train_encoder))
+        average_gradients(self.method.parameters(), self._group)
+        return value
+
+    def _embed(self, chunk: Chunk) -> Tensor:
+        with autocast(self._training.precision, self._group.device):
+            return self.method.embed(*chunk.to(self._group.device))
+
+    def _objective(
+        self,
+        embeddings: Tensor,
+        *,
+        needed: Needed,
+        restore: Tensor,
+        decoded: Sequence[_Decoded],
+        total: int,
+    ) -> Tensor:
+        """Eq. 3 of embeddings [R, D] in the chunks' order; leaves gradients behind.
+
+        Both terms are local sums at the same scale. Averaging the workers' gradients divides by
+        their number, so each term is a local sum times world size / B. A gathered term that were
+        scaled otherwise than the generative one, which is not gathered, would change alpha with the
+        number of workers.
+        """
+        settings, scale, device = self.method.settings, self._group.world_size, self._group.device
+        codes, first, second, target = (part.to(device) for part in needed[1:])
+        ordered = embeddings[restore.to(device)]
+        outputs = self.method.operate(codes, ordered[first], ordered[second])
+        roots: list[tuple[Tensor, Tensor | None]] = []
+        value = embeddings.new_zeros(())
+        if decoded:
+            value, gradient = self._generative(outputs, decoded, settings.alpha * scale)
+            roots.append((outputs, gradient))
+        if settings.contrastive_weight:
+            gather = partial(self._group.gather, rows=total)
+            contrastive = self.method.contrastive(
+                outputs, ordered[target], gather, self._group.offset(total)
+            ) * (settings.contrastive_weight * scale / total)
+            value = value + contrastive.detach()
+            roots.append((contrastive, None))
+        roots = [root for root in roots if root[0].requires_grad]
+        if roots:
+            tensors, gradients = zip(*roots, strict=True)
+            torch.autograd.backward(tensors, gradients)
+        return value
+
+    def _generative(
+        self, outputs: Tensor, decoded: Sequence[_Decoded], factor: float
+    ) -> tuple[Tensor, Tensor]:
+        """The local part of the generative loss times ``factor``, and its gradient [N, D]."""
+        leaf = outputs.detach().requires_grad_()
+        value = leaf.new_zeros(())
+        for part in decoded:
+            with autocast(self._training.precision, self._group.device):
+                loss = self.method.generative(leaf[part.items], *part.chunk, part.weights)
+            torch.autograd.backward(loss * factor)
+            value = value + loss.detach() * factor
+        assert leaf.grad is not None
+        return value, leaf.grad
+
+    def _decoded(self, rows: Rows, local: slice) -> list[_Decoded]:
+        """Return the local targets in parts of like length."""
+        device, decoder = self._group.device, self.method.decoder
+        lengths = torch.tensor([len(row) - decoder.given for row in rows])
+        weights = self.method.token_weights(lengths)[local]
+        size = self._training.micro_batch or sentences_at_a_time(device)
+        chunks, restore = length_sorted_chunks(rows[local], size, decoder.pad_id)
+        items = torch.argsort(restore)
+        places = torch.split(items, [len(chunk.input_ids) for chunk in chunks])
+        return [
+            _Decoded(chunk.to(device), place.to(device), weights[place].to(device))
+            for chunk, place in zip(chunks, places, strict=True)
+        ]

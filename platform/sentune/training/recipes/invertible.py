@@ -1,35 +1,39 @@
 """Methods with invertible decoders: trained on adjacent sentences as rows of a word table.
 
 They are judged as they stand: components first, then every representation.
+
+Legend: K = negative samples of a word, W = words of the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import save_file
+from torch import Tensor
 
 from sentune.corpora.batches import BatchSource
-from sentune.corpora.encode import WordEncoder
-from sentune.corpora.schema import Corpus
 from sentune.encoders.words import WordTable
 from sentune.encoders.words.fixed import FixedVectors
 from sentune.encoders.words.whole import load_whole, read_counts, save_whole
+from sentune.errors import InvalidValue
 from sentune.methods.invertible import Invertible
 from sentune.methods.invertible_representations import Representations
-from sentune.readouts.grid import Grids, grid_of
+from sentune.readouts.grid import grid_of
 from sentune.readouts.representation import REPRESENTATION
-from sentune.tasks import Result, tasks_for
+from sentune.tasks import Result
 from sentune.tasks.representations import evaluate_representations
+from sentune.training.gradients import average_gradients, send_parameters
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
-from sentune.training.recipes.invertible_backward import InvertibleBackward
+from sentune.training.recipes.base import Rows, Validator
 from sentune.training.recipes.sentences import head_state, load_head, require
 from sentune.training.settings import TrainingSettings
-from sentune.training.trial import Opens, TrialSpec
+from sentune.training.trial import TrialSpec
 
 WEIGHTS_FILE, WORDS = "weights.safetensors", "words"
 
@@ -44,9 +48,6 @@ class InvertibleRecipe:
     ``words/``, the whole word table.
     """
 
-    def table_encoder(self, folder: str, max_length: int) -> WordEncoder:
-        return WordEncoder(WordTable.load(folder), max_length)
-
     def build(
         self, make: Callable[..., Invertible], training: TrainingSettings, folder: str
     ) -> Invertible:
@@ -60,7 +61,7 @@ class InvertibleRecipe:
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
     ) -> InvertibleValidator:
-        return InvertibleValidator(spec.dev.open(), spec.corpus, training, device, spec.readouts)
+        return InvertibleValidator(spec, training, device)
 
     def write(
         self, method: Invertible, source: str, folder: Path, training: TrainingSettings
@@ -75,48 +76,26 @@ class InvertibleRecipe:
         return method
 
 
-class InvertibleValidator:
-    """Fits the components on a sample of the training corpus, then judges all representations.
+class InvertibleValidator(Validator):
+    """Fits the components on a sample of the training corpus, then judges all representations."""
 
-    Args:
-        corpora: development corpora.
-        training: opens to the batches that the method trains on.
-        grids: of readouts, where they differ from the method's.
-    """
-
-    def __init__(
-        self,
-        corpora: Sequence[Corpus],
-        training: Opens,
-        settings: TrainingSettings,
-        device: torch.device,
-        grids: Grids | None = None,
-    ) -> None:
-        self._tasks = tasks_for(*corpora, grids=grids)
-        self._grid = grid_of(REPRESENTATION, grids or {})
-        self._training, self._settings, self._device = training, settings, device
+    def __init__(self, spec: TrialSpec, settings: TrainingSettings, device: torch.device) -> None:
+        super().__init__(spec, settings, device)
+        self._grid, self._corpus = grid_of(REPRESENTATION, spec.readouts), spec.corpus
         self._sample: list[np.ndarray] | None = None
 
-    def validate(self, method: Invertible) -> Result:
-        """Metrics, best readouts and tables; the method is left in training mode.
-
-        The method keeps the components. ``train/deviation`` is the Frobenius norm of
-        ``W W^T - I``.
-        """
+    def _evaluate(self, method: Invertible) -> Result:
+        """The method keeps the components; ``train/deviation`` is how far W is from orthonormal."""
         if self._sample is None:
             wanted = method.settings.component_sentences
-            self._sample = sample(self._training.open(), wanted)
+            self._sample = sample(self._corpus.open(), wanted)
         size = sentences_at_a_time(self._device)
-        method.eval()
-        try:
-            represent = Representations(method, max_length=self._settings.max_length, size=size)
-            with torch.no_grad(), autocast(self._settings.precision, self._device):
-                represent.fit(self._sample)
-                found = evaluate_representations(
-                    self._tasks, represent, features=represent.features, grid=self._grid
-                )
-        finally:
-            method.train()
+        represent = Representations(method, max_length=self._settings.max_length, size=size)
+        with torch.no_grad(), autocast(self._settings.precision, self._device):
+            represent.fit(self._sample)
+            found = evaluate_representations(
+                self._tasks, represent, features=represent.features, grid=self._grid
+            )
         found.metrics["train/deviation"] = method.decoder.deviation()
         return found
 
@@ -130,3 +109,87 @@ def sample(source: BatchSource, wanted: int) -> list[np.ndarray]:
             break
         found += [row for row in batch.columns["text"] if len(row)]
     return found[:wanted]
+
+
+POWER = 0.75
+"""Mikolov et al. (2013b), whom Tang and de Sa follow (section 3.1)."""
+
+
+class InvertibleBackward:
+    """See ``sentune.training.recipes.base.Backward``.
+
+    The loss is a mean over the pairs of the global batch whose sentences both have known words.
+    Every worker knows the whole batch, and draws the negative samples of all of it from the first
+    worker's seed: whatever their number, they compute the same. A batch without such a pair
+    has loss 0 and no gradient. With ``micro_batch`` gradients of parts are added up.
+    """
+
+    def __init__(
+        self,
+        method: Invertible,
+        settings: TrainingSettings,
+        group: Group,
+        counts: NDArray[np.int64],
+    ) -> None:
+        self.method, self._settings, self._group = method, settings, group
+        self._negatives = Negatives(counts, group.device)
+        send_parameters(method, group)
+
+    def __call__(self, columns: Mapping[str, Rows]) -> Tensor:
+        pairs = [
+            (text, following)
+            for text, following in zip(columns["text"], columns["following"], strict=True)
+            if len(text) and len(following)
+        ]
+        total = torch.zeros((), dtype=self.method.dtype, device=self._group.device)
+        for texts, followings, negatives in self._parts(pairs):
+            with autocast(self._settings.precision, self._group.device):
+                loss = self.method.loss(texts, followings, negatives)
+            loss = loss * (self._group.world_size / len(pairs))
+            torch.autograd.backward(loss)
+            total += loss.detach()
+        average_gradients(self.method.parameters(), self._group)
+        return total
+
+    def _parts(
+        self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> Iterator[tuple[list[np.ndarray], list[np.ndarray], Tensor]]:
+        """This worker's pairs with their samples, as many at a time as memory holds."""
+        ends = np.cumsum([0, *(len(following) for _, following in pairs)])
+        each = self.method.settings.negatives
+        seed = self._group.agree(torch.initial_seed())
+        drawn = self._negatives.draw(int(ends[-1]) * each, seed).view(-1, each)
+        local = self._group.slice(len(pairs))
+        size = self._settings.micro_batch or max(1, len(pairs))
+        for start in range(local.start, local.stop, size):
+            stop = min(start + size, local.stop)
+            texts, followings = zip(*pairs[start:stop], strict=True)
+            yield list(texts), list(followings), drawn[ends[start] : ends[stop]]
+
+
+class Negatives:
+    """The unigram distribution raised to the power 0.75.
+
+    A draw is a binary search among cumulative probabilities: 30,000 of them, a step's worth, take
+    2 ms of a CPU, and nothing but one number for each word is held.
+
+    Args:
+        counts: [W] how often each word occurs in the training corpus.
+
+    Raises:
+        InvalidValue: no word occurs.
+    """
+
+    def __init__(self, counts: NDArray[np.int64], device: torch.device) -> None:
+        if not counts.any():
+            raise InvalidValue("counts", int(counts.sum()), "count the words of a training corpus")
+        weights = np.cumsum(counts.astype(np.float64) ** POWER)
+        self._cumulative = torch.from_numpy(weights / weights[-1]).to(device)
+
+    def draw(self, count: int, seed: int) -> Tensor:
+        """[count] rows of the table; the same for the same seed on devices of one kind."""
+        device = self._cumulative.device
+        generator = torch.Generator(device).manual_seed(seed)
+        places = torch.rand(count, generator=generator, dtype=torch.float64, device=device)
+        # right: the first word whose cumulative probability is above; never one that has none
+        return torch.searchsorted(self._cumulative, places, right=True)

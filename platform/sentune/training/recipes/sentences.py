@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sentune.corpora.encode import Encoder
-from sentune.encoders import Chunk, Pooling, length_sorted_chunks, load, load_tokenizer
+from sentune.beats import beat
+from sentune.encoders import Chunk, Pooling, Tokenizer, length_sorted_chunks, load, load_tokenizer
 from sentune.errors import InvalidValue
+from sentune.io.folders import write_json
 from sentune.methods import SentenceMethod
-from sentune.training.gradcache import cached_backward
+from sentune.tasks import Result, evaluate
+from sentune.training.gradients import cached_backward
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
-from sentune.training.recipes.base import Backward, Rows
+from sentune.training.recipes.base import Backward, Rows, Validator
 from sentune.training.settings import TrainingSettings, check_length
 from sentune.training.trial import TrialSpec
-from sentune.training.validation import Validator
 
 HEAD_FILE = "head.safetensors"
 WHOLE = "sentune.sentence_transformers.EmbedderModule"
@@ -37,9 +38,6 @@ class Sentences:
 
     A model folder has the encoder as Hugging Face reads it, and ``head.safetensors``.
     """
-
-    def table_encoder(self, folder: str, max_length: int) -> Encoder:
-        return Encoder(folder, max_length)
 
     def build(
         self, make: Callable[..., SentenceMethod], training: TrainingSettings, folder: str
@@ -55,15 +53,8 @@ class Sentences:
 
     def validator(
         self, spec: TrialSpec, training: TrainingSettings, device: torch.device
-    ) -> Validator:
-        return Validator(
-            spec.dev.open(),
-            load_tokenizer(spec.encoder),
-            training,
-            device,
-            spec.references.open() if spec.references is not None else None,
-            spec.readouts,
-        )
+    ) -> SentenceValidator:
+        return SentenceValidator(spec, training, device, load_tokenizer(spec.encoder))
 
     def write(
         self, method: SentenceMethod, source: str, folder: Path, training: TrainingSettings
@@ -83,6 +74,45 @@ class Sentences:
         method = make(load(str(folder)))
         load_head(method, folder / HEAD_FILE)
         return method
+
+
+class SentenceValidator(Validator):
+    """Embeds the sentences of the development corpora; tokenises each distinct one once."""
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        settings: TrainingSettings,
+        device: torch.device,
+        tokenizer: Tokenizer,
+    ) -> None:
+        super().__init__(spec, settings, device)
+        self._tokenizer = tokenizer
+        self._tokens: dict[str, np.ndarray] = {}
+
+    def _evaluate(self, method: Any) -> Result:
+        return evaluate(self._tasks, partial(self.embed, method), method.geometry)
+
+    @torch.inference_mode()
+    def embed(self, method: Any, sentences: Sequence[str]) -> Tensor:
+        """S sentences -> [S, D] in their order; those of like length go together."""
+        rows, device = self._tokenise(sentences), self._device
+        chunks, restore = length_sorted_chunks(
+            rows, sentences_at_a_time(device), self._tokenizer.pad_id
+        )
+        parts = []
+        with autocast(self._settings.precision, device):
+            for done, chunk in enumerate(chunks):
+                beat("validating", done=done, total=len(chunks))
+                parts.append(method.embed(*chunk.to(device)))
+        return torch.cat(parts)[restore.to(device)]
+
+    def _tokenise(self, sentences: Sequence[str]) -> list[np.ndarray]:
+        if fresh := [s for s in dict.fromkeys(sentences) if s not in self._tokens]:
+            beat("tokenising", total=len(fresh))
+            encoded = self._tokenizer.encode(fresh, self._settings.max_length)
+            self._tokens.update(zip(fresh, encoded, strict=True))
+        return [self._tokens[s] for s in sentences]
 
 
 def head_state(method: nn.Module, apart: tuple[str, ...] = (ENCODER_PREFIX,)) -> dict[str, Tensor]:
@@ -134,13 +164,12 @@ def write_modules(folder: Path, width: int, pooling: Pooling, max_length: int) -
     for path, _ in kinds:
         (folder / path).mkdir(exist_ok=True)
     for name, content in contents.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / name, content)
 
 
 def write_whole(folder: Path) -> None:
     """Name the folder to sentence-transformers as one module of ours: its encoder is not all."""
-    module = {"idx": 0, "name": "0", "path": "", "type": WHOLE}
-    (folder / "modules.json").write_text(json.dumps([module], indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": WHOLE}])
 
 
 class _Part(NamedTuple):
