@@ -25,20 +25,15 @@ def check(
         InvalidValue: names the setting that depends, and what it depends on.
     """
     for name, asked in conditions.items():
-        if name not in settings:
-            raise InvalidValue(name, dict(asked), "a condition is for a setting that is searched")
         for other, values in asked.items():
-            if other in fixed:
-                continue
             dimension = settings.get(other)
-            if not isinstance(dimension, Choice) or other == name:
-                known = [n for n, d in settings.items() if isinstance(d, Choice) and n != name]
-                fix = f"{name} may depend on {' or '.join(known) or 'nothing here'}, not on {other}"
+            known = dimension.values if isinstance(dimension, Choice) and other != name else ()
+            if name not in settings or not (other in fixed or set(values) <= set(known)):
+                choices = ", ".join(
+                    f"{n} ({d})" for n, d in settings.items() if isinstance(d, Choice)
+                )
+                fix = f"a searched setting may depend on values of another one: {choices or 'none'}"
                 raise InvalidValue(name, {other: values}, fix)
-            for value in values:
-                if not dimension.contains(value):
-                    fix = f"{name} depends on {other}, which has {dimension}"
-                    raise InvalidValue(name, {other: value}, fix)
 
 
 def settled(
@@ -56,11 +51,9 @@ def settled(
     for name in _ordered(settings, conditions):
         left: dict[str, tuple[Value, ...]] = {}
         for other, values in conditions.get(name, {}).items():
-            dimension = kept.get(other)
+            dimension = Choice(fixed[other]) if other in fixed else kept.get(other)
             own = dimension.values if isinstance(dimension, Choice) else ()
-            own = (fixed[other],) if other in fixed else own
-            always = bool(own) and all(value in values for value in own)
-            if other in open_ones or not always:
+            if other in open_ones or not own or not set(own) <= set(values):
                 left[other] = tuple(value for value in values if value in own)
         if all(left.values()):
             kept[name] = settings[name]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, TypeGuard
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, TypeAlias, TypeGuard
 
 from sentune.errors import InvalidValue
 
@@ -42,12 +42,11 @@ class Choice:
                 return value
         raise ValueError(f"give one of {self}")
 
-    def between(self, low: str, high: str) -> Dimension:
-        """Return what lies from ``low`` to ``high``; ValueError if nothing does."""
-        numbers = [value for value in self.values if is_number(value)]
-        inside = [n for n in numbers if _number(low) <= float(n) <= _number(high)]
+    def between(self, low: float, high: float) -> Choice:
+        """Return the numbers from ``low`` to ``high``; ValueError if there are none."""
+        inside = [own for own in self.values if is_number(own) and low <= own <= high]
         if not inside:
-            raise ValueError(f"none of {self} lies there")
+            raise ValueError(f"none of {self} lies there; give values, as in a,b,c")
         return Choice(*inside)
 
     def nearest(self, value: Value) -> Value:
@@ -55,48 +54,62 @@ class Choice:
         numbers = [own for own in self.values if is_number(own)]
         if not is_number(value) or len(numbers) < len(self.values):
             raise ValueError(f"nothing among {self} is near {value!r}")
-        return min(numbers, key=lambda own: abs(float(own) - float(value)))
+        return min(numbers, key=lambda own: abs(own - value))
 
     def at(self, share: float) -> Value:
         """Return the value at a share of the way through them, from 0 to below 1."""
         return self.values[int(share * len(self.values))]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON types."""
+        """Return it as JSON types."""
         return {"choice": list(self.values)}
 
 
 @dataclass(frozen=True)
-class Uniform:
-    """A float from ``low`` to ``high``, uniform, or uniform in its logarithm."""
+class _Range:
+    """Numbers from ``low`` to ``high``, both included."""
 
     low: float
     high: float
     log: bool = False
-    size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        _check_range(self.low, self.high, self.log)
+        low, high = self.low, self.high
+        if not (math.isfinite(low) and math.isfinite(high)) or low > high:
+            raise ValueError(f"{low}..{high} is no range")
+        if self.log and low <= 0:
+            raise ValueError(f"{low}..{high}: a logarithmic range starts above 0")
+
+    def between(self, low: float, high: float) -> Self:
+        """Return the range from ``low`` to ``high``, which may be wider."""
+        return replace(self, low=low, high=high)
+
+    def _near(self, value: Value) -> float:
+        if not is_number(value):
+            raise ValueError(f"nothing in {self} is near {value!r}")
+        return min(max(value, self.low), self.high)
+
+
+@dataclass(frozen=True)
+class Uniform(_Range):
+    """A float from ``low`` to ``high``, uniform, or uniform in its logarithm."""
+
+    size: ClassVar[None] = None
 
     def __str__(self) -> str:
         return f"{self.low:g}..{self.high:g}"
 
     def contains(self, value: Value) -> bool:
-        return is_number(value) and self.low <= float(value) <= self.high
+        return is_number(value) and self.low <= value <= self.high
 
     def parse(self, text: str) -> float:
-        value = _number(text)
+        value = parse_number(text)
         if not self.contains(value):
             raise ValueError(f"give numbers in {self}")
         return value
 
-    def between(self, low: str, high: str) -> Dimension:
-        return Uniform(self.parse(low), self.parse(high), self.log)
-
     def nearest(self, value: Value) -> Value:
-        if not is_number(value):
-            raise ValueError(f"nothing in {self} is near {value!r}")
-        return min(max(float(value), self.low), self.high)
+        return float(self._near(value))
 
     def at(self, share: float) -> float:
         """Return the value at a share of the range, of its logarithm where ``log`` is set."""
@@ -110,7 +123,7 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Integer:
+class Integer(_Range):
     """A whole number from ``low`` to ``high``, both included."""
 
     low: int
@@ -119,7 +132,7 @@ class Integer:
     step: int = 1
 
     def __post_init__(self) -> None:
-        _check_range(self.low, self.high, self.log)
+        super().__post_init__()
         if self.step < 1 or (self.log and self.step != 1):
             raise ValueError(f"step {self.step}: give a positive one, 1 where log is set")
 
@@ -140,19 +153,14 @@ class Integer:
         return isinstance(value, int) and not isinstance(value, bool) and value in self.allowed
 
     def parse(self, text: str) -> int:
-        value = _number(text)
+        value = parse_number(text)
         if value != int(value) or int(value) not in self.allowed:
             raise ValueError(f"give whole numbers in {self}")
         return int(value)
 
-    def between(self, low: str, high: str) -> Dimension:
-        return Integer(self.parse(low), self.parse(high), self.log, self.step)
-
     def nearest(self, value: Value) -> Value:
-        if not is_number(value):
-            raise ValueError(f"nothing in {self} is near {value!r}")
-        place = round((float(value) - self.low) / self.step)
-        return self.allowed[min(max(place, 0), len(self.allowed) - 1)]
+        place = round((self._near(value) - self.low) / self.step)
+        return self.allowed[min(place, len(self.allowed) - 1)]
 
     def at(self, share: float) -> Value:
         if self.log:
@@ -172,10 +180,8 @@ def dimension_from_dict(data: dict[str, Any]) -> Dimension:
     if "choice" in data:
         return Choice(*data["choice"])
     if "uniform" in data:
-        low, high = data["uniform"]
-        return Uniform(low, high, data["log"])
-    first, last = data["integer"]
-    return Integer(first, last, data["log"], data["step"])
+        return Uniform(*data["uniform"], data["log"])
+    return Integer(*data["integer"], data["log"], data["step"])
 
 
 def narrowed(
@@ -187,55 +193,42 @@ def narrowed(
         name: of the setting.
         dimension: the values allowed so far.
         text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows.
-        typed: (setting, text) -> value of the method's own settings, which takes the place of
-            values that the dimension does not hold; None: those are all there are.
+        typed: (setting, text) -> value of the method's own settings, for a value that the dimension
+            does not hold; None: the dimension's values are all there are.
 
     Raises:
         InvalidValue: says what is allowed.
     """
-    low, dots, high = text.partition("..")
-    try:
-        if dots:
-            left = dimension.between(low, high)
-        else:
-            left = Choice(*dict.fromkeys(dimension.parse(part.strip()) for part in text.split(",")))
-    except ValueError as error:
-        if typed is None:
-            fix = f"{error} (allowed: {dimension})"
-            raise InvalidValue(f"--set {name}", text, fix) from None
-        try:
-            left = _replaced(name, dimension, text, typed)
-        except ValueError as refusal:
-            fix = refusal.fix if isinstance(refusal, InvalidValue) else str(refusal)
-            raise InvalidValue(f"--set {name}", text, fix) from None
-    single = left.size == 1 or (isinstance(left, Uniform) and left.low == left.high)
-    return Choice(left.at(0.0)) if single else left
-
-
-def _replaced(
-    name: str, dimension: Dimension, text: str, typed: Callable[[str, str], Value]
-) -> Dimension:
-    """Return what a text makes of the method's own values; a range stays logarithmic or not.
-
-    Raises:
-        ValueError: the method takes no such value, or it makes no range.
-    """
 
     def value(part: str) -> Value:
+        try:
+            return dimension.parse(part.strip())
+        except ValueError:
+            if typed is None:
+                raise
         found = typed(name, part.strip())
         if isinstance(found, float) and not math.isfinite(found):
             raise ValueError("give a finite number")
         return found
 
     low, dots, high = text.partition("..")
-    if not dots:
-        return Choice(*dict.fromkeys(map(value, text.split(","))))
-    first, last = value(low), value(high)
-    if isinstance(dimension, Choice) or not (is_number(first) and is_number(last)):
-        raise ValueError(f"none of {dimension} lies there; give values, as in a,b,c")
-    if isinstance(dimension, Integer):
-        return Integer(int(first), int(last), dimension.log, dimension.step)
-    return Uniform(float(first), float(last), dimension.log)
+    left: Dimension
+    try:
+        if not dots:
+            left = Choice(*dict.fromkeys(map(value, text.split(","))))
+        elif isinstance(dimension, Choice):
+            left = dimension.between(parse_number(low), parse_number(high))
+        else:
+            first, last = value(low), value(high)
+            if not (is_number(first) and is_number(last)):
+                raise ValueError("give numbers, as in 1..4")
+            left = dimension.between(first, last)
+    except ValueError as error:
+        fix = error.fix if isinstance(error, InvalidValue) else str(error)
+        allowed = f" (allowed: {dimension})" if typed is None else ""
+        raise InvalidValue(f"--set {name}", text, f"{fix}{allowed}") from None
+    single = left.size == 1 or (isinstance(left, Uniform) and left.low == left.high)
+    return Choice(left.at(0.0)) if single else left
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:
@@ -243,7 +236,8 @@ def is_number(value: Value) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _number(text: str) -> float:
+def parse_number(text: str) -> float:
+    """Return the finite number in a text; ValueError if it has none."""
     try:
         number = float(text)
     except ValueError:
@@ -258,10 +252,3 @@ def _same_number(text: str, value: Value) -> bool:
         return is_number(value) and float(text) == value
     except ValueError:
         return isinstance(value, bool) and text.lower() == str(value).lower()
-
-
-def _check_range(low: float, high: float, log: bool) -> None:
-    if not (math.isfinite(low) and math.isfinite(high)) or low > high:
-        raise ValueError(f"{low}..{high} is no range")
-    if log and low <= 0:
-        raise ValueError(f"{low}..{high}: a logarithmic range starts above 0")
