@@ -180,8 +180,8 @@ def dimension_from_dict(data: dict[str, Any]) -> Dimension:
     if "choice" in data:
         return Choice(*data["choice"])
     if "uniform" in data:
-        return Uniform(*data["uniform"], data["log"])
-    return Integer(*data["integer"], data["log"], data["step"])
+        return Uniform(*data["uniform"], log=data["log"])
+    return Integer(*data["integer"], log=data["log"], step=data["step"])
 
 
 def narrowed(

@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
-import yaml
-
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid, Readout, grid_of
 from sentune.study.space.conditions import Conditions, active, check, needed, settled
@@ -19,7 +17,9 @@ from sentune.study.space.domains import (
     Uniform,
     Value,
     dimension_from_dict,
+    is_number,
     narrowed,
+    parse_number,
 )
 
 _KNOWN_POINTS = ("published", "starts", "grids", "tried")
@@ -105,7 +105,7 @@ class SearchSpace:
         return point
 
     def with_points(self, points: Sequence[Mapping[str, Value]]) -> SearchSpace:
-        """With points to try before the published one; what they leave out is as published.
+        """Return the space with points to try before the published one, which fills their gaps.
 
         Raises:
             InvalidValue: a setting that is unknown, not active or missing, or a value that the
@@ -114,24 +114,23 @@ class SearchSpace:
         return replace(self, tried=(*self.tried, *map(self._whole, points)))
 
     def _whole(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        def value(name: str, dimension: Dimension) -> Value:
-            if name not in values and name not in self.published:
-                text = ",".join(f"{k}={v}" for k, v in values.items())
-                raise InvalidValue("--try-first", text, f"add {name}=VALUE (allowed: {dimension})")
-            wanted = values.get(name, self.published.get(name))
-            if not dimension.contains(wanted):
-                raise InvalidValue(f"--try-first {name}", wanted, f"the space holds {dimension}")
-            return wanted
-
-        point = self.draw(value)
-        for name in values:
-            if name not in self.settings:
-                raise self._unknown(name, values[name])
-            if name not in point:
-                raise InvalidValue(
-                    f"--try-first {name}", values[name], needed(name, self.conditions)
-                )
+        known = {**self.published, **values}
+        point = self.draw(lambda name, _: known.get(name))
+        for name, value in {**point, **values}.items():
+            dimension, fix = self.settings.get(name), ""
+            if dimension is None:
+                fix = self._searched
+            elif name not in point:
+                fix = needed(name, self.conditions)
+            elif name not in known or not dimension.contains(value):
+                fix = f"add {name}=VALUE (allowed: {dimension})"
+            if fix:
+                raise InvalidValue(f"--try-first {name}", value, fix)
         return point
+
+    @property
+    def _searched(self) -> str:
+        return f"what is searched is {', '.join(self.settings)}"
 
     def parse_point(self, text: str) -> dict[str, Value]:
         """Return the point that ``--try-first key=value,key=value`` stands for.
@@ -146,18 +145,13 @@ class SearchSpace:
                 fix = "write setting=value,setting=value, each setting once"
                 raise InvalidValue("--try-first", text, fix)
             if name not in self.settings:
-                raise self._unknown(name, value)
+                raise InvalidValue(f"--try-first {name}", value, self._searched)
             try:
                 point[name] = self.settings[name].parse(value)
             except ValueError as error:
                 fix = f"{error} (allowed: {self.settings[name]})"
                 raise InvalidValue(f"--try-first {name}", value, fix) from None
         return point
-
-    def _unknown(self, name: str, value: Value) -> InvalidValue:
-        return InvalidValue(
-            f"--try-first {name}", value, f"what is searched is {', '.join(self.settings)}"
-        )
 
     def narrow(
         self,
@@ -188,8 +182,10 @@ class SearchSpace:
             elif name in settings:
                 own_values = typed if name in others else None
                 settings[name] = narrowed(name, settings[name], text, own_values)
-            elif name in others or name in fixed:
-                fixed[name] = typed(name, text) if typed and name in others else _yaml_scalar(text)
+            elif name in others and typed is not None:
+                fixed[name] = typed(name, text)
+            elif name in fixed:
+                fixed[name] = _number(name, text) if is_number(fixed[name]) else text
             else:
                 known = ", ".join(sorted({*self.settings, *self.fixed, *others, *own}))
                 raise InvalidValue(f"--set {name}", text, f"the settings are {known}")
@@ -243,10 +239,10 @@ class SearchSpace:
         for name, grid in self.readouts.items():
             if isinstance(grid, tuple):
                 found[name] = grid
-                continue
-            for setting, by_value in grid.items():
-                if settings.get(setting) in by_value:
-                    found[name] = by_value[settings[setting]]
+            else:
+                for setting, by_value in grid.items():
+                    if settings.get(setting) in by_value:
+                        found[name] = by_value[settings[setting]]
         return found
 
     def for_encoder(self, encoder: str) -> SearchSpace:
@@ -312,25 +308,24 @@ class SearchSpace:
             known = ", ".join(f"grid:{own}" for own in sorted(self.grids)) or "none has a name"
             raise InvalidValue("--sampler", f"grid:{name}", f"grids of this space: {known}")
         settings: dict[str, Dimension] = {}
-        fixed = dict(self.fixed)
+        fixed, grid = dict(self.fixed), self.grids[name]
         for setting, dimension in self.settings.items():
-            if setting in self.grids[name]:
-                values = self.grids[name][setting]
-                kept = setting not in self.narrowed_names
-                left = tuple(value for value in values if kept or dimension.contains(value))
+            narrowed = setting in self.narrowed_names
+            if setting in grid:
+                left = [v for v in grid[setting] if not narrowed or dimension.contains(v)]
                 if not left:
-                    fix = f"grid:{name} has {values} there"
+                    fix = f"grid:{name} has {grid[setting]} there"
                     raise InvalidValue(f"--set {setting}", str(dimension), fix)
                 settings[setting] = Choice(*left)
-            elif setting in self.narrowed_names and dimension.size is not None:
+            elif narrowed and dimension.size is not None:
                 settings[setting] = dimension
-            elif setting in self.published and setting in self.conditions:
-                settings[setting] = Choice(self.published[setting])
-            elif setting in self.published:
-                fixed[setting] = self.published[setting]
-            else:
+            elif setting not in self.published:
                 fix = f"the grid says nothing of {setting}; add --set {setting}=VALUE"
                 raise InvalidValue("--sampler", f"grid:{name}", fix)
+            elif setting in self.conditions:
+                settings[setting] = Choice(self.published[setting])
+            else:
+                fixed[setting] = self.published[setting]
         settings, conditions = settled(settings, fixed, self.conditions)
         return replace(self, settings=settings, conditions=conditions, fixed=fixed)
 
@@ -383,12 +378,11 @@ class SearchSpace:
         return {name: at for name, at in self.to_dict().items() if name not in _KNOWN_POINTS}
 
 
-def _yaml_scalar(text: str) -> Value:
-    """``2`` -> 2, ``1e-4`` -> 0.0001, ``true`` -> True, ``null`` -> None, else the text."""
+def _number(name: str, text: str) -> float:
     try:
-        return float(text) if "e" in text.lower() else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError):
-        return text
+        return parse_number(text)
+    except ValueError as error:
+        raise InvalidValue(f"--set {name}", text, str(error)) from None
 
 
 def _with_tuples(data: Any) -> Any:
