@@ -147,12 +147,9 @@ def test_what_cannot_run_is_refused_with_the_field_and_the_fix(capacity, changes
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"trials": 0}, "--trials"),
-        ({"concurrent": 0}, "--concurrent"),
-        ({"launcher": "magic"}, "--launcher"),
         ({"launcher": "inline", "workers": 2}, "--launcher"),
-        ({"workers": (3, 2)}, "--workers"),
-        ({"max_examples": 0}, "--max-examples"),
+        ({"population": 4}, "--population"),
+        ({"population": 4, "finalists": 0, "workers": 2}, "--population"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(changes, field):

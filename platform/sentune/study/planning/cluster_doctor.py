@@ -12,7 +12,7 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,13 +40,10 @@ PATIENCE = 120.0
 """Seconds for the answers of all nodes; a worker's first start ships the packages."""
 
 CLOCK_PATIENCE = 5.0
-"""Seconds for each question to a node that has answered."""
+"""Seconds for the time by a node that has answered."""
 
 MLFLOW_PATIENCE = 20.0
 """Seconds for MLflow: checking a password for the first time took a small server over four."""
-
-PINGS = 3
-"""The fastest of them bounds a clock best."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -189,30 +186,15 @@ def _is_head(node: Mapping[str, Any]) -> bool:
 
 def _answer(node: str, inspector: Any, found: Any) -> NodeAnswer:
     """Return what a node has answered, with the bounds of its clock."""
-    readings = []
     try:
         answer: NodeAnswer = ray.get(found, timeout=CLOCK_PATIENCE)
-        for _ in range(PINGS):
-            before = time.time()
-            clock = ray.get(inspector.clock.remote(), timeout=CLOCK_PATIENCE)
-            readings.append((before, clock, time.time()))
+        before = time.time()
+        clock = ray.get(inspector.clock.remote(), timeout=CLOCK_PATIENCE)
     except GetTimeoutError:
         return NodeAnswer(node=node, trouble=f"no second answer within {CLOCK_PATIENCE:g} s")
     except RayError as error:
         return NodeAnswer(node=node, trouble=last_line(error) or repr(error))
-    return replace(answer, clock=clock_bounds(readings))
-
-
-def clock_bounds(readings: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Return the least and the most seconds that a clock may be ahead.
-
-    Args:
-        readings: time before asking, the clock's answer, time after it.
-    """
-    return (
-        max(answer - after for _, answer, after in readings),
-        min(answer - before for before, answer, _ in readings),
-    )
+    return replace(answer, clock=(clock - time.time(), clock - before))
 
 
 class NodeInspector:

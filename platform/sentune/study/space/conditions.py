@@ -1,8 +1,5 @@
-"""Settings that exist only where another one has certain values.
-
-The number of coupling layers means nothing to a linear decoder: a trial without them is one
-configuration, not four.
-"""
+"""Settings that exist only where another one has certain values, such as the number of coupling
+layers: a trial with a linear decoder is one configuration, not four."""
 
 from __future__ import annotations
 

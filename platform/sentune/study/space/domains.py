@@ -141,31 +141,31 @@ class Integer(_Range):
         return f"{self.low}..{self.high}{by}"
 
     @property
-    def allowed(self) -> range:
+    def values(self) -> range:
         """The numbers, in order."""
         return range(self.low, self.high + 1, self.step)
 
     @property
     def size(self) -> int:
-        return len(self.allowed)
+        return len(self.values)
 
     def contains(self, value: Value) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value in self.allowed
+        return isinstance(value, int) and not isinstance(value, bool) and value in self.values
 
     def parse(self, text: str) -> int:
         value = parse_number(text)
-        if value != int(value) or int(value) not in self.allowed:
+        if value != int(value) or int(value) not in self.values:
             raise ValueError(f"give whole numbers in {self}")
         return int(value)
 
     def nearest(self, value: Value) -> Value:
         place = round((self._near(value) - self.low) / self.step)
-        return self.allowed[min(place, len(self.allowed) - 1)]
+        return self.values[min(place, len(self.values) - 1)]
 
     def at(self, share: float) -> Value:
         if self.log:
             return int(Uniform(self.low, self.high + 1, log=True).at(share))
-        return self.low + self.step * int(share * len(self.allowed))
+        return self.low + self.step * int(share * len(self.values))
 
     def to_dict(self) -> dict[str, Any]:
         return {"integer": [self.low, self.high], "log": self.log, "step": self.step}
@@ -180,8 +180,10 @@ def dimension_from_dict(data: dict[str, Any]) -> Dimension:
     if "choice" in data:
         return Choice(*data["choice"])
     if "uniform" in data:
-        return Uniform(*data["uniform"], log=data["log"])
-    return Integer(*data["integer"], log=data["log"], step=data["step"])
+        low, high = data["uniform"]
+        return Uniform(low, high, data["log"])
+    low, high = data["integer"]
+    return Integer(low, high, data["log"], data["step"])
 
 
 def narrowed(

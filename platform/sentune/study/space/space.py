@@ -80,21 +80,21 @@ class SearchSpace:
     @property
     def size(self) -> int | None:
         """Number of configurations, None where a range is continuous."""
-        return self._size(list(self.settings), {})
+        if any(isinstance(dimension, Uniform) for dimension in self.settings.values()):
+            return None
+        return self._count(list(self.settings), {})
 
-    def _size(self, names: list[str], point: dict[str, Value]) -> int | None:
+    def _count(self, names: list[str], point: dict[str, Value]) -> int:
         """Count from a setting on; only what others depend on is walked value by value."""
         if not names:
             return 1
         name, *rest = names
         dimension = self.settings[name]
-        if not active(name, point, self.conditions):
-            return self._size(rest, point)
-        if isinstance(dimension, Choice) and any(name in c for c in self.conditions.values()):
-            sizes = [self._size(rest, {**point, name: value}) for value in dimension.values]
-            return None if None in sizes else sum(size for size in sizes if size is not None)
-        below = self._size(rest, point)
-        return None if below is None or dimension.size is None else dimension.size * below
+        if not active(name, point, self.conditions) or isinstance(dimension, Uniform):
+            return self._count(rest, point)
+        if any(name in asked for asked in self.conditions.values()):
+            return sum(self._count(rest, {**point, name: value}) for value in dimension.values)
+        return dimension.size * self._count(rest, point)
 
     def draw(self, suggest: Callable[[str, Dimension], Value]) -> dict[str, Value]:
         """Return a value of every active setting, each after those that it depends on."""
@@ -206,10 +206,8 @@ class SearchSpace:
         )
 
     def searching(self, readouts: Sequence[Readout]) -> SearchSpace:
-        """With the readouts as ordinary dimensions: each draw of them costs a training run.
-
-        What a sweep finds exactly becomes a range, a grid a choice.
-        """
+        """Return the space with readouts as settings: a range for one that is found exactly, else
+        a choice. Each draw of them costs a training run."""
         drawn: dict[str, Dimension] = {}
         for readout in readouts:
             grid = grid_of(readout, self.grids_for(self.fixed))
@@ -225,10 +223,8 @@ class SearchSpace:
         )
 
     def apart(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Grid]]:
-        """Return a trial's settings without drawn readouts, and the grids of its readouts.
-
-        A drawn readout's grid is its one value.
-        """
+        """Return a trial's settings without drawn readouts, and the grids of its readouts: of a
+        drawn one its value."""
         kept = {k: v for k, v in settings.items() if k not in self.searched_readouts}
         drawn = {name: (settings[name],) for name in self.searched_readouts}
         return kept, {**self.grids_for(kept), **drawn}
@@ -246,15 +242,13 @@ class SearchSpace:
         return found
 
     def for_encoder(self, encoder: str) -> SearchSpace:
-        """With the starts that suit an encoder, and no others."""
+        """Return the space with the starts that suit an encoder."""
         suiting = {name: point for name, point in self.starts.items() if encoder.startswith(name)}
         return replace(self, starts=suiting)
 
     def first_points(self) -> list[dict[str, Value]]:
-        """The points to try, the published values and the starts, as far as the space holds them.
-
-        None comes twice.
-        """
+        """Return the points to try, the published one and the starts, as far as the space holds
+        them, each once."""
         if not self.settings:
             return []
         known = [self.published, *({**self.published, **start} for start in self.starts.values())]
@@ -272,8 +266,7 @@ class SearchSpace:
     def _projected(self, values: Mapping[str, Value]) -> tuple[dict[str, Value] | None, str]:
         """Return a known point inside the space, and what had to be changed about it.
 
-        A number outside the narrowed space moves to the nearest one inside; where nothing is near
-        (another pooling, say), there is no point.
+        A number outside moves to the nearest one inside; no other pooling is near: no point.
         """
         changed: list[str] = []
 
@@ -340,18 +333,17 @@ class SearchSpace:
             if isinstance(dimension, Uniform):
                 fix = f"{name} is a range; choose values with --set {name}=a,b,c or give grid:NAME"
                 raise InvalidValue("--sampler", "grid", fix)
-            own = dimension.allowed if isinstance(dimension, Integer) else dimension.values
             longer: list[dict[str, Value]] = []
             for point in found:
                 if active(name, point, self.conditions):
-                    longer += ({**point, name: value} for value in own)
+                    longer += ({**point, name: value} for value in dimension.values)
                 else:
                     longer.append(point)
             found = longer
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON types, complete: ``from_dict`` makes the same space."""
+        """Return it as JSON types, from which ``from_dict`` makes the same space."""
         content = {
             **{field.name: getattr(self, field.name) for field in fields(self)},
             "settings": {name: d.to_dict() for name, d in self.settings.items()},
