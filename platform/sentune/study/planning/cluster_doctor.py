@@ -1,6 +1,6 @@
 """Joins a Ray cluster step by step, and asks its nodes what they run, what they see and reach.
 
-One actor a node, without a CPU or a GPU: it neither waits for trials nor makes the cluster grow.
+The tasks ask for no CPU and no GPU: they neither wait for trials nor make the cluster grow.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PATIENCE = 120.0
 """Seconds for the answers of all nodes; a worker's first start ships the packages."""
 
 CLOCK_PATIENCE = 5.0
-"""Seconds for the time by a node that has answered."""
+"""Seconds for the time of a node that has answered."""
 
 MLFLOW_PATIENCE = 20.0
 """Seconds for MLflow: checking a password for the first time took a small server over four."""
@@ -150,11 +150,9 @@ def ask_nodes(addresses: StudyAddresses) -> list[NodeAnswer]:
                 places["storage"] = later.enter_context(marked(addresses.storage))
             except (PlanError, StorageError) as error:  # then no node can look for it
                 unwritable = {"storage": f"the driver cannot write it: {error}"}
-        actor = ray.remote(num_cpus=0, max_restarts=0)(NodeInspector)
-        asked = []
+        inspect = ray.remote(num_cpus=0, max_retries=0)(inspected)
+        asked = {}
         for node in nodes:
-            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            inspector = actor.options(scheduling_strategy=strategy).remote()
             known = NodeAnswer(
                 node=str(node["NodeManagerAddress"]),
                 cpus=node["Resources"].get("CPU", 0.0),
@@ -166,80 +164,72 @@ def ask_nodes(addresses: StudyAddresses) -> list[NodeAnswer]:
                 for name, place in places.items()
                 if place and (name == "storage" or _is_head(node) or not on_loopback(place))
             }
-            found = inspector.inspect.remote(known, loaded_code(), reached)
-            asked.append((known.node, inspector, found))
-        ready, _ = ray.wait([one[2] for one in asked], num_returns=len(asked), timeout=PATIENCE)
-        answers = [
-            _answer(name, inspector, found)
-            if found in set(ready)
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = inspect.options(scheduling_strategy=there)
+            asked[task.remote(known, loaded_code(), reached)] = known.node, there
+        ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
+        return [
+            _answer(answer, name, there)
+            if answer in set(ready)
             else NodeAnswer(node=name, trouble=f"no answer within {PATIENCE:g} s")
-            for name, inspector, found in asked
+            for answer, (name, there) in asked.items()
         ]
-        for _, inspector, _ in asked:
-            ray.kill(inspector)
-    return answers
 
 
 def _is_head(node: Mapping[str, Any]) -> bool:
     return "node:__internal_head__" in node["Resources"]
 
 
-def _answer(node: str, inspector: Any, found: Any) -> NodeAnswer:
+def _answer(found: Any, node: str, there: NodeAffinitySchedulingStrategy) -> NodeAnswer:
     """Return what a node has answered, with the bounds of its clock."""
+    task = ray.remote(num_cpus=0, max_retries=0)(clock).options(scheduling_strategy=there)
     try:
         answer: NodeAnswer = ray.get(found, timeout=CLOCK_PATIENCE)
         before = time.time()
-        clock = ray.get(inspector.clock.remote(), timeout=CLOCK_PATIENCE)
+        told = ray.get(task.remote(), timeout=CLOCK_PATIENCE)
     except GetTimeoutError:
         return NodeAnswer(node=node, trouble=f"no second answer within {CLOCK_PATIENCE:g} s")
     except RayError as error:
         return NodeAnswer(node=node, trouble=last_line(error) or repr(error))
-    return replace(answer, clock=(clock - time.time(), clock - before))
+    return replace(answer, clock=(told - time.time(), told - before))
 
 
-class NodeInspector:
-    """An actor on a node, which reports what it finds there."""
+def clock() -> float:
+    """Return seconds since 1970 by this machine's clock."""
+    return time.time()
 
-    def inspect(self, known: NodeAnswer, driver: Code, places: Mapping[str, str]) -> NodeAnswer:
-        """Return the node's answer, but for its clock.
 
-        Args:
-            known: what Ray tells of the node, and what no node can reach.
-            driver: code that the driver runs.
-            places: ``storage`` (the file that the driver left there), ``Optuna`` and ``tracking``
-                -> address, as far as this node is to try it.
-        """
-        trouble = {
-            "storage": storage_trouble,
-            "Optuna": database_trouble,
-            "tracking": tracking_trouble,
-        }
-        reach = {name: trouble[name](place) for name, place in places.items()}
-        # Ray hides the GPUs from a worker that asked for none by changing os.environ: what torch
-        # shall see are those of the environment that Ray's own processes were started in
-        environment = psutil.Process().environ()
-        os.environ.pop(VISIBLE, None)
-        if VISIBLE in environment:
-            os.environ[VISIBLE] = environment[VISIBLE]
-        difference = ""
-        try:
-            compare(driver, loaded_code(), where=known.node)
-        except CodeMismatch as mismatch:
-            difference = str(mismatch)
-        return replace(
-            known,
-            ray=ray.__version__,
-            python=platform.python_version(),
-            code=difference,
-            auth=environment.get("RAY_AUTH_MODE", "").lower(),
-            stop_seconds=float(environment.get("RAY_JOB_STOP_WAIT_TIME_S") or 3),
-            gpus_seen=torch.cuda.device_count(),
-            reach={**known.reach, **reach},
-        )
+def inspected(known: NodeAnswer, driver: Code, places: Mapping[str, str]) -> NodeAnswer:
+    """Return the answer of the node that this process runs on, but for its clock.
 
-    def clock(self) -> float:
-        """Return seconds since 1970 by this node's clock."""
-        return time.time()
+    Args:
+        known: what Ray tells of the node, and what no node can reach.
+        driver: code that the driver runs.
+        places: ``storage`` (the file that the driver left there), ``Optuna`` and ``tracking`` ->
+            address, as far as this node is to try it.
+    """
+    reach = {name: TROUBLE[name](place) for name, place in places.items()}
+    # Ray hides the GPUs from a worker that asked for none by changing os.environ: torch shall see
+    # those of the environment that Ray's own processes were started in
+    environment = psutil.Process().environ()
+    os.environ.pop(VISIBLE, None)
+    if VISIBLE in environment:
+        os.environ[VISIBLE] = environment[VISIBLE]
+    difference = ""
+    try:
+        compare(driver, loaded_code(), where=known.node)
+    except CodeMismatch as mismatch:
+        difference = str(mismatch)
+    return replace(
+        known,
+        ray=ray.__version__,
+        python=platform.python_version(),
+        code=difference,
+        auth=environment.get("RAY_AUTH_MODE", "").lower(),
+        stop_seconds=float(environment.get("RAY_JOB_STOP_WAIT_TIME_S") or 3),
+        gpus_seen=torch.cuda.device_count(),
+        reach={**known.reach, **reach},
+    )
 
 
 def versions() -> dict[str, str]:
@@ -329,3 +319,7 @@ def credentials() -> bytes | None:
         for name in ("mlflow_tracking_username", "mlflow_tracking_password")
     ]
     return ":".join(found).encode() if all(found) else None
+
+
+TROUBLE = {"storage": storage_trouble, "Optuna": database_trouble, "tracking": tracking_trouble}
+"""Name of a place -> what tries it from a node and returns why it is no use there, else ""."""
