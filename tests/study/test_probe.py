@@ -36,7 +36,7 @@ def saved(size: int) -> Any:
 
 def test_a_probe_trains_a_few_steps_and_keeps_nothing(make_trial: MakeTrial) -> None:
     spec, threads = make_trial(), torch.get_num_threads()
-    found = probe_training(spec, batch_size=16, seconds=600, threads=1)
+    found = probe_training(spec, batch_size=16, seconds=600)
     assert found.seconds_per_example > 0
     assert found.seconds_per_validation > 0
     assert found.start_seconds > 0

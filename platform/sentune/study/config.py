@@ -57,7 +57,6 @@ class StudyConfig:
     seed: int = 0
     launcher: str = "auto"
     workers: int | tuple[int, int] = 1
-    cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
     retire_after: int = 1000
     max_failures: int = 2

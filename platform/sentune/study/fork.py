@@ -8,7 +8,7 @@ or the budget have changed, results cannot be compared, and none is taken over.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -29,19 +29,14 @@ from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import MILESTONE, SETTINGS, WARM_FROM, WARM_NUMBER, known, own
 from sentune.training.checkpoint_storage import storage_of
 
-MAY_DIFFER = ("seed", "sampler", "space.settings", "space.fixed", "space.conditions")
 STEPS = ("rungs", "milestones")
 """Parts of a fingerprint on which only the curve of a trial depends, not its value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forked:
-    """The trials that a new study has taken over from an old one.
-
-    Attributes:
-        taken: trials, also those that an earlier start has taken.
-        left: why others were left out, a sentence each.
-    """
+    """How many trials a new study has taken over from an old one, in this start or an earlier one,
+    and why others were left out, a sentence each."""
 
     taken: int
     left: list[str]
@@ -96,10 +91,9 @@ def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -
 def fork_from(
     place: StudyPlace, study: optuna.Study, now: Mapping[str, Any], space: SearchSpace
 ) -> Forked:
-    """Add the trials of an old study that still hold to a new one, each of them once.
+    """Add the trials of an old study, at a place, that still hold to a new one, each once.
 
     Args:
-        place: of the old study.
         study: the new one.
         now: its fingerprint, JSON types.
         space: of the new one, narrowed.
@@ -115,10 +109,10 @@ def fork_from(
     states = (Stored.COMPLETE, Stored.PRUNED)
     ended = storage.get_all_trials(number, deepcopy=False, states=states)
     ended = [trial for trial in ended if own(trial) and known(trial)]
-    changed = [line for line in differences(was, now) if not _is_in(line, MAY_DIFFER)]
-    if others := [line for line in changed if not _is_in(line, STEPS)]:
+    if others := [*differences(_decisive(was), _decisive(now))]:
         left_out = counted(len(ended), "trial")
         return Forked(taken=0, left=[f"{left_out} left out: {line}" for line in others])
+    same_steps = all(was.get(part) == now.get(part) for part in STEPS)
     taken = {
         (trial.user_attrs[WARM_FROM], trial.user_attrs.get(WARM_NUMBER))
         for trial in study.get_trials(deepcopy=False)
@@ -126,18 +120,21 @@ def fork_from(
     }
     left: Counter[str] = Counter()
     for trial in ended:
-        if why := _misfit(trial, space, same_steps=not changed):
+        if why := _misfit(trial, space, same_steps=same_steps):
             left[why] += 1
         elif (place.name, trial.number) not in taken:
-            study.add_trial(_moved(trial, space, old=place.name, same_steps=not changed))
+            study.add_trial(_moved(trial, space, old=place.name, same_steps=same_steps))
     said = [f"{counted(count, 'trial')} left out: {why}" for why, count in left.items()]
     return Forked(taken=len(ended) - left.total(), left=said)
 
 
-def _is_in(line: str, parts: Sequence[str]) -> bool:
-    """Return whether a line of ``differences`` is about one of these parts of a fingerprint."""
-    path = line.partition(":")[0]
-    return any(path == part or path.startswith(f"{part}.") for part in parts)
+def _decisive(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a fingerprint that two studies share where a trial of one holds for the
+    other: not the seed, the sampler, the steps and the values that are searched."""
+    kept = {name: part for name, part in fingerprint.items() if name not in ("seed", "sampler")}
+    searched = ("settings", "fixed", "conditions")
+    space = {name: part for name, part in kept.get("space", {}).items() if name not in searched}
+    return {**kept, **dict.fromkeys(STEPS), "space": space}
 
 
 def _misfit(trial: FrozenTrial, space: SearchSpace, *, same_steps: bool) -> str:

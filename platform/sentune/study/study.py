@@ -17,7 +17,7 @@ from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
 from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.fork import fork_from, place_of_trials, refuse_foreign_trials
-from sentune.study.planning.capacity import available
+from sentune.study.planning.capacity import WORKER_CPUS, available
 from sentune.study.planning.plan import make_plan, searched
 from sentune.study.readout_tables import keep_tables
 from sentune.study.runner.finals import Finals, compare
@@ -147,7 +147,7 @@ class Study:
             program=program,
             launcher=config.launched_by,
             workers=config.worker_range,
-            cpus=config.cpus_per_worker,
+            cpus=WORKER_CPUS,
             gpus=config.gpus_per_worker,
             max_failures=config.max_failures,
             code=code_fingerprint(),

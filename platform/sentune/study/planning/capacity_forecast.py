@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sentune.cluster import Cluster
 from sentune.cluster.packing import nodes_for
 from sentune.study.config import StudyConfig
+from sentune.study.planning.capacity import WORKER_CPUS
 from sentune.study.planning.plan import Plan, Probe, stage_hours
 
 
@@ -121,7 +122,7 @@ def _stages(
             nodes = nodes_for(
                 cluster,
                 concurrent * workers,
-                cpus=config.cpus_per_worker,
+                cpus=WORKER_CPUS,
                 gpus=config.gpus_per_worker,
                 data_cpus=config.data_cpus,
             )

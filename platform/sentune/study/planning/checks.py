@@ -111,27 +111,26 @@ def check_database(
     except (ArgumentError, ValueError):  # the latter for a port that is no number
         fix = "write sqlite:////PATH or postgresql+psycopg2://USER@HOST/DATABASE"
         raise PlanError(option, shown, fix) from None
-    port = url.port or PORTS.get(url.get_backend_name())
-    mend = "start it, or correct its address"
-    if url.host and port is not None:  # else the database's client may wait for minutes
-        where = (url.host, port)
-        try:
-            within(PATIENCE, lambda: socket.create_connection(where, timeout=PATIENCE).close())
-        except OSError as error:
-            fix = f"nothing answers at {url.host}:{port} ({error}); {mend}"
-            raise PlanError(option, shown, fix) from error
     try:
         within(PATIENCE, lambda: _begin(url, statement))
     except (ImportError, NoSuchModuleError) as error:
         fix = f"{named(error)}; install the database's driver, such as psycopg2-binary"
         raise PlanError(option, shown, fix) from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        mend = "start it, or correct its address"
         mend = "bring it back from a copy" if damage_in(error) else mend
         raise PlanError(option, shown, f"it cannot be opened ({named(error)}); {mend}") from error
 
 
 def _begin(url: URL, statement: str) -> None:
     """Begin a transaction; of a SQLite file another driver may be writing, and none is made."""
+    port = url.port or PORTS.get(url.get_backend_name())
+    if url.host and port is not None:  # else the database's client may wait for minutes
+        try:
+            socket.create_connection((url.host, port), timeout=PATIENCE).close()
+        except OSError as error:
+            why = f"nothing answers at {url.host}:{port} ({error})"
+            raise ConnectionError(why) from error
     if url.get_backend_name() != "sqlite" or not url.database:
         engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
         with engine.connect() as connection:

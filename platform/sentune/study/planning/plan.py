@@ -11,7 +11,7 @@ from typing import Any
 
 from sentune.errors import PlanError
 from sentune.study.config import StudyConfig
-from sentune.study.planning.capacity import Capacity, Node
+from sentune.study.planning.capacity import WORKER_CPUS, Capacity, Node
 from sentune.study.runner.retention import bytes_bound
 from sentune.study.samplers.registry import make_sampler
 from sentune.study.space.space import SearchSpace
@@ -63,9 +63,7 @@ class Plan:
     """What a study will ask for.
 
     Attributes:
-        trials: configurations that will be tried.
         rungs: examples at which trials are compared.
-        max_examples: of a full trial.
         finalists: runs of the finals, finalists times seeds.
         examples_expected: of all runs, if each rung stops the share that it aims at.
         examples_at_most: of all runs, if none is stopped.
@@ -77,7 +75,6 @@ class Plan:
         concurrent: trials at a time.
         concurrent_now: of these, how many the machines that are up can hold.
         note: what had to be changed about the published first point.
-        estimate: None before a probe.
     """
 
     study: str
@@ -107,7 +104,7 @@ class Plan:
 
 
 def searched(config: StudyConfig, space: SearchSpace) -> SearchSpace:
-    """The space that is searched: a named grid in place of its ranges, where one is asked for."""
+    """Return the space that is searched: a named grid's, where ``--sampler`` asks for one."""
     kind, _, grid = config.sampler.partition(":")
     return space.on_grid(grid) if kind == "grid" and grid else space
 
@@ -120,7 +117,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         InvalidValue: a sampler or a grid that does not fit the space.
     """
     space = searched(config, space)
-    make_sampler(
+    make_sampler(  # refuses what it cannot search
         config.sampler,
         space,
         trials=config.trials,
@@ -162,7 +159,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         validations_expected=validations + finals * len(milestones),
         validations_full=len(milestones),
         workers=(low, high),
-        cpus=low * config.cpus_per_worker,
+        cpus=low * WORKER_CPUS,
         gpus=low * config.gpus_per_worker,
         data_cpus=config.data_cpus,
         concurrent=concurrent,
@@ -174,26 +171,20 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
 def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:
     """Return the trials that fit at a time, with the CPUs for Ray Data left free."""
     low, _ = config.worker_range
-    held = sum(node.holds(config.cpus_per_worker, config.gpus_per_worker) for node in nodes) // low
-    if not config.cpus_per_worker:
-        return held
+    workers = sum(node.holds(config.gpus_per_worker) for node in nodes)
     free = sum(node.cpus for node in nodes) - config.data_cpus
-    return max(0, min(held, int(free / (low * config.cpus_per_worker) + 1e-9)))
+    return max(0, int(min(workers, free / WORKER_CPUS) // low))
 
 
 def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
     """Return why not one trial fits on these machines: the option, its value and the fix."""
-    low, _ = config.worker_range
-    cpus, gpus = config.cpus_per_worker, config.gpus_per_worker
-    most_cpus, most_gpus = max(node.cpus for node in nodes), max(node.gpus for node in nodes)
-    workers = sum(node.holds(cpus, gpus) for node in nodes)
-    if gpus > most_gpus:
-        fix = f"the largest machine has {most_gpus:g} GPUs; give {most_gpus:g} or less"
+    low, gpus = config.worker_range[0], config.gpus_per_worker
+    most = max(node.gpus for node in nodes)
+    workers = sum(node.holds(gpus) for node in nodes)
+    if gpus > most:
+        fix = f"the largest machine has {most:g} GPUs; give {most:g} or less"
         return PlanError("--gpus-per-worker", gpus, fix)
-    if not workers:
-        fix = f"no machine has them beside {gpus:g} GPUs; the largest has {most_cpus:g} CPUs"
-        return PlanError("cpus_per_worker", cpus, fix)
-    fix = f"the cluster holds {workers} workers of {cpus:g} CPUs and {gpus:g} GPUs"
+    fix = f"the cluster holds {workers} workers of {WORKER_CPUS:g} CPU and {gpus:g} GPUs"
     if low <= workers:
         fix = (
             f"of {sum(node.cpus for node in nodes):g} CPUs {config.data_cpus:g} stay free for Ray "
@@ -219,7 +210,7 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
         hours=sum(stage_hours(plan, config, probe, plan.concurrent)),
         hours_now=hours_now,
         gpu_hours=held * config.gpus_per_worker,
-        cpu_hours=held * config.cpus_per_worker,
+        cpu_hours=held * WORKER_CPUS,
         checkpoint_bytes=probe.checkpoint_bytes,
         disk_bytes=bytes_bound(
             probe.checkpoint_bytes,

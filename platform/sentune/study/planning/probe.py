@@ -31,16 +31,13 @@ STEPS = 10
 which memory is found and kernels are chosen."""
 
 
-def probe_training(
-    spec: TrialSpec, *, batch_size: int, seconds: float, threads: int | None = None
-) -> Probe:
+def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float) -> Probe:
     """Time a few steps and a validation of a method that is trained by gradient.
 
     Args:
         spec: the first configuration, with data that this process holds.
         batch_size: of the spec's settings.
         seconds: after which the probe makes do with what it has seen.
-        threads: of torch; a trial has as many as its worker has CPUs. None: as they are.
 
     Raises:
         TrialFailed: not one step was through in time, or the training cannot go on.
@@ -58,7 +55,7 @@ def probe_training(
         every_step=True,
     )
     progresses = train(short, group)
-    with threads_of(threads), within(seconds), closing(progresses):  # type: ignore[type-var]
+    with within(seconds), closing(progresses):  # type: ignore[type-var]
         began = time.perf_counter()
         for progress in progresses:
             (validated if progress.milestone else steps).append(time.perf_counter() - began)
@@ -85,26 +82,20 @@ def probe_training(
     )
 
 
-def probe_fit(
-    program: Program,
-    samples: Mapping[int, TrialSpec],
-    *,
-    seconds: float,
-    threads: int | None = None,
-) -> Probe:
+def probe_fit(program: Program, samples: Mapping[int, TrialSpec], *, seconds: float) -> Probe:
     """Time a closed-form fit on samples of two sizes: a part by rows, a part for each fit.
 
     Args:
         program: fits and judges.
         samples: rows of the corpus -> the fit on so many of them, fewest first.
-        seconds, threads: see ``probe_training``.
+        seconds: see ``probe_training``.
 
     Raises:
         TrialFailed: not one fit was through in time.
     """
     took: dict[int, float] = {}
     size = 0
-    with threads_of(threads), within(seconds):
+    with within(seconds):
         for rows, spec in samples.items():
             began = time.perf_counter()
             for progress in program(replace(spec, directory=""), Group.single()):
@@ -155,36 +146,28 @@ class _TimeIsUp(BaseException):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Leave the block after so many seconds, between two operations of Python.
+    """Run a block with one thread of torch, as a worker has, for so many seconds at most.
 
-    By an alarm, which only the main thread can have; a block on another thread runs to its end. An
-    alarm that was set before starts anew after the block.
+    It is left between two operations of Python, by an alarm, which only the main thread can have; a
+    block on another thread runs to its end. An alarm that was set before starts anew after it.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    alarmed = threading.current_thread() is threading.main_thread()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
 
     def up(number: int, frame: object) -> None:
         raise _TimeIsUp
 
-    handler = signal.signal(signal.SIGALRM, up)
-    before = signal.setitimer(signal.ITIMER_REAL, seconds)
+    if alarmed:
+        handler = signal.signal(signal.SIGALRM, up)
+        before = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     except _TimeIsUp:
         pass
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, *before)
-
-
-@contextmanager
-def threads_of(count: int | None) -> Iterator[None]:
-    """Give torch so many threads inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        if alarmed:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, *before)
+        torch.set_num_threads(threads)

@@ -16,7 +16,7 @@ Conditions: TypeAlias = Mapping[str, Mapping[str, tuple[Value, ...]]]
 def check(
     settings: Mapping[str, Dimension], fixed: Mapping[str, Value], conditions: Conditions
 ) -> None:
-    """Refuse conditions that are not on a Choice of the same space, or on values that it lacks.
+    """Check that conditions are on values of a Choice of the same space.
 
     Raises:
         InvalidValue: names the setting that depends, and what it depends on.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from sentune.errors import InvalidValue
@@ -254,42 +254,40 @@ class SearchSpace:
         known = [self.published, *({**self.published, **start} for start in self.starts.values())]
         points: list[dict[str, Value]] = []
         for values in (*self.tried, *known):
-            point, _ = self._projected(values)
+            point = self._nearest(values)
             if point is not None and point not in points:
                 points.append(point)
         return points
 
     def published_note(self) -> str:
         """Return what a narrowed space changes about the published point; empty if nothing."""
-        return self._projected(self.published)[1] if self.published and self.settings else ""
+        published = self.published
+        if not published or not self.settings:
+            return ""
+        point = self._nearest(published)
+        if point is None:
+            own = self.settings.items()
+            names = ", ".join(n for n, d in own if not d.contains(published.get(n)))
+            return f"the published point is not tried: the space does not hold its {names}"
+        changed = [
+            f"{name} {published[name]} -> {value}"
+            for name, value in {**point, **self.fixed}.items()
+            if name in published and published[name] != value
+        ]
+        return f"the published point, changed: {', '.join(changed)}" if changed else ""
 
-    def _projected(self, values: Mapping[str, Value]) -> tuple[dict[str, Value] | None, str]:
-        """Return a known point inside the space, and what had to be changed about it.
-
-        A number outside moves to the nearest one inside; no other pooling is near: no point.
-        """
-        changed: list[str] = []
+    def _nearest(self, values: Mapping[str, Value]) -> dict[str, Value] | None:
+        """Return a known point with numbers moved into the space; None where a setting has no value
+        or nothing is near it (another pooling, say)."""
 
         def nearest(name: str, dimension: Dimension) -> Value:
-            if name not in values:
-                raise ValueError(f"no published value of {name}: the published point is not tried")
             value = values[name]
-            try:
-                found = value if dimension.contains(value) else dimension.nearest(value)
-            except ValueError as error:
-                raise ValueError(f"the published point is not tried: {name}: {error}") from None
-            if found != value:
-                changed.append(f"{name} {value} -> {found}")
-            return found
+            return value if dimension.contains(value) else dimension.nearest(value)
 
         try:
-            point = self.draw(nearest)
-        except ValueError as error:
-            return None, str(error)
-        for name, value in self.fixed.items():
-            if name in values and values[name] != value:
-                changed.append(f"{name} {values[name]} -> {value}")
-        return point, f"the published point, changed: {', '.join(changed)}" if changed else ""
+            return self.draw(nearest)
+        except (KeyError, ValueError):
+            return None
 
     def on_grid(self, name: str) -> SearchSpace:
         """Return a named grid as a space; settings that it leaves out take their published value.
@@ -344,14 +342,12 @@ class SearchSpace:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON types, from which ``from_dict`` makes the same space."""
-        content = {
-            **{field.name: getattr(self, field.name) for field in fields(self)},
-            "settings": {name: d.to_dict() for name, d in self.settings.items()},
-            "searched_readouts": sorted(self.searched_readouts),
-            "live": sorted(self.live),
-        }
-        del content["narrowed_names"]  # of the command line
-        plain: dict[str, Any] = json.loads(json.dumps(content))
+        content = {name: value for name, value in vars(self).items() if name != "narrowed_names"}
+
+        def as_json(value: Any) -> Any:
+            return sorted(value) if isinstance(value, frozenset) else value.to_dict()
+
+        plain: dict[str, Any] = json.loads(json.dumps(content, default=as_json))
         return plain
 
     @classmethod
