@@ -51,17 +51,17 @@ def connected() -> Iterator[None]:
         yield
         return
     address = os.environ.get("RAY_ADDRESS") or "local"
-    own = address == "local"
-    if own:
+    if address == "local":
         for name, value in {"RAY_AUTH_TOKEN": secrets.token_hex(32), **NO_METRICS}.items():
             os.environ.setdefault(name, value)
+        join(address, include_dashboard=False)
     else:
         if trouble := silent_head(address, "RAY_ADDRESS"):
             raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {START_FIX}")
         token()  # refuses a file that others can read
-    join(address, **({"include_dashboard": False} if own else {}))
+        join(address)
     try:
-        if not own:
+        if address != "local":
             assert_same_code()
         yield
     finally:

@@ -9,17 +9,21 @@ from typing import Any, TypeAlias
 
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid, Readout, grid_of
-from sentune.study.space.conditions import Conditions, active, check, needed, settled
 from sentune.study.space.domains import (
     Choice,
+    Conditions,
     Dimension,
     Integer,
     Uniform,
     Value,
+    active,
+    check_conditions,
     dimension_from_dict,
     is_number,
     narrowed,
+    needed,
     parse_number,
+    settled,
 )
 
 _KNOWN_POINTS = ("published", "starts", "grids", "tried")
@@ -72,7 +76,7 @@ class SearchSpace:
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
             raise InvalidValue("mode", self.mode, "give max or min")
-        check(self.settings, self.fixed, self.conditions)
+        check_conditions(self.settings, self.fixed, self.conditions)
         settings, conditions = settled(self.settings, self.fixed, self.conditions)
         object.__setattr__(self, "settings", settings)
         object.__setattr__(self, "conditions", conditions)
