@@ -19,7 +19,7 @@ Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether a trial goes on past a rung; ``reason`` is empty where it does."""
+    """Whether a trial ends at a rung, and why."""
 
     stop: bool
     reason: str = ""
@@ -196,7 +196,6 @@ class MedianStopping(Scheduler):
 
     @property
     def milestones(self) -> tuple[int, ...]:
-        """The rungs, the grace before them, and the end."""
         return (*range(self.first_rung, self.max_examples, self.first_rung), self.max_examples)
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:

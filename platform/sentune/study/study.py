@@ -97,16 +97,13 @@ class Study:
     """A study that can run: planned, and its storage opened.
 
     Args:
-        config: what is asked for.
         space: what is searched, already narrowed.
-        make_spec: makes the training run of a configuration.
         program: trains; picklable.
         watchers: called after something of a run is stored; they look at a snapshot.
         fingerprints: of corpora, encoder, method and code, JSON types.
         held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Attributes:
-        view: takes snapshots of the study.
         stalls: knows the newest beat of each run at work, and ends what has stalled.
         watchers, held: as given; a driver may add and set them before it runs.
         fingerprint: everything that makes two trials comparable, and a user's sampler, JSON types.

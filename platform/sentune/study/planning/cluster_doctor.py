@@ -181,7 +181,7 @@ def _is_head(node: Mapping[str, Any]) -> bool:
 
 
 def _answer(found: Any, node: str, there: NodeAffinitySchedulingStrategy) -> NodeAnswer:
-    """Return what a node has answered, with the bounds of its clock."""
+    """Return the answer of a node, with the bounds of its clock."""
     task = ray.remote(num_cpus=0, max_retries=0)(clock).options(scheduling_strategy=there)
     try:
         answer: NodeAnswer = ray.get(found, timeout=CLOCK_PATIENCE)

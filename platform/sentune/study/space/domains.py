@@ -198,8 +198,6 @@ def narrowed(
     """Return what ``--set NAME=TEXT`` makes of a dimension.
 
     Args:
-        name: of the setting.
-        dimension: the values allowed so far.
         text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows.
         typed: (setting, text) -> value of the method's own settings, for a value that the dimension
             does not hold; None: the dimension's values are all there are.
