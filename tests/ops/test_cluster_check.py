@@ -26,7 +26,6 @@ from sentune.errors import InvalidValue, SentuneError
 from sentune.study.planning import cluster_doctor, connect
 from sentune.study.planning.cluster_doctor import (
     address_of,
-    clock_bounds,
     database_trouble,
     job_server,
     joined,
@@ -113,13 +112,6 @@ def test_many_nodes_with_one_trouble_are_one_line() -> None:
 def test_without_any_answer_nothing_is_ticked_that_was_not_seen() -> None:
     found = findings_of([NodeAnswer(node="n", trouble="dead")], ray="2.60.0", python="3.11.7")
     assert not any(finding.ok for finding in found)
-
-
-def test_a_clock_is_bounded_by_the_fastest_answer() -> None:
-    true, readings = 5.0, [(0.0, 0.4 + 5.0, 0.9), (1.0, 1.05 + 5.0, 1.1), (2.0, 2.5 + 5.0, 3.0)]
-    low, high = clock_bounds(readings)
-    assert low <= true <= high
-    assert high - low == pytest.approx(0.1)
 
 
 def test_every_node_must_see_what_the_driver_wrote(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import torch
 from sentune.errors import TrialFailed
 from sentune.study.planning import probe as probing
 from sentune.study.planning.probe import (
-    ProbeTimes,
     checkpoint_size,
     duration,
     probe_fit,
@@ -37,7 +36,7 @@ def saved(size: int) -> Any:
 
 def test_a_probe_trains_a_few_steps_and_keeps_nothing(make_trial: MakeTrial) -> None:
     spec, threads = make_trial(), torch.get_num_threads()
-    found = probe_training(spec, batch_size=16, seconds=600, threads=1)
+    found = probe_training(spec, batch_size=16, seconds=600)
     assert found.seconds_per_example > 0
     assert found.seconds_per_validation > 0
     assert found.start_seconds > 0
@@ -88,25 +87,32 @@ def test_a_time_that_is_up_ends_a_block_and_an_earlier_alarm_is_kept() -> None:
         signal.setitimer(signal.ITIMER_REAL, *old)
 
 
-def test_training_and_validation_are_told_apart() -> None:
-    """Ten steps of four examples at 0.5 s, a validation of 3 s and one of 2 s."""
-    watch = ProbeTimes(batch_size=4)
-    seconds = 0.0
-    for step in range(1, 11):
-        milestone = step in (2, 10)
-        metrics = {}
-        if milestone:
-            seconds += (2 if step == 2 else 8) * 0.5 + (3 if step == 2 else 2)
-            metrics = {"train/examples_per_second": 8.0, "train/seconds": seconds}
-        watch.note(
-            Progress(examples=4 * step, metrics=metrics, save=saved(77), milestone=milestone)
-        )
-    found = watch.probe(9, watch.bytes, gpu=True)
+def test_training_and_validation_are_told_apart(
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten steps of four examples at 0.5 s, built in 7 s, a validation of 3 s and one of 2 s."""
+    clock = [100.0]
+    monkeypatch.setattr(probing.time, "perf_counter", lambda: clock[0])
+    validations = {36: 3.0, 40: 2.0}
+
+    def train(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+        assert (spec.milestones, spec.every_step) == (tuple(validations), True)
+        clock[0] += 7
+        for examples in range(4, 44, 4):
+            clock[0] += 0.5 + validations.get(examples, 0.0)
+            milestone = examples in validations
+            yield Progress(examples=examples, metrics={}, save=saved(77), milestone=milestone)
+
+    monkeypatch.setattr(probing, "train", train)
+    found = probe_training(make_trial(), batch_size=4, seconds=9)
+    assert found.start_seconds == pytest.approx(7)
     assert found.seconds_per_example == pytest.approx(1 / 8)
     assert found.seconds_per_validation == pytest.approx(2)
-    assert (found.checkpoint_bytes, found.gpu) == (77, True)
+    assert found.checkpoint_bytes == 77
+    device = "GPU" if found.gpu else "CPU"
     assert found.basis == (
-        "probe of 10 steps of batch 4 on this machine's GPU: 0.125 s an example, 2 s a validation"
+        f"probe of 10 steps of batch 4 on this machine's {device}: 0.125 s an example, "
+        "2 s a validation"
     )
 
 

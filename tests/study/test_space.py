@@ -98,13 +98,20 @@ def test_a_wrong_name_or_value_is_refused_with_what_is_allowed(name, text, allow
 
 
 def test_other_settings_may_be_fixed_where_the_caller_knows_them():
-    others = ("max_length", "schedule", "clip_norm")
+    others = {"max_length": int, "schedule": str, "clip_norm": float}
     wanted = {"max_length": "32", "schedule": "linear", "clip_norm": "1e-1"}
-    assert SPACE.narrow(wanted, others).fixed == {
+    assert SPACE.narrow(wanted, others, typed=lambda name, text: others[name](text)).fixed == {
         "max_length": 32,
         "schedule": "linear",
         "clip_norm": 0.1,
     }
+
+
+def test_a_fixed_number_stays_a_number():
+    space = replace(SPACE, fixed={"mix_a": 1.0})
+    assert space.narrow({"mix_a": "3"}).fixed == {"mix_a": 3}
+    with pytest.raises(InvalidValue, match=r"--set mix_a: 'much'.*give a number"):
+        space.narrow({"mix_a": "much"})
 
 
 def test_the_published_point_comes_first_and_what_changed_is_said():

@@ -9,24 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
-from sentune.study import LAUNCHERS, SCHEDULERS
 from sentune.study.runner.limits import Budget
 from sentune.study.samplers.own import find_own, is_own
 from sentune.study.schedulers import Scheduler, default_first_rung, make_scheduler
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace
 
-LEAST = dict.fromkeys(("trials", "max_examples", "seeds", "keep"), 1)
-LEAST |= dict.fromkeys(("concurrent", "max_concurrent", "validate_every"), 1)
-LEAST |= dict.fromkeys(("finalists", "gpus_per_worker", "checkpoint_every"), 0)
-"""Numbers of a ``StudyConfig``, and the least that each may be."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class StudyConfig:
     """A study's name, place, budget and resources.
 
-    Fields with the name of a job's option are that option, which ``sentune.job.options`` describes.
+    Fields with the name of a job's option are that option: ``sentune.job.options`` describes it and
+    checks each by itself; here they are checked against each other.
 
     Attributes:
         storage: folder or fsspec URI under which the study's own folder lies.
@@ -62,7 +57,6 @@ class StudyConfig:
     seed: int = 0
     launcher: str = "auto"
     workers: int | tuple[int, int] = 1
-    cpus_per_worker: float = 1.0
     gpus_per_worker: float = 0.0
     retire_after: int = 1000
     max_failures: int = 2
@@ -81,27 +75,9 @@ class StudyConfig:
     generations: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                option = f"--{name.replace('_', '-')}"
-                raise InvalidValue(option, value, f"give {least} or more")
-        for option, chosen, names in (
-            ("--launcher", self.launcher, LAUNCHERS),
-            ("--scheduler", self.scheduler, SCHEDULERS),
-        ):
-            if chosen not in names:
-                raise InvalidValue(option, chosen, f"give one of {', '.join(names)}")
         if is_own(self.sampler):  # before a cluster is asked for
             find_own(self.sampler)
-        if not 0.01 <= self.priority <= 100:
-            raise InvalidValue("--priority", self.priority, "give a weight from 0.01 to 100")
-        if not 0 < self.failed_share <= 1:
-            raise InvalidValue("--failed-share", self.failed_share, "give a share from 0 to 1")
-        low, high = self.worker_range
-        if not 1 <= low <= high:
-            raise InvalidValue("--workers", self.workers, "give N, or MIN-MAX with 1 <= MIN <= MAX")
-        if self.launcher == "inline" and high > 1:
+        if self.launcher == "inline" and self.worker_range[1] > 1:
             fix = "inline runs one worker a trial; give --launcher train"
             raise InvalidValue("--launcher", "inline", fix)
         if self.population and (self.launched_by != "inline" or self.finalists):
@@ -147,8 +123,7 @@ class StudyConfig:
     def scheduling(self, mode: str) -> Scheduler:
         """Return the rungs of the search; each lets at least as many go on as there are finalists.
 
-        Trials with several objectives run to their end: which one a rung should go by is not the
-        study's to say.
+        Trials with several objectives run to their end: no one of them decides at a rung.
         """
         return make_scheduler(
             "none" if self.objectives else self.scheduler,

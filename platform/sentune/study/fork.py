@@ -8,7 +8,8 @@ or the budget have changed, results cannot be compared, and none is taken over.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,26 +23,20 @@ from sentune.errors import InvalidValue, StudyConflict
 from sentune.formatting import counted, differences
 from sentune.study.config import StudyConfig
 from sentune.study.samplers.study_adapter import distribution
-from sentune.study.space.domains import Dimension, Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.storage import FINGERPRINT, knows, open_storage
 from sentune.study.store.study_index import StudyPlace, find_study
 from sentune.study.store.trial_codec import MILESTONE, SETTINGS, WARM_FROM, WARM_NUMBER, known, own
 from sentune.training.checkpoint_storage import storage_of
 
-MAY_DIFFER = ("seed", "sampler", "space.settings", "space.fixed", "space.conditions")
 STEPS = ("rungs", "milestones")
 """Parts of a fingerprint on which only the curve of a trial depends, not its value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forked:
-    """The trials that a new study has taken over from an old one.
-
-    Attributes:
-        taken: trials, also those that an earlier start has taken.
-        left: why others were left out, a sentence each.
-    """
+    """How many trials a new study has taken over from an old one, in this start or an earlier one,
+    and why others were left out, a sentence each."""
 
     taken: int
     left: list[str]
@@ -75,32 +70,30 @@ def refuse_foreign_trials(config: StudyConfig, storage: BaseStorage, url: str) -
         f"{config.runs_folder} has {counted(len(runs), 'run')} of a study {config.name!r} that "
         f"{without_credentials(url)} does not know.\n"
     )
-    try:
-        place = find_study(config.storage, config.name)
-        there = bool(place.url) and place.url != url and knows(open_storage(place.url), place.name)
-    except InvalidValue:  # it needs a password, or is gone
-        there = False
-    if not there:
+    other = ""
+    with suppress(InvalidValue):  # the other database needs a password, or is gone
+        found = find_study(config.storage, config.name).url
+        if found not in ("", url) and knows(open_storage(found), config.name):
+            other = found
+    if not other:
         raise StudyConflict(
             f"{told}Give the --optuna (or SENTUNE_OPTUNA) that it was started with, or another "
             "--study NAME."
         )
-    own = f"with --optuna {without_credentials(place.url)}"
-    if "://" not in place.url:
-        own = "without --optuna and SENTUNE_OPTUNA"
+    shown = without_credentials(other)
+    how = f"with --optuna {shown}" if "://" in other else "without --optuna and SENTUNE_OPTUNA"
     raise StudyConflict(
-        f"{told}They are in {without_credentials(place.url)}: go on {own}, give another --study "
-        "NAME, or add\n--fork NAME: a new study that knows those of the old trials that still hold."
+        f"{told}They are in {shown}: go on {how}, give another --study NAME, or add\n"
+        "--fork NAME: a new study that knows those of the old trials that still hold."
     )
 
 
 def fork_from(
     place: StudyPlace, study: optuna.Study, now: Mapping[str, Any], space: SearchSpace
 ) -> Forked:
-    """Add the trials of an old study that still hold to a new one, each of them once.
+    """Add the trials of an old study, at a place, that still hold to a new one, each once.
 
     Args:
-        place: of the old study.
         study: the new one.
         now: its fingerprint, JSON types.
         space: of the new one, narrowed.
@@ -108,51 +101,73 @@ def fork_from(
     Raises:
         InvalidValue: the old one has no trials yet.
     """
-    try:
-        if not place.url:
-            raise KeyError(place.name)
-        storage = open_storage(place.url)
-        number = storage.get_study_id_from_name(place.name)
-    except KeyError:
-        fix = "that study has no trials yet; start it first"
-        raise InvalidValue("--fork", place.name, fix) from None
+    storage = open_storage(place.url) if place.url else None
+    if storage is None or not knows(storage, place.name):
+        raise InvalidValue("--fork", place.name, "that study has no trials yet; start it first")
+    number = storage.get_study_id_from_name(place.name)
     was = storage.get_study_user_attrs(number).get(FINGERPRINT, {})
     states = (Stored.COMPLETE, Stored.PRUNED)
     ended = storage.get_all_trials(number, deepcopy=False, states=states)
     ended = [trial for trial in ended if own(trial) and known(trial)]
-    changed = [line for line in differences(was, now) if not _is_in(line, MAY_DIFFER)]
-    if others := [line for line in changed if not _is_in(line, STEPS)]:
+    if others := [*differences(_decisive(was), _decisive(now))]:
         left_out = counted(len(ended), "trial")
         return Forked(taken=0, left=[f"{left_out} left out: {line}" for line in others])
-    there = {_link(t) for t in study.get_trials(deepcopy=False) if WARM_FROM in t.user_attrs}
+    same_steps = all(was.get(part) == now.get(part) for part in STEPS)
+    taken = {
+        (trial.user_attrs[WARM_FROM], trial.user_attrs.get(WARM_NUMBER))
+        for trial in study.get_trials(deepcopy=False)
+        if WARM_FROM in trial.user_attrs
+    }
     left: Counter[str] = Counter()
     for trial in ended:
-        try:
-            moved = _moved(trial, space, old=place.name, same_steps=not changed)
-        except _Misfit as reason:
-            left[str(reason)] += 1
-            continue
-        if _link(moved) not in there:
-            study.add_trial(moved)
+        if why := _misfit(trial, space, same_steps=same_steps):
+            left[why] += 1
+        elif (place.name, trial.number) not in taken:
+            study.add_trial(_moved(trial, space, old=place.name, same_steps=same_steps))
     said = [f"{counted(count, 'trial')} left out: {why}" for why, count in left.items()]
     return Forked(taken=len(ended) - left.total(), left=said)
 
 
-def _is_in(line: str, parts: Sequence[str]) -> bool:
-    """Return whether a line of ``differences`` is about one of these parts of a fingerprint."""
-    path = line.partition(":")[0]
-    return any(path == part or path.startswith(f"{part}.") for part in parts)
+def _decisive(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a fingerprint that two studies share where a trial of one holds for the
+    other: not the seed, the sampler, the steps and the values that are searched."""
+    kept = {name: part for name, part in fingerprint.items() if name not in ("seed", "sampler")}
+    searched = ("settings", "fixed", "conditions")
+    space = {name: part for name, part in kept.get("space", {}).items() if name not in searched}
+    return {**kept, **dict.fromkeys(STEPS), "space": space}
 
 
-class _Misfit(Exception):
-    """Raised for a trial that the new space cannot hold; the message is the reason."""
+def _misfit(trial: FrozenTrial, space: SearchSpace, *, same_steps: bool) -> str:
+    """Return why a new study with this space would never have run a trial; else ""."""
+    if trial.state == Stored.PRUNED and not same_steps:
+        return "stopped at a rung that the new study does not have"
+    settings = trial.user_attrs[SETTINGS]
+    point = space.draw(lambda name, _: settings.get(name))
+    for name in point:
+        if name not in settings:
+            return f"without a value of {name}, which the new study searches"
+        if not space.settings[name].contains(settings[name]):
+            return f"{name} outside the new study's {space.settings[name]}"
+    for name, fixed in space.fixed.items():
+        if name not in settings:
+            return f"without a value of {name}, which the new study fixes"
+        if settings[name] != fixed:
+            return f"{name} is not {fixed}, as the new study has it"
+    if strange := [name for name in settings if name not in point and name not in space.fixed]:
+        return f"with a value of {', '.join(strange)}, which the new study leaves out"
+    return ""
 
 
 def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool) -> FrozenTrial:
-    """Return the trial as one of the new study."""
-    if trial.state == Stored.PRUNED and not same_steps:
-        raise _Misfit("stopped at a rung that the new study does not have")
-    point = _point(trial.user_attrs[SETTINGS], space)
+    """Return the trial as one of the new study; what it cost was paid by the old one."""
+    settings = trial.user_attrs[SETTINGS]
+    point = space.draw(lambda name, _: settings[name])
+    milestones = {
+        name: {key: value for key, value in said.items() if key != "cost"}
+        for name, said in trial.user_attrs.items()
+        if name.startswith(MILESTONE)
+    }
+    notes = {WARM_FROM: old, WARM_NUMBER: trial.number, SETTINGS: settings}
     return create_trial(
         state=trial.state,
         values=trial.values,
@@ -160,45 +175,5 @@ def _moved(trial: FrozenTrial, space: SearchSpace, *, old: str, same_steps: bool
         distributions={name: distribution(space.settings[name]) for name in point},
         intermediate_values=trial.intermediate_values if same_steps else {},
         constraints=trial.constraints or None,
-        user_attrs={
-            WARM_FROM: old,
-            WARM_NUMBER: trial.number,
-            SETTINGS: trial.user_attrs[SETTINGS],
-            **{
-                name: {key: value for key, value in said.items() if key != "cost"}
-                for name, said in trial.user_attrs.items()
-                if name.startswith(MILESTONE)
-            },
-        },
+        user_attrs={**notes, **milestones},
     )
-
-
-def _point(settings: Mapping[str, Any], space: SearchSpace) -> dict[str, Value]:
-    """Return what the new study would have drawn for these settings.
-
-    Raises:
-        _Misfit: it never would; says which setting differs.
-    """
-
-    def value(name: str, dimension: Dimension) -> Value:
-        if name not in settings:
-            raise _Misfit(f"without a value of {name}, which the new study searches")
-        if not dimension.contains(settings[name]):
-            raise _Misfit(f"{name} outside the new study's {dimension}")
-        found: Value = settings[name]
-        return found
-
-    point = space.draw(value)
-    for name, fixed in space.fixed.items():
-        if name in settings and settings[name] != fixed:
-            raise _Misfit(f"{name} is not {fixed}, as the new study has it")
-        if name not in settings:
-            raise _Misfit(f"without a value of {name}, which the new study fixes")
-    strange = [name for name in settings if name not in point and name not in space.fixed]
-    if strange:
-        raise _Misfit(f"with a value of {', '.join(strange)}, which the new study leaves out")
-    return point
-
-
-def _link(trial: FrozenTrial) -> tuple[str, int]:
-    return trial.user_attrs[WARM_FROM], trial.user_attrs.get(WARM_NUMBER, -1)

@@ -19,7 +19,7 @@ Curves: TypeAlias = Mapping[int, Mapping[int, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether a trial goes on past a rung; ``reason`` is empty where it does."""
+    """Whether a trial ends at a rung, and why."""
 
     stop: bool
     reason: str = ""
@@ -33,7 +33,7 @@ class Scheduler:
     """Runs every trial to its end; a subclass stops some at its rungs.
 
     Attributes:
-        max_examples: budget of a full trial; there nothing is compared.
+        max_examples: of a full trial; there nothing is compared.
         first_rung: examples at which trials are first compared.
         eta: one trial in ``eta`` goes on at a rung.
         mode: ``max`` or ``min``.
@@ -50,13 +50,12 @@ class Scheduler:
     keep: int = 1
 
     def __post_init__(self) -> None:
-        for option, value, least, fix in (
-            ("eta", self.eta, 2, "give 2 or more: one trial in eta goes on"),
-            ("--max-examples", self.max_examples, 1, "give 1 or more"),
-            ("first_rung", self.first_rung, 1, "give 1 or more examples"),
-        ):
-            if value < least:
-                raise InvalidValue(option, value, fix)
+        if self.eta < 2:
+            raise InvalidValue("eta", self.eta, "give 2 or more: one trial in eta goes on")
+        examples = {"--max-examples": self.max_examples, "first_rung": self.first_rung}
+        for option, value in examples.items():
+            if value < 1:
+                raise InvalidValue(option, value, "give 1 or more examples")
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -74,15 +73,9 @@ class Scheduler:
         return 1.0 if self.mode == "max" else -1.0
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
-        """Return whether a trial goes on past a milestone.
+        """Return whether a trial goes on past a milestone, in examples.
 
-        Only trials of a smaller number are compared, so that one which comes later does not
-        change the answer.
-
-        Args:
-            curves: trial number -> examples -> objective.
-            trial: number of the trial asked about.
-            examples: the milestone.
+        Only trials of a smaller number are compared: one that comes later changes no answer.
         """
         return GOES_ON
 
@@ -203,7 +196,6 @@ class MedianStopping(Scheduler):
 
     @property
     def milestones(self) -> tuple[int, ...]:
-        """The rungs, the grace before them, and the end."""
         return (*range(self.first_rung, self.max_examples, self.first_rung), self.max_examples)
 
     def verdict(self, curves: Curves, trial: int, examples: int) -> Verdict:
@@ -227,7 +219,7 @@ class MedianStopping(Scheduler):
         return Verdict(stop=True, reason=f"{told}; {others}")
 
     def expected(self, trials: int) -> int:
-        """Return the examples if every second trial ends at the first rung that compares."""
+        # every second trial ends at the first rung that compares
         return cascade(trials, (*self.rungs[:1], self.max_examples), 2)
 
 
@@ -248,10 +240,7 @@ KINDS: Mapping[str, type[Scheduler]] = {
 
 
 def make_scheduler(name: str, **numbers: Any) -> Scheduler:
-    """Return the scheduler of a search, ``asha``, ``hyperband``, ``median`` or ``none``.
-
-    Args:
-        numbers: as ``Scheduler`` has them; ``median`` and ``none`` make no use of ``eta``.
+    """Return the scheduler of a search, with the attributes of ``Scheduler``.
 
     Raises:
         InvalidValue: an unknown name, or numbers that make no rungs.

@@ -12,13 +12,12 @@ from typing import Any
 import optuna
 
 from sentune.code import code_fingerprint
-from sentune.io.atomic import read_document
 from sentune.launchers.launch import Launch
 from sentune.launchers.ray_internals import ClusterStore
 from sentune.records import FinalistRecord, Spent, TrialRecord, TrialState
 from sentune.study.config import StudyConfig, objectives_of
 from sentune.study.fork import fork_from, place_of_trials, refuse_foreign_trials
-from sentune.study.planning.capacity import available
+from sentune.study.planning.capacity import WORKER_CPUS, available
 from sentune.study.planning.plan import make_plan, searched
 from sentune.study.readout_tables import keep_tables
 from sentune.study.runner.finals import Finals, compare
@@ -58,9 +57,6 @@ MakeSpec = Callable[[dict[str, Any], str, int, tuple[int, ...]], TrialSpec]
 """(settings, name of the run, seed, milestones) -> the training run. Where it leaves ``directory``
 empty, the study gives it one."""
 
-Watcher = Callable[[], None]
-"""Called after something of a run is stored."""
-
 STATES = {
     Why.BUDGET: "stopped",
     Why.ASKED: "stopped",
@@ -78,7 +74,6 @@ class StudyOutcome:
         state: ``complete``, ``stopped`` (by a budget or on request, before the finals were
             through), ``interrupted`` (the same command resumes these two) or ``failed`` (too many
             trials failed, or no trial, or no run of the finals, came to its end).
-        trials: by number.
         finalists: best by mean first; ``winner`` is the first one's index, None without any.
         best_run: name of the run to ship: of the winner's best seed on dev, or, without
             finalists, of the best trial; None where no trial may win.
@@ -102,20 +97,15 @@ class Study:
     """A study that can run: planned, and its storage opened.
 
     Args:
-        config: what is asked for.
         space: what is searched, already narrowed.
-        make_spec: makes the training run of a configuration.
         program: trains; picklable.
         watchers: called after something of a run is stored; they look at a snapshot.
         fingerprints: of corpora, encoder, method and code, JSON types.
         held: the driver's lock, where it has one: the hours of all starts, and what is asked.
 
     Attributes:
-        plan: what it will ask for.
-        view: takes snapshots of the study.
         stalls: knows the newest beat of each run at work, and ends what has stalled.
-        watchers: as given; a driver adds its own before it runs.
-        held: as given; a driver without a lock may set it before it runs.
+        watchers, held: as given; a driver may add and set them before it runs.
         fingerprint: everything that makes two trials comparable, and a user's sampler, JSON types.
             How many trials, which sampler of the package and which resources may change.
 
@@ -131,7 +121,7 @@ class Study:
         space: SearchSpace,
         make_spec: MakeSpec,
         program: Program,
-        watchers: Sequence[Watcher] = (),
+        watchers: Sequence[Callable[[], None]] = (),
         fingerprints: Mapping[str, Any] | None = None,
         held: DriverLock | Alone | None = None,
     ) -> None:
@@ -148,13 +138,13 @@ class Study:
         self.prewarm = Prewarm(self.plan, capacity)
         self.config, self.space, self.make_spec = config, searched(config, space), make_spec
         self.watchers = [*watchers]
-        self._failed: list[Watcher] = []
+        self._failed: list[Callable[[], None]] = []
         self.held = held
         self.launch = Launch(
             program=program,
             launcher=config.launched_by,
             workers=config.worker_range,
-            cpus=config.cpus_per_worker,
+            cpus=WORKER_CPUS,
             gpus=config.gpus_per_worker,
             max_failures=config.max_failures,
             code=code_fingerprint(),
@@ -193,11 +183,8 @@ class Study:
             scheduler=scheduler,
             constraints=config.constraints,
         )
-        if IDENTITY not in self.store.study.user_attrs:
-            # on an MLflow server; studies of earlier versions have it in a file of their folder
-            known = read_document(f"{config.folder}/tracking", "identity")
-            known = known or read_document(config.folder, "identity")
-            self.store.study.set_user_attr(IDENTITY, known or uuid.uuid4().hex)
+        if IDENTITY not in self.store.study.user_attrs:  # on an MLflow server
+            self.store.study.set_user_attr(IDENTITY, uuid.uuid4().hex)
         self.retention = Retention(config, self.store)
         place = StudyPlace(name=config.name, folder=config.folder, url=url)
         shared = None if isinstance(self.storage, StudyJournal) else self.storage
@@ -224,34 +211,22 @@ class Study:
                 ended = sum(trial.state.is_finished() for trial in self.store.trials())
                 left = self.config.population or max(0, self.config.trials - ended)
                 self.prewarm.ask(min(self.sharing.allowed, left))
-                outcome = self._search_and_finals()
+                limits = Limits(
+                    self.store,
+                    budget=self.config.budget,
+                    held=self.held,
+                    finals=self.config.finalists * self.config.seeds,
+                    concurrent=self.plan.concurrent,
+                    failed_share=self.config.failed_share,
+                )
+                finals = self._finals(limits) if self._search(limits) else None
+                outcome = self._outcome(limits, finals)
             if outcome.state == "complete" and isinstance(self.storage, StudyJournal):
                 self.storage.compact()
             return outcome
         finally:
             self.prewarm.release()
             self.launch.control.close()
-
-    def _search_and_finals(self) -> StudyOutcome:
-        limits = Limits(
-            self.store,
-            budget=self.config.budget,
-            held=self.held,
-            finals=self.config.finalists * self.config.seeds,
-            concurrent=self.plan.concurrent,
-            failed_share=self.config.failed_share,
-        )
-        if not self._search(limits):
-            return self._outcome(limits, None)
-        study = self._open(self.config.name + FINALS)
-        finals = Finals(study=study, store=self.store, config=self.config)
-        keep_tables(self.view, self.config, finals.runs())
-        self.retention.finals = finals
-        limits.begin_finals(sum(run.gpu_seconds for run in finals.store.records()) / 3600)
-        whole = self._run(finals.store, finals.source, limits)
-        if whole and (again := finals.lost()) is not None:
-            whole = self._run(finals.store, again, limits)
-        return self._outcome(limits, finals if whole else None)
 
     def _search(self, limits: Limits) -> bool:
         """Run what is left of the search; return whether it came to its end."""
@@ -283,12 +258,23 @@ class Study:
                 sampler=config.sampler,
                 first=config.sampler.partition(":")[0] != "grid",
             )
-        keep_tables(
-            self.view, self.config, {run_name(trial.id): trial for trial in self.store.records()}
-        )
+        known = {run_name(trial.id): trial for trial in self.store.records()}
+        keep_tables(self.view, self.config, known)
         self.retention.apply()
         self._changed()
         return self._run(self.store, source, limits)
+
+    def _finals(self, limits: Limits) -> Finals | None:
+        """Train the best trials again from fresh seeds; None where that did not come to an end."""
+        study = self._open(self.config.name + FINALS)
+        finals = Finals(study=study, store=self.store, config=self.config)
+        keep_tables(self.view, self.config, finals.runs())
+        self.retention.finals = finals
+        limits.begin_finals(sum(run.gpu_seconds for run in finals.store.records()) / 3600)
+        whole = self._run(finals.store, finals.source, limits)
+        if whole and (again := finals.lost()) is not None:
+            whole = self._run(finals.store, again, limits)
+        return finals if whole else None
 
     def _run(self, store: TrialStore, source: Source, limits: Limits) -> bool:
         """Run trials until the source has no more; False if the study was halted before."""

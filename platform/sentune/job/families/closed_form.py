@@ -163,7 +163,7 @@ class ClosedFormFamily(JobFamily):
         }
         words = {source: Held(table) for source, table in self.words.items()}
         program = partial(fit_and_sweep, words=words)
-        return probe_fit(program, specs, seconds=seconds, threads=1)
+        return probe_fit(program, specs, seconds=seconds)
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         del validation_seconds

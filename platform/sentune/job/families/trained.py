@@ -159,10 +159,7 @@ class TrainedFamily(JobFamily):
     def probe(self, seconds: float) -> Probe:
         spec = self._local_spec()
         _, training = split(spec.settings, find(spec.method))
-        threads = max(1, int(self.config.cpus_per_worker))
-        return probe_training(
-            spec, batch_size=training.batch_size, seconds=seconds, threads=threads
-        )
+        return probe_training(spec, batch_size=training.batch_size, seconds=seconds)
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
         return Probe(

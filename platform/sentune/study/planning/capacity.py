@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from sentune.cluster import Cluster, read_cluster, running_cluster_file
 from sentune.cluster.packing import held
 
+WORKER_CPUS = 1.0
+"""CPUs of a worker, each of which trains with one thread."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
@@ -16,19 +19,14 @@ class Node:
     cpus: float
     gpus: float = 0.0
 
-    def holds(self, cpus: float, gpus: float) -> int:
-        """Return how many workers of this size fit."""
-        return held(self.cpus, self.gpus, cpus, gpus)
+    def holds(self, gpus: float) -> int:
+        """Return how many workers with so many GPUs each fit."""
+        return held(self.cpus, self.gpus, WORKER_CPUS, gpus)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """The machines of a cluster.
-
-    Attributes:
-        nodes: those that are up.
-        reachable: all that there can be; the same where nothing grows.
-    """
+    """The machines of a cluster: those that are up, and all that it can grow to."""
 
     nodes: tuple[Node, ...]
     reachable: tuple[Node, ...]

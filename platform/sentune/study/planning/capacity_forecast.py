@@ -1,19 +1,20 @@
 """How a cluster grows for a study: node type by node type, with hours and dollars.
 
-A study has two stages, the search and the finals. Each asks for all of its workers at once, so its
-nodes are reckoned as up for the whole of it, though those of a search's last trials go earlier:
+A study has two stages, the search and the finals. Each asks for all of its workers at once, and its
+nodes are counted as up for the whole of it, though those of a search's last trials go earlier:
 hours are an upper bound in that. How long a node takes to start is not in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sentune.cluster import Cluster
 from sentune.cluster.packing import nodes_for
 from sentune.study.config import StudyConfig
-from sentune.study.planning.plan import Plan, Probe, estimate
+from sentune.study.planning.capacity import WORKER_CPUS
+from sentune.study.planning.plan import Plan, Probe, stage_hours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,8 @@ class CapacityForecast:
 
     Attributes:
         stages: one after the other.
-        node_hours: name of the node type -> hours of all its nodes, idle ones too; None as above.
+        node_hours: name of the node type -> hours of all its nodes, idle ones too; None
+            where nothing says how fast a trial trains.
         dollars: name of the node type -> hours times the price that was stated; empty without.
         unpriced: node types that are used and have no price.
         stand_in_dollars: that the kinds which stand in would cost beyond, if all nodes were theirs.
@@ -53,9 +55,8 @@ class CapacityForecast:
 
     @property
     def hours(self) -> float | None:
-        """Wall time."""
-        known = [stage.hours for stage in self.stages if stage.hours is not None]
-        return sum(known) if len(known) == len(self.stages) else None
+        """Wall time; None where nothing says how fast a trial trains."""
+        return sum(stage.hours or 0.0 for stage in self.stages) if self.node_hours else None
 
     @property
     def total(self) -> float | None:
@@ -76,21 +77,21 @@ def forecast(
         probe: how fast a trial trains; None: not known.
         prices: name of the node type -> dollars an hour of one node.
     """
-    stages = _stages(plan, config, cluster, probe)
+    stages = tuple(_stages(plan, config, cluster, probe))
     hours = None if probe is None else _node_hours(stages, cluster)
     used = {name: value for name, value in (hours or {}).items() if value}
-    other = {kind.stands_in_for: name for name, kind in cluster.kinds.items()}
-    dearer = (
-        value * (prices[other[name]] - prices[name])
+    stand_ins = {kind.stands_in_for: name for name, kind in cluster.kinds.items()}
+    stand_in_dollars = sum(
+        value * max(0.0, prices[stand_ins[name]] - prices[name])
         for name, value in used.items()
-        if name in prices and other.get(name) in prices
+        if name in prices and stand_ins.get(name) in prices
     )
     return CapacityForecast(
         stages=stages,
         node_hours=hours,
         dollars={name: value * prices[name] for name, value in used.items() if name in prices},
         unpriced=tuple(name for name in used if name not in prices) if prices else (),
-        stand_in_dollars=sum(max(0.0, more) for more in dearer),
+        stand_in_dollars=stand_in_dollars,
     )
 
 
@@ -111,33 +112,21 @@ def forecasts(
 
 def _stages(
     plan: Plan, config: StudyConfig, cluster: Cluster, probe: Probe | None
-) -> tuple[Stage, ...]:
-    finals, (workers, _) = plan.finalists, config.worker_range
-    search_alone = replace(
-        plan,
-        finalists=0,
-        examples_expected=plan.examples_expected - finals * plan.max_examples,
-        validations_expected=plan.validations_expected - finals * plan.validations_full,
-    )
-    stages: list[Stage] = []
-    for name, runs, so_far in (
-        ("search", config.population or plan.trials, search_alone),
-        ("finals", finals, plan),
-    ):
-        if not runs:
-            continue
-        concurrent = min(plan.concurrent, runs)
-        nodes = nodes_for(
-            cluster,
-            concurrent * workers,
-            cpus=config.cpus_per_worker,
-            gpus=config.gpus_per_worker,
-            data_cpus=config.data_cpus,
-        )
-        passed = sum(stage.hours or 0.0 for stage in stages)
-        hours = None if probe is None else estimate(so_far, config, probe).hours - passed
-        stages.append(Stage(name=name, concurrent=concurrent, nodes=nodes, hours=hours))
-    return tuple(stages)
+) -> Iterator[Stage]:
+    workers, _ = config.worker_range
+    hours = stage_hours(plan, config, probe, plan.concurrent) if probe else (None, None)
+    runs = {"search": config.population or plan.trials, "finals": plan.finalists}
+    for (name, count), took in zip(runs.items(), hours, strict=True):
+        if count:
+            concurrent = min(plan.concurrent, count)
+            nodes = nodes_for(
+                cluster,
+                concurrent * workers,
+                cpus=WORKER_CPUS,
+                gpus=config.gpus_per_worker,
+                data_cpus=config.data_cpus,
+            )
+            yield Stage(name=name, concurrent=concurrent, nodes=nodes, hours=took)
 
 
 def _node_hours(stages: tuple[Stage, ...], cluster: Cluster) -> dict[str, float]:

@@ -69,7 +69,7 @@ def check_writable(storage: str) -> None:
 
 
 def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
-    """Whether the checkpoints that the study never exceeds fit beside those that it has.
+    """Check that the most checkpoints that a study may have fit beside those that it has.
 
     Raises:
         PlanError: they do not; says how many bytes are needed and free.
@@ -92,8 +92,13 @@ def check_disk(config: StudyConfig, plan: Plan, checkpoint_bytes: int) -> None:
         raise PlanError("--storage", config.storage, fix) from error
 
 
-def check_database(address: str | None, option: str = "--optuna") -> None:
-    """Whether the database that an option names answers and takes a transaction.
+def check_database(
+    address: str | None, option: str = "--optuna", statement: str = "SELECT 1"
+) -> None:
+    """Check that the database that an option names answers and takes a transaction.
+
+    Args:
+        statement: that is executed there and rolled back; not in a SQLite file.
 
     Raises:
         PlanError: it does not; says why.
@@ -106,31 +111,30 @@ def check_database(address: str | None, option: str = "--optuna") -> None:
     except (ArgumentError, ValueError):  # the latter for a port that is no number
         fix = "write sqlite:////PATH or postgresql+psycopg2://USER@HOST/DATABASE"
         raise PlanError(option, shown, fix) from None
-    port = url.port or PORTS.get(url.get_backend_name())
-    mend = "start it, or correct its address"
-    if url.host and port is not None:  # else the database's client may wait for minutes
-        where = (url.host, port)
-        try:
-            within(PATIENCE, lambda: socket.create_connection(where, timeout=PATIENCE).close())
-        except OSError as error:
-            fix = f"nothing answers at {url.host}:{port} ({error}); {mend}"
-            raise PlanError(option, shown, fix) from error
     try:
-        within(PATIENCE, lambda: _begin(url))
+        within(PATIENCE, lambda: _begin(url, statement))
     except (ImportError, NoSuchModuleError) as error:
         fix = f"{named(error)}; install the database's driver, such as psycopg2-binary"
         raise PlanError(option, shown, fix) from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        mend = "start it, or correct its address"
         mend = "bring it back from a copy" if damage_in(error) else mend
         raise PlanError(option, shown, f"it cannot be opened ({named(error)}); {mend}") from error
 
 
-def _begin(url: URL) -> None:
+def _begin(url: URL, statement: str) -> None:
     """Begin a transaction; of a SQLite file another driver may be writing, and none is made."""
+    port = url.port or PORTS.get(url.get_backend_name())
+    if url.host and port is not None:  # else the database's client may wait for minutes
+        try:
+            socket.create_connection((url.host, port), timeout=PATIENCE).close()
+        except OSError as error:
+            why = f"nothing answers at {url.host}:{port} ({error})"
+            raise ConnectionError(why) from error
     if url.get_backend_name() != "sqlite" or not url.database:
         engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
         with engine.connect() as connection:
-            connection.execute(sqlalchemy.text("SELECT 1"))
+            connection.execute(sqlalchemy.text(statement))  # rolled back at the end
         return
     file = Path(url.database)
     if not file.exists():
@@ -152,37 +156,43 @@ def tracking_silence(uri: str) -> str:
     Raises:
         PlanError: it is no address of either.
     """
-    shown = without_credentials(uri)
-    malformed = PlanError("--tracking", shown, "write http://HOST:PORT or sqlite:////PATH")
+    malformed = PlanError(
+        "--tracking", without_credentials(uri), "write http://HOST:PORT or sqlite:////PATH"
+    )
     try:
         address = urlsplit(uri)
         host, _ = address.hostname, address.port
-        kind = address.scheme.partition("+")[0]
         file = sqlite_path(uri)
     except (ValueError, ArgumentError):
         raise malformed from None
+    kind = address.scheme.partition("+")[0]
     if file is not None and not file.exists():  # it is made when the study starts
         there = next(place for place in file.absolute().parents if place.exists())
         writable = there.is_dir() and os.access(there, os.W_OK)
         return "" if writable else f"{there} is no folder that this user may write into"
     if kind in ("http", "https") and host:
-        answer = http_answer(f"{uri.rstrip('/')}/health")  # it may want credentials here
-        return f"it does not answer ({named(answer)})" if isinstance(answer, Exception) else ""
-    if kind in ("sqlite", "postgresql", "mysql", "mssql"):
+        try:
+            http_answer(f"{uri.rstrip('/')}/health")  # it may want credentials here
+        except OSError as error:
+            return f"it does not answer ({named(error)})"
+    elif kind in ("sqlite", "postgresql", "mysql", "mssql"):
         try:
             check_database(uri, "--tracking")
         except PlanError as refusal:
             return refusal.fix
-        return ""
-    if kind != "databricks":  # MLflow asks that one itself
+    elif kind != "databricks":  # MLflow asks that one itself
         raise malformed
     return ""
 
 
 def http_answer(
     url: str, headers: Mapping[str, str] | None = None, *, patience: float = PATIENCE
-) -> tuple[int, str] | OSError | ValueError:
-    """Return status and body of an answer, the body empty above 399; or why there is none."""
+) -> tuple[int, str]:
+    """Return status and body of an answer, the body empty above 399.
+
+    Raises:
+        OSError: there is no answer.
+    """
 
     def ask() -> tuple[int, str]:
         request = urllib.request.Request(url, headers=dict(headers or {}))
@@ -193,10 +203,8 @@ def http_answer(
         return within(patience, ask)
     except urllib.error.HTTPError as error:
         return error.code, ""
-    except (OSError, ValueError) as error:
-        return error
-    except HTTPException as error:  # what answers speaks another protocol
-        return ValueError(named(error))
+    except (ValueError, HTTPException) as error:  # what answers speaks another protocol
+        raise OSError(named(error)) from error
 
 
 def within(seconds: float, action: Callable[[], T]) -> T:

@@ -1,6 +1,6 @@
 """Joins a Ray cluster step by step, and asks its nodes what they run, what they see and reach.
 
-One actor a node, without a CPU or a GPU: it neither waits for trials nor makes the cluster grow.
+The tasks ask for no CPU and no GPU: they neither wait for trials nor make the cluster grow.
 """
 
 from __future__ import annotations
@@ -12,41 +12,38 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil  # type: ignore[import-untyped]
 import ray
-import sqlalchemy
 import torch
 from ray.exceptions import AuthenticationError, GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError
 
 from sentune.cluster.findings import Finding, NodeAnswer
-from sentune.code import CodeMismatch, compare, loaded_code
+from sentune.code import Code, CodeMismatch, compare, loaded_code
 from sentune.credentials import without_credentials
-from sentune.errors import InvalidValue, PlanError, first_line, last_line
+from sentune.errors import InvalidValue, PlanError, last_line
+from sentune.io.atomic import read_document, write_document
 from sentune.io.object_store import StorageError, files_at
-from sentune.study.planning import checks
-from sentune.study.planning.checks import check_database, check_writable, http_answer, within
+from sentune.study.planning.checks import check_database, check_writable, http_answer
 from sentune.study.planning.connect import ANSWER_SECONDS, START_FIX, join, silent_head, token
 
 PATIENCE = 120.0
 """Seconds for the answers of all nodes; a worker's first start ships the packages."""
 
 CLOCK_PATIENCE = 5.0
-"""Seconds for each question to a node that has answered."""
+"""Seconds for the time of a node that has answered."""
 
 MLFLOW_PATIENCE = 20.0
 """Seconds for MLflow: checking a password for the first time took a small server over four."""
-
-PINGS = 3
-"""The fastest of them bounds a clock best."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -110,26 +107,27 @@ def left() -> None:
 def job_server(address: str) -> list[Finding]:
     """Return what a job server, ``http://HOST:8265``, shows of its cluster from outside."""
     version = f"{address.rstrip('/')}/api/version"
-    without = http_answer(version, patience=ANSWER_SECONDS)
-    if isinstance(without, Exception):
-        fix = "open the way: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
-        return [Finding("reachable", f"nothing answers at {address} ({without})", fix)]
     reached = Finding("reachable", address)
-    if without[0] == 200:
-        fix = "export RAY_AUTH_MODE=token before ray start, on every node"
-        trouble = "the job server answers without a token"
-        return [reached, Finding("authentication", trouble, fix)]
-    having = {"Authorization": f"Bearer {token()}"}
-    answer = http_answer(version, having, patience=ANSWER_SECONDS)
-    if isinstance(answer, Exception) or answer[0] != 200:
+    try:
+        status, _ = http_answer(version, patience=ANSWER_SECONDS)
+        if status == 200:
+            fix = "export RAY_AUTH_MODE=token before ray start, on every node"
+            trouble = "the job server answers without a token"
+            return [reached, Finding("authentication", trouble, fix)]
+        having = {"Authorization": f"Bearer {token()}"}
+        status, answer = http_answer(version, having, patience=ANSWER_SECONDS)
+    except OSError as error:
+        fix = "open the way: ray dashboard cluster.yaml, or ssh -L 8265:127.0.0.1:8265 HEAD"
+        return [Finding("reachable", f"nothing answers at {address} ({error})", fix)]
+    if status != 200:
         trouble = "the job server does not take this machine's token"
         return [reached, Finding("authentication", trouble, TOKEN_FIX)]
-    door = Finding("authentication", "with the token, and not without")
-    found = str(json.loads(answer[1])["ray_version"])
-    if found == ray.__version__:
-        return [reached, door, Finding("Ray", found)]
-    fix = "install requirements.lock on both sides"
-    return [reached, door, Finding("Ray", f"{found}, here {ray.__version__}", fix)]
+    found, here = str(json.loads(answer)["ray_version"]), ray.__version__
+    ray_version = Finding("Ray", found)
+    if found != here:
+        fix = "install requirements.lock on both sides"
+        ray_version = Finding("Ray", f"{found}, here {here}", fix)
+    return [reached, Finding("authentication", "with the token, and not without"), ray_version]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,211 +139,164 @@ class StudyAddresses:
     tracking: str | None = None
 
 
-class NodeInspector:
-    """An actor on a node, which reports what it finds there."""
-
-    def inspect(self, addresses: StudyAddresses, mark: str | None, local: bool) -> dict[str, Any]:
-        """Return the fields of a ``NodeAnswer`` that are seen from within the node.
-
-        Args:
-            addresses: a study's.
-            mark: file that the driver left in the storage.
-            local: whether addresses on loopback are asked about, too.
-        """
-        reach: dict[str, str] = {}
-        if mark is not None:
-            reach["storage"] = storage_trouble(mark)
-        optuna, tracking = addresses.optuna, addresses.tracking
-        if optuna is not None and (local or not on_loopback(optuna)):
-            reach["Optuna"] = database_trouble(optuna)
-        if tracking is not None and (local or not on_loopback(tracking)):
-            reach["tracking"] = tracking_trouble(tracking)
-        environment = dict(inherited())
-        os.environ.pop(VISIBLE, None)  # torch sees the GPUs of the environment Ray was started in
-        if VISIBLE in environment:
-            os.environ[VISIBLE] = environment[VISIBLE]
-        return {
-            **versions(),
-            "code": loaded_code(),
-            "auth": environment.get("RAY_AUTH_MODE", "").lower(),
-            "stop_seconds": float(environment.get("RAY_JOB_STOP_WAIT_TIME_S") or 3),
-            "gpus_seen": torch.cuda.device_count(),
-            "reach": reach,
-        }
-
-    def clock(self) -> float:
-        """Return seconds since 1970 by this node's clock."""
-        return time.time()
-
-
 def ask_nodes(addresses: StudyAddresses) -> list[NodeAnswer]:
     """Return an answer of every node that is up, the head first; silence is an answer, too."""
     nodes = sorted((n for n in ray.nodes() if n["Alive"]), key=lambda n: not _is_head(n))
+    places = {"Optuna": addresses.optuna, "tracking": addresses.tracking}
+    unwritable = {}
     with ExitStack() as later:
-        mark, unwritable = None, {}
         if addresses.storage is not None:
             try:
-                mark = later.enter_context(marked(addresses.storage))
+                places["storage"] = later.enter_context(marked(addresses.storage))
             except (PlanError, StorageError) as error:  # then no node can look for it
                 unwritable = {"storage": f"the driver cannot write it: {error}"}
-        actor = ray.remote(num_cpus=0, max_restarts=0)(NodeInspector)
-        places = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
-        inspectors = [actor.options(scheduling_strategy=place).remote() for place in places]
-        found = [
-            inspector.inspect.remote(addresses, mark, _is_head(node))
-            for inspector, node in zip(inspectors, nodes, strict=True)
+        inspect = ray.remote(num_cpus=0, max_retries=0)(inspected)
+        asked = {}
+        for node in nodes:
+            known = NodeAnswer(
+                node=str(node["NodeManagerAddress"]),
+                cpus=node["Resources"].get("CPU", 0.0),
+                gpus=node["Resources"].get("GPU", 0.0),
+                reach=unwritable,
+            )
+            reached = {
+                name: place
+                for name, place in places.items()
+                if place and (name == "storage" or _is_head(node) or not on_loopback(place))
+            }
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = inspect.options(scheduling_strategy=there)
+            asked[task.remote(known, loaded_code(), reached)] = known.node, there
+        ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
+        return [
+            _answer(answer, name, there)
+            if answer in set(ready)
+            else NodeAnswer(node=name, trouble=f"no answer within {PATIENCE:g} s")
+            for answer, (name, there) in asked.items()
         ]
-        ready, _ = ray.wait(found, num_returns=len(found), timeout=PATIENCE)
-        answers = [
-            _answer(node, inspector, one if one in set(ready) else None)
-            for node, inspector, one in zip(nodes, inspectors, found, strict=True)
-        ]
-        for inspector in inspectors:
-            ray.kill(inspector)
-    return [
-        answer if answer.trouble else replace(answer, reach={**unwritable, **answer.reach})
-        for answer in answers
-    ]
 
 
 def _is_head(node: Mapping[str, Any]) -> bool:
     return "node:__internal_head__" in node["Resources"]
 
 
-def _answer(node: Mapping[str, Any], inspector: Any, found: Any) -> NodeAnswer:
-    name, readings = str(node["NodeManagerAddress"]), []
-    if found is None:
-        return NodeAnswer(node=name, trouble=f"no answer within {PATIENCE:g} s")
+def _answer(found: Any, node: str, there: NodeAffinitySchedulingStrategy) -> NodeAnswer:
+    """Return the answer of a node, with the bounds of its clock."""
+    task = ray.remote(num_cpus=0, max_retries=0)(clock).options(scheduling_strategy=there)
     try:
-        seen = ray.get(found, timeout=CLOCK_PATIENCE)
-        for _ in range(PINGS):
-            before = time.time()
-            answer = ray.get(inspector.clock.remote(), timeout=CLOCK_PATIENCE)
-            readings.append((before, answer, time.time()))
+        answer: NodeAnswer = ray.get(found, timeout=CLOCK_PATIENCE)
+        before = time.time()
+        told = ray.get(task.remote(), timeout=CLOCK_PATIENCE)
     except GetTimeoutError:
-        return NodeAnswer(node=name, trouble=f"no second answer within {CLOCK_PATIENCE:g} s")
+        return NodeAnswer(node=node, trouble=f"no second answer within {CLOCK_PATIENCE:g} s")
     except RayError as error:
-        return NodeAnswer(node=name, trouble=last_line(error) or repr(error))
+        return NodeAnswer(node=node, trouble=last_line(error) or repr(error))
+    return replace(answer, clock=(told - time.time(), told - before))
+
+
+def clock() -> float:
+    """Return seconds since 1970 by this machine's clock."""
+    return time.time()
+
+
+def inspected(known: NodeAnswer, driver: Code, places: Mapping[str, str]) -> NodeAnswer:
+    """Return the answer of the node that this process runs on, but for its clock.
+
+    Args:
+        known: what Ray tells of the node, and what no node can reach.
+        driver: code that the driver runs.
+        places: ``storage`` (the file that the driver left there), ``Optuna`` and ``tracking`` ->
+            address, as far as this node is to try it.
+    """
+    reach = {name: TROUBLE[name](place) for name, place in places.items()}
+    # Ray hides the GPUs from a worker that asked for none by changing os.environ: torch shall see
+    # those of the environment that Ray's own processes were started in
+    environment = psutil.Process().environ()
+    os.environ.pop(VISIBLE, None)
+    if VISIBLE in environment:
+        os.environ[VISIBLE] = environment[VISIBLE]
     difference = ""
     try:
-        compare(loaded_code(), seen["code"], where=name)
+        compare(driver, loaded_code(), where=known.node)
     except CodeMismatch as mismatch:
         difference = str(mismatch)
-    return NodeAnswer(
-        node=name,
-        cpus=node["Resources"].get("CPU", 0.0),
-        gpus=node["Resources"].get("GPU", 0.0),
-        clock=clock_bounds(readings),
-        **{**seen, "code": difference},
+    return replace(
+        known,
+        ray=ray.__version__,
+        python=platform.python_version(),
+        code=difference,
+        auth=environment.get("RAY_AUTH_MODE", "").lower(),
+        stop_seconds=float(environment.get("RAY_JOB_STOP_WAIT_TIME_S") or 3),
+        gpus_seen=torch.cuda.device_count(),
+        reach={**known.reach, **reach},
     )
 
 
 def versions() -> dict[str, str]:
-    """Of Ray and Python in this process."""
+    """Return the versions of Ray and Python in this process."""
     return {"ray": ray.__version__, "python": platform.python_version()}
-
-
-def inherited() -> Mapping[str, str]:
-    """Return the environment that this process was started with: that of Ray's own processes.
-
-    Ray hides the GPUs from a worker that asked for none by changing ``os.environ`` later.
-    """
-    file = Path("/proc/self/environ")
-    if not file.exists():
-        return os.environ
-    pairs = (entry.partition("=") for entry in file.read_text(errors="replace").split("\0"))
-    return {name: value for name, equals, value in pairs if equals}
-
-
-def clock_bounds(readings: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Return how far a clock may be ahead, the least and the most seconds, by readings of the time
-    before asking, the answer, and the time after it."""
-    return (
-        max(answer - after for _, answer, after in readings),
-        min(answer - before for before, answer, _ in readings),
-    )
 
 
 @contextmanager
 def marked(storage: str) -> Iterator[str]:
-    """Leave a file in a storage while the block runs; give its address.
+    """Leave a file in a storage while the block runs; yield its address.
 
     Raises:
         PlanError, StorageError: it cannot be written.
     """
     check_writable(storage)
-    base = storage if "://" in storage else str(Path(storage).resolve())
-    address = f"{base.rstrip('/')}/.sentune-check-{uuid.uuid4().hex}"
-    filesystem, path = files_at(address)
-
-    def bounded(action: Callable[[], object]) -> None:
-        try:
-            within(checks.PATIENCE, action)
-        except TimeoutError as error:
-            raise PlanError("--storage", without_credentials(storage), str(error)) from error
-
-    bounded(lambda: filesystem.pipe_file(path, b"seen"))
+    folder = storage.rstrip("/") if "://" in storage else str(Path(storage).resolve())
+    mark = write_document(folder, f".sentune-check-{uuid.uuid4().hex}", "seen")
     try:
-        yield address
+        yield mark
     finally:
-        bounded(lambda: filesystem.rm(path))
+        files, path = files_at(mark)
+        files.rm_file(path)
 
 
-def storage_trouble(address: str) -> str:
-    """Return whether the driver's file is seen here, and another one can be written beside it."""
+def storage_trouble(mark: str) -> str:
+    """Return why the driver's file is not seen here, or none can be written beside it; else ""."""
+    folder, _, name = mark.rpartition("/")
     try:
-        check_writable(address.rpartition("/")[0])
-        filesystem, path = files_at(address)
-        there = within(checks.PATIENCE, lambda: filesystem.exists(path))
-    except (PlanError, StorageError, TimeoutError) as error:
+        check_writable(folder)
+        seen = read_document(folder, name) is not None
+    except (PlanError, StorageError) as error:
         return str(error)
-    return "" if there else "it is another folder here: what the driver wrote is not there"
+    return "" if seen else "it is another folder here: what the driver wrote is not there"
 
 
 def database_trouble(url: str) -> str:
-    """Return whether Optuna's database answers and a table can be made in it."""
+    """Return why Optuna's database does not answer or no table can be made in it; else ""."""
+    statement = "SELECT 1"
+    if url.startswith("postgresql"):  # makes tables within a transaction, which is rolled back
+        statement = f"CREATE TABLE sentune_check_{uuid.uuid4().hex} (x INTEGER)"
     try:
-        check_database(url)
-        if make_url(url).get_backend_name() == "postgresql":  # makes tables within a transaction
-            within(checks.PATIENCE, lambda: _make_table(url))
-    except (PlanError, SQLAlchemyError, TimeoutError) as error:
-        return first_line(error)
+        check_database(url, statement=statement)
+    except PlanError as error:
+        return str(error)
     return ""
 
 
-def _make_table(url: str) -> None:
-    """Make a table, and roll it back."""
-    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
-    with engine.connect() as connection:
-        table = f"sentune_check_{uuid.uuid4().hex}"
-        connection.execute(sqlalchemy.text(f"CREATE TABLE {table} (x INTEGER)"))
-        connection.rollback()
-
-
 def tracking_trouble(uri: str) -> str:
-    """Return whether an MLflow server answers, wants a password, and takes the one that is here."""
+    """Return why an MLflow server does not answer, is open to all, or refuses the password that is
+    here; else ""."""
     if not uri.startswith(("http://", "https://")):
         return ""
     search = f"{uri.rstrip('/')}/api/2.0/mlflow/experiments/search?max_results=1"
-
-    def status(**headers: str) -> int | str:
-        answer = http_answer(search, headers, patience=MLFLOW_PATIENCE)
-        if isinstance(answer, Exception):
-            return str(without_credentials(f"it does not answer ({answer})"))
-        return answer[0]
-
-    open_door = status()
-    if isinstance(open_door, str):
-        return open_door
-    if open_door not in (401, 403):
-        if open_door >= 400:
-            return f"it answers {open_door}"
-        return "" if on_loopback(uri) else "it lets everyone in who reaches it"
-    known = credentials()
-    if known is None:
-        return "it wants a user and a password, and there are none in ~/.mlflow/credentials"
-    having = status(Authorization=f"Basic {base64.b64encode(known).decode()}")
-    return "" if having == 200 else f"it does not take this user and password ({having})"
+    try:
+        status, _ = http_answer(search, patience=MLFLOW_PATIENCE)
+        if status < 400:
+            return "" if on_loopback(uri) else "it lets everyone in who reaches it"
+        if status not in (401, 403):
+            return f"it answers {status}"
+        known = credentials()
+        if known is None:
+            return "it wants a user and a password, and there are none in ~/.mlflow/credentials"
+        having = {"Authorization": f"Basic {base64.b64encode(known).decode()}"}
+        status, _ = http_answer(search, having, patience=MLFLOW_PATIENCE)
+    except OSError as error:
+        return str(without_credentials(f"it does not answer ({error})"))
+    return "" if status == 200 else f"it does not take this user and password ({status})"
 
 
 def on_loopback(address: str) -> bool:
@@ -360,11 +311,15 @@ def on_loopback(address: str) -> bool:
 
 
 def credentials() -> bytes | None:
-    """``user:password`` as MLflow's client finds them: the environment, then its file."""
-    names = ("mlflow_tracking_username", "mlflow_tracking_password")
-    found = [os.environ.get(name.upper(), "") for name in names]
-    if not all(found):
-        file = configparser.ConfigParser(interpolation=None)
-        file.read(Path.home() / ".mlflow/credentials", encoding="utf-8")
-        found = [file.get("mlflow", name, fallback="") for name in names]
+    """Return ``user:password`` as MLflow's client finds them: the environment, then its file."""
+    file = configparser.ConfigParser(interpolation=None)
+    file.read(Path.home() / ".mlflow/credentials", encoding="utf-8")
+    found = [
+        os.environ.get(name.upper()) or file.get("mlflow", name, fallback="") or ""
+        for name in ("mlflow_tracking_username", "mlflow_tracking_password")
+    ]
     return ":".join(found).encode() if all(found) else None
+
+
+TROUBLE = {"storage": storage_trouble, "Optuna": database_trouble, "tracking": tracking_trouble}
+"""Name of a place -> what tries it from a node and returns why it is no use there, else ""."""

@@ -37,11 +37,10 @@ START_FIX = "start it (ray up cluster.yaml), or name its head with --address HOS
 def connected() -> Iterator[None]:
     """Join the cluster that ``RAY_ADDRESS`` names (a submitted job has it), else start one here.
 
-    A cluster started here is this process's own and ends with it. A plain ``ray.init()`` would join
-    whatever cluster runs on the machine, someone else's too. Ray 2.60 listens on every network
-    interface, whatever address it is given, and a token keeps strangers out: a cluster started here
-    has a token of its own, and no metrics ports, which would answer without one. A process that has
-    joined a cluster stays in that one.
+    A cluster started here ends with this process; a plain ``ray.init()`` would join any cluster of
+    this machine, another user's too. Ray 2.60 listens on every network interface, whatever address
+    it is given: a cluster started here has a token of its own, and no metrics ports, which answer
+    without one. A process that has joined a cluster stays in that one.
 
     Raises:
         InvalidValue: nothing answers at ``RAY_ADDRESS``, or it is no ``HOST:PORT``.
@@ -52,17 +51,17 @@ def connected() -> Iterator[None]:
         yield
         return
     address = os.environ.get("RAY_ADDRESS") or "local"
-    own = address == "local"
-    if own:
+    if address == "local":
         for name, value in {"RAY_AUTH_TOKEN": secrets.token_hex(32), **NO_METRICS}.items():
             os.environ.setdefault(name, value)
+        join(address, include_dashboard=False)
     else:
         if trouble := silent_head(address, "RAY_ADDRESS"):
             raise InvalidValue("RAY_ADDRESS", address, f"{trouble}: {START_FIX}")
         token()  # refuses a file that others can read
-    join(address, **({"include_dashboard": False} if own else {}))
+        join(address)
     try:
-        if not own:
+        if address != "local":
             assert_same_code()
         yield
     finally:
@@ -71,15 +70,18 @@ def connected() -> Iterator[None]:
 
 def join(address: str, **others: Any) -> Any:
     """Start or join a cluster with the driver's code, and return what Ray says of it."""
-    env, level = runtime_env(), logging.ERROR
     return ray.init(
-        address=address, runtime_env=env, logging_level=level, log_to_driver=False, **others
+        address=address,
+        runtime_env=runtime_env(),
+        logging_level=logging.ERROR,
+        log_to_driver=False,
+        **others,
     )
 
 
 def run_on_worker(function: Callable[..., Any], *arguments: Any, gpus: float = 0) -> Any:
-    """Return ``function(*arguments)`` from a process with a trial's resources: a head node without
-    a GPU can so test and save a model that was trained on one."""
+    """Return ``function(*arguments)`` from a process with a trial's resources, such as the GPU that
+    the driver's machine lacks."""
     task = ray.remote(num_cpus=1, num_gpus=gpus)(function)
     return ray.get(task.remote(*arguments))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sentune.errors import PlanError
 from sentune.study.config import StudyConfig
-from sentune.study.planning.capacity import Capacity, Node
+from sentune.study.planning.capacity import WORKER_CPUS, Capacity, Node
 from sentune.study.runner.retention import bytes_bound
 from sentune.study.samplers.registry import make_sampler
 from sentune.study.space.space import SearchSpace
@@ -25,7 +25,6 @@ class Probe:
         start_seconds: until the first step: the method built, the corpus opened.
         seconds_per_example: of training, validation left out.
         seconds_per_validation: 0 where none was reached in time.
-        checkpoint_bytes: of one checkpoint.
         gpu: whether it ran on a GPU.
         basis: what was run, in a few words.
     """
@@ -45,11 +44,9 @@ class Estimate:
     Attributes:
         hours: of wall time with all trials at a time that the plan allows.
         hours_now: with those that the machines hold which are up; None where they hold none.
-        gpu_hours: hours times GPUs of all runs.
-        cpu_hours: hours times CPUs of all runs.
-        checkpoint_bytes: of one checkpoint.
+        gpu_hours, cpu_hours: hours times GPUs, or CPUs, of all runs.
         disk_bytes: of all checkpoints that stand at a time, at the most.
-        basis: what it was reckoned from.
+        basis: what it was computed from.
     """
 
     hours: float
@@ -66,26 +63,18 @@ class Plan:
     """What a study will ask for.
 
     Attributes:
-        study: its name.
-        launcher: ``inline`` or ``train``.
-        scheduler: which rungs stop trials.
-        sampler: how configurations are drawn.
-        trials: configurations that will be tried.
         rungs: examples at which trials are compared.
-        max_examples: budget of a full trial.
         finalists: runs of the finals, finalists times seeds.
         examples_expected: of all runs, if each rung stops the share that it aims at.
         examples_at_most: of all runs, if none is stopped.
         validations_expected: of all runs, likewise.
         validations_full: of a run that is not stopped.
         workers: of a trial, fewest and most.
-        cpus: CPUs of a trial at its smallest.
-        gpus: GPUs of a trial at its smallest.
+        cpus, gpus: of a trial at its smallest.
         data_cpus: CPUs that stay free for Ray Data.
         concurrent: trials at a time.
         concurrent_now: of these, how many the machines that are up can hold.
         note: what had to be changed about the published first point.
-        estimate: what it will cost; None before a probe.
     """
 
     study: str
@@ -115,7 +104,7 @@ class Plan:
 
 
 def searched(config: StudyConfig, space: SearchSpace) -> SearchSpace:
-    """The space that is searched: a named grid in place of its ranges, where one is asked for."""
+    """Return the space that is searched: a named grid's, where ``--sampler`` asks for one."""
     kind, _, grid = config.sampler.partition(":")
     return space.on_grid(grid) if kind == "grid" and grid else space
 
@@ -128,7 +117,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         InvalidValue: a sampler or a grid that does not fit the space.
     """
     space = searched(config, space)
-    make_sampler(
+    make_sampler(  # refuses what it cannot search
         config.sampler,
         space,
         trials=config.trials,
@@ -170,7 +159,7 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
         validations_expected=validations + finals * len(milestones),
         validations_full=len(milestones),
         workers=(low, high),
-        cpus=low * config.cpus_per_worker,
+        cpus=low * WORKER_CPUS,
         gpus=low * config.gpus_per_worker,
         data_cpus=config.data_cpus,
         concurrent=concurrent,
@@ -182,65 +171,46 @@ def make_plan(config: StudyConfig, space: SearchSpace, capacity: Capacity) -> Pl
 def _trials_held(config: StudyConfig, nodes: Sequence[Node]) -> int:
     """Return the trials that fit at a time, with the CPUs for Ray Data left free."""
     low, _ = config.worker_range
-    cpus, gpus = config.cpus_per_worker, config.gpus_per_worker
-    held = sum(node.holds(cpus, gpus) for node in nodes) // low
+    workers = sum(node.holds(config.gpus_per_worker) for node in nodes)
     free = sum(node.cpus for node in nodes) - config.data_cpus
-    by_cpu = int(free / (low * cpus) + 1e-9) if cpus else held
-    return max(0, min(held, by_cpu))
+    return max(0, int(min(workers, free / WORKER_CPUS) // low))
 
 
 def _does_not_fit(config: StudyConfig, nodes: Sequence[Node]) -> PlanError:
     """Return why not one trial fits on these machines: the option, its value and the fix."""
-    low, _ = config.worker_range
-    cpus, gpus = config.cpus_per_worker, config.gpus_per_worker
-    most_cpus, most_gpus = max(node.cpus for node in nodes), max(node.gpus for node in nodes)
-    workers = sum(node.holds(cpus, gpus) for node in nodes)
-    if gpus > most_gpus:
-        fix = f"the largest machine has {most_gpus:g} GPUs; give {most_gpus:g} or less"
+    low, gpus = config.worker_range[0], config.gpus_per_worker
+    most = max(node.gpus for node in nodes)
+    workers = sum(node.holds(gpus) for node in nodes)
+    if gpus > most:
+        fix = f"the largest machine has {most:g} GPUs; give {most:g} or less"
         return PlanError("--gpus-per-worker", gpus, fix)
-    if not workers:
-        fix = f"no machine has them beside {gpus:g} GPUs; the largest has {most_cpus:g} CPUs"
-        return PlanError("cpus_per_worker", cpus, fix)
-    if low > workers:
-        fix = f"the cluster holds {workers} workers of {cpus:g} CPUs and {gpus:g} GPUs"
-        return PlanError("--workers", low, fix)
-    total = sum(node.cpus for node in nodes)
-    fix = (
-        f"of {total:g} CPUs {config.data_cpus:g} stay free for Ray Data, which otherwise gets no "
-        "batch; give fewer workers, or a higher --share-mb so that the corpus is shared"
-    )
+    fix = f"the cluster holds {workers} workers of {WORKER_CPUS:g} CPU and {gpus:g} GPUs"
+    if low <= workers:
+        fix = (
+            f"of {sum(node.cpus for node in nodes):g} CPUs {config.data_cpus:g} stay free for Ray "
+            "Data; give fewer workers, or a higher --share-mb so that the corpus is shared"
+        )
     return PlanError("--workers", low, fix)
 
 
 def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
     """Estimate a plan's cost; n workers are taken to train n times as fast, one validates."""
     workers, _ = config.worker_range
-
-    def seconds(runs: int, examples: int, validations: int) -> float:
-        training = probe.seconds_per_example * examples / workers
-        return runs * probe.start_seconds + training + probe.seconds_per_validation * validations
-
-    full = seconds(1, plan.max_examples, plan.validations_full)
-    finals = plan.finalists * full
-    search = seconds(plan.trials, plan.examples_expected, plan.validations_expected) - seconds(
-        0, plan.finalists * plan.max_examples, plan.finalists * plan.validations_full
-    )
-
-    def wall(concurrent: int) -> float:
-        rounds = -(-plan.finalists // concurrent)
-        return (max(search / concurrent, full) + rounds * full) / 3600
-
-    held = (search + finals) * workers / 3600
+    search, full = _run_hours(plan, config, probe)
+    held = (search + plan.finalists * full) * workers
+    hours_now = None
+    if plan.concurrent_now:
+        hours_now = sum(stage_hours(plan, config, probe, plan.concurrent_now))
     basis = [probe.basis]
     if workers > 1:
         basis.append(f"{workers} workers are taken to train {workers} times as fast")
     if config.gpus_per_worker and not probe.gpu:
         basis.append("a GPU trains faster than this CPU, so this is an upper bound")
     return Estimate(
-        hours=wall(plan.concurrent),
-        hours_now=wall(plan.concurrent_now) if plan.concurrent_now else None,
+        hours=sum(stage_hours(plan, config, probe, plan.concurrent)),
+        hours_now=hours_now,
         gpu_hours=held * config.gpus_per_worker,
-        cpu_hours=held * config.cpus_per_worker,
+        cpu_hours=held * WORKER_CPUS,
         checkpoint_bytes=probe.checkpoint_bytes,
         disk_bytes=bytes_bound(
             probe.checkpoint_bytes,
@@ -250,6 +220,30 @@ def estimate(plan: Plan, config: StudyConfig, probe: Probe) -> Estimate:
         ),
         basis="; ".join([*basis, "on other machines it will differ"]),
     )
+
+
+def stage_hours(
+    plan: Plan, config: StudyConfig, probe: Probe, concurrent: int
+) -> tuple[float, float]:
+    """Return hours of wall time of the search and of the finals, with so many runs at a time."""
+    search, full = _run_hours(plan, config, probe)
+    rounds = -(-plan.finalists // concurrent)
+    return max(search / concurrent, full), rounds * full
+
+
+def _run_hours(plan: Plan, config: StudyConfig, probe: Probe) -> tuple[float, float]:
+    """Return hours of all runs of the search, one after the other, and of one full run."""
+    workers, _ = config.worker_range
+
+    def hours(runs: int, examples: int, validations: int) -> float:
+        training = probe.seconds_per_example * examples / workers
+        validating = probe.seconds_per_validation * validations
+        return (runs * probe.start_seconds + training + validating) / 3600
+
+    examples = plan.examples_expected - plan.finalists * plan.max_examples
+    validations = plan.validations_expected - plan.finalists * plan.validations_full
+    full = hours(1, plan.max_examples, plan.validations_full)
+    return hours(plan.trials, examples, validations), full
 
 
 def size_of(count: int) -> str:

@@ -9,11 +9,11 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from statistics import fmean
 
 import torch
 
@@ -24,70 +24,82 @@ from sentune.training.group import Group
 from sentune.training.loop import train
 from sentune.training.recipes import build
 from sentune.training.settings import split
-from sentune.training.trial import Opens, Program, Progress, TrialSpec
+from sentune.training.trial import Program, Progress, TrialSpec
 
-WARM_UP, STEPS = 2, 8
-"""Steps before anything is timed (memory is found, kernels are chosen), and timed steps."""
+STEPS = 10
+"""Steps of a probe. After the last but one and the last it validates: first times are left out, in
+which memory is found and kernels are chosen."""
 
 
-def probe_training(
-    spec: TrialSpec, *, batch_size: int, seconds: float, threads: int | None = None
-) -> Probe:
+def probe_training(spec: TrialSpec, *, batch_size: int, seconds: float) -> Probe:
     """Time a few steps and a validation of a method that is trained by gradient.
 
     Args:
         spec: the first configuration, with data that this process holds.
         batch_size: of the spec's settings.
         seconds: after which the probe makes do with what it has seen.
-        threads: of torch; a trial has as many as its worker has CPUs. None: as they are.
 
     Raises:
         TrialFailed: not one step was through in time, or the training cannot go on.
         InvalidValue: the settings do not fit together, the encoder or the corpus.
     """
-    group, seen = Group.single(), ProbeTimes(batch_size=batch_size)
-    warm_up, whole = WARM_UP * batch_size, (WARM_UP + STEPS) * batch_size
+    group, size = Group.single(), 0
+    steps: list[float] = []
+    validated: list[float] = []  # a step and the validation after it
     short = replace(
         spec,
-        corpus=_Watched(spec.corpus, seen.begin),
-        max_examples=whole,
-        milestones=(warm_up, whole),  # the first one warms up the validation, too
+        max_examples=STEPS * batch_size,
+        milestones=((STEPS - 1) * batch_size, STEPS * batch_size),
         directory="",
         start_from="",
         every_step=True,
     )
     progresses = train(short, group)
-    with threads_of(threads), within(seconds), closing(progresses):  # type: ignore[type-var]
+    with within(seconds), closing(progresses):  # type: ignore[type-var]
+        began = time.perf_counter()
         for progress in progresses:
-            seen.note(progress)
-    size = seen.bytes or checkpoint_size(spec)
-    return seen.probe(seconds, size, gpu=group.device.type == "cuda")
+            (validated if progress.milestone else steps).append(time.perf_counter() - began)
+            if progress.milestone:
+                size = bytes_of(progress)
+            began = time.perf_counter()
+    if not steps:
+        raise TrialFailed(f"no step of {batch_size} examples was through in {seconds:g} s")
+    step = fmean(steps[1:] or steps)
+    pace, validation = step / batch_size, 0.0
+    judged = f"no validation within {seconds:g} s, so none is counted"
+    if validated:
+        validation = max(0.0, validated[-1] - step)
+        judged = f"{duration(validation)} a validation"
+    gpu = group.device.type == "cuda"
+    return Probe(
+        start_seconds=max(0.0, steps[0] - step),  # the method is built before the first step
+        seconds_per_example=pace,
+        seconds_per_validation=validation,
+        checkpoint_bytes=size or checkpoint_size(spec),
+        gpu=gpu,
+        basis=f"probe of {len(steps) + len(validated)} steps of batch {batch_size} on this "
+        f"machine's {'GPU' if gpu else 'CPU'}: {duration(pace)} an example, {judged}",
+    )
 
 
-def probe_fit(
-    program: Program,
-    samples: Mapping[int, TrialSpec],
-    *,
-    seconds: float,
-    threads: int | None = None,
-) -> Probe:
+def probe_fit(program: Program, samples: Mapping[int, TrialSpec], *, seconds: float) -> Probe:
     """Time a closed-form fit on samples of two sizes: a part by rows, a part for each fit.
 
     Args:
         program: fits and judges.
         samples: rows of the corpus -> the fit on so many of them, fewest first.
-        seconds, threads: see ``probe_training``.
+        seconds: see ``probe_training``.
 
     Raises:
         TrialFailed: not one fit was through in time.
     """
     took: dict[int, float] = {}
     size = 0
-    with threads_of(threads), within(seconds):
+    with within(seconds):
         for rows, spec in samples.items():
-            started = time.perf_counter()
+            began = time.perf_counter()
             for progress in program(replace(spec, directory=""), Group.single()):
-                took[rows], size = time.perf_counter() - started, bytes_of(progress)
+                took[rows], size = time.perf_counter() - began, bytes_of(progress)
     if not took:
         raise TrialFailed(f"no fit on {min(samples):,} rows was through in {seconds:g} s")
     (few, short), (many, long) = min(took.items()), max(took.items())
@@ -108,7 +120,7 @@ def probe_fit(
 
 
 def checkpoint_size(spec: TrialSpec) -> int:
-    """Bytes of a checkpoint, without a step: the weights, and AdamW's two moments of each."""
+    """Return bytes of a checkpoint, without a step: weights, and AdamW's two moments of each."""
     kind = find(spec.method)
     own, settings = split(spec.settings, kind)
     method = build(kind, own, settings, spec.encoder, spec.seed)
@@ -116,136 +128,46 @@ def checkpoint_size(spec: TrialSpec) -> int:
     return weights + 2 * sum(int(p.nbytes) for p in method.parameters() if p.requires_grad)
 
 
-@dataclass(frozen=True)
-class _Watched:
-    """A corpus that calls ``begin`` once it is open: the method is built then."""
-
-    corpus: Opens
-    begin: Callable[[], None]
-
-    def open(self) -> Any:
-        opened = self.corpus.open()
-        self.begin()
-        return opened
-
-
-@dataclass(kw_only=True)
-class ProbeTimes:
-    """What a training probe has seen until its end, or until its time was up.
-
-    Attributes:
-        start: seconds until the first step could begin.
-        waits: seconds of steps that no validation followed.
-        paces: seconds an example, from one milestone to the next.
-        validations: seconds of each.
-        bytes: of the newest checkpoint.
-    """
-
-    batch_size: int
-    start: float = 0.0
-    waits: list[float] = field(default_factory=list)
-    paces: list[float] = field(default_factory=list)
-    validations: list[float] = field(default_factory=list)
-    bytes: int = 0
-    _last: float = field(default_factory=time.perf_counter)
-    _seconds: float = 0.0
-    _steps: int = 0
-
-    def begin(self) -> None:
-        """The method is built, its corpus open."""
-        now = time.perf_counter()
-        self.start, self._last = now - self._last, now
-
-    def note(self, progress: Progress) -> None:
-        """A step or a milestone has come."""
-        self._steps += 1
-        if progress.milestone:
-            pace = 1 / progress.metrics["train/examples_per_second"]
-            since = progress.metrics["train/seconds"] - self._seconds
-            self.validations.append(max(0.0, since - pace * self._steps * self.batch_size))
-            self.paces.append(pace)
-            self._seconds, self._steps = progress.metrics["train/seconds"], 0
-            self.bytes = bytes_of(progress)
-        else:
-            self.waits.append(time.perf_counter() - self._last)
-        self._last = time.perf_counter()
-
-    def probe(self, seconds: float, size: int, *, gpu: bool) -> Probe:
-        """Return what it comes to; the latest figures are those of a warm process.
-
-        Raises:
-            TrialFailed: not one step was seen in the seconds that the probe had.
-        """
-        steps = len(self.waits) + len(self.paces)
-        if not steps:
-            raise TrialFailed(f"no step of {self.batch_size} examples was through in {seconds:g} s")
-        whole = len(self.paces) > 1 or not self.waits
-        pace = self.paces[-1] if whole else sum(self.waits) / len(self.waits) / self.batch_size
-        validation, judged = 0.0, f"no validation within {seconds:g} s, so none is counted"
-        if self.validations:
-            validation = self.validations[-1]
-            judged = f"{duration(validation)} a validation"
-        return Probe(
-            start_seconds=self.start,
-            seconds_per_example=pace,
-            seconds_per_validation=validation,
-            checkpoint_bytes=size,
-            gpu=gpu,
-            basis=f"probe of {steps} steps of batch {self.batch_size} on this machine's "
-            f"{'GPU' if gpu else 'CPU'}: {duration(pace)} an example, {judged}",
-        )
-
-
 def bytes_of(progress: Progress) -> int:
-    """Return bytes of the checkpoint that a progress writes."""
+    """Return the bytes of the checkpoint that a progress writes."""
     with tempfile.TemporaryDirectory(prefix="sentune-probe-") as folder:
         progress.save(Path(folder))
         return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
 
 
 def duration(seconds: float) -> str:
-    """0.0021 -> ``2.1 ms``."""
+    """Return 0.0021 as ``2.1 ms``."""
     return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else f"{seconds:,.3g} s"
 
 
 class _TimeIsUp(BaseException):
-    """The probe has used up its seconds; nothing on the way may take it for an error of its own."""
+    """The probe has used up its seconds; no ``except Exception`` on the way may catch it."""
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Leave the block after so many seconds, between two operations of Python.
+    """Run a block with one thread of torch, as a worker has, for so many seconds at most.
 
-    By an alarm, which only the main thread can have; a block on another thread runs to its end. An
-    alarm that was set before goes off when it would have, or right after the block.
+    It is left between two operations of Python, by an alarm, which only the main thread can have; a
+    block on another thread runs to its end. An alarm that was set before starts anew after it.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    alarmed = threading.current_thread() is threading.main_thread()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
 
     def up(number: int, frame: object) -> None:
         raise _TimeIsUp
 
-    handler, started = signal.signal(signal.SIGALRM, up), time.monotonic()
-    before, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    if alarmed:
+        handler = signal.signal(signal.SIGALRM, up)
+        before = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     except _TimeIsUp:
         pass
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
-        if before:
-            left = max(0.001, before - (time.monotonic() - started))
-            signal.setitimer(signal.ITIMER_REAL, left, interval)
-
-
-@contextmanager
-def threads_of(count: int | None) -> Iterator[None]:
-    """Torch with so many threads inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        if alarmed:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, *before)
+        torch.set_num_threads(threads)

@@ -1,11 +1,17 @@
-"""One searched setting: the values it may take, and how a user's text narrows them."""
+"""Searched settings: the values that each may take, how a user's text narrows them, and settings
+that exist only where another one has certain values.
+
+The number of coupling layers means nothing to a linear decoder: a trial without them is one
+configuration, not four.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, TypeGuard
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, ClassVar, Self, TypeAlias, TypeGuard
 
 from sentune.errors import InvalidValue
 
@@ -42,12 +48,11 @@ class Choice:
                 return value
         raise ValueError(f"give one of {self}")
 
-    def between(self, low: str, high: str) -> Dimension:
-        """Return what lies from ``low`` to ``high``; ValueError if nothing does."""
-        numbers = [value for value in self.values if is_number(value)]
-        inside = [n for n in numbers if _number(low) <= float(n) <= _number(high)]
+    def between(self, low: float, high: float) -> Choice:
+        """Return the numbers from ``low`` to ``high``; ValueError if there are none."""
+        inside = [own for own in self.values if is_number(own) and low <= own <= high]
         if not inside:
-            raise ValueError(f"none of {self} lies there")
+            raise ValueError(f"none of {self} lies there; give values, as in a,b,c")
         return Choice(*inside)
 
     def nearest(self, value: Value) -> Value:
@@ -55,48 +60,62 @@ class Choice:
         numbers = [own for own in self.values if is_number(own)]
         if not is_number(value) or len(numbers) < len(self.values):
             raise ValueError(f"nothing among {self} is near {value!r}")
-        return min(numbers, key=lambda own: abs(float(own) - float(value)))
+        return min(numbers, key=lambda own: abs(own - value))
 
     def at(self, share: float) -> Value:
         """Return the value at a share of the way through them, from 0 to below 1."""
         return self.values[int(share * len(self.values))]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON types."""
+        """Return it as JSON types."""
         return {"choice": list(self.values)}
 
 
 @dataclass(frozen=True)
-class Uniform:
-    """A float from ``low`` to ``high``, uniform, or uniform in its logarithm."""
+class _Range:
+    """Numbers from ``low`` to ``high``, both included."""
 
     low: float
     high: float
     log: bool = False
-    size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        _check_range(self.low, self.high, self.log)
+        low, high = self.low, self.high
+        if not (math.isfinite(low) and math.isfinite(high)) or low > high:
+            raise ValueError(f"{low}..{high} is no range")
+        if self.log and low <= 0:
+            raise ValueError(f"{low}..{high}: a logarithmic range starts above 0")
+
+    def between(self, low: float, high: float) -> Self:
+        """Return the range from ``low`` to ``high``, which may be wider."""
+        return replace(self, low=low, high=high)
+
+    def _near(self, value: Value) -> float:
+        if not is_number(value):
+            raise ValueError(f"nothing in {self} is near {value!r}")
+        return min(max(value, self.low), self.high)
+
+
+@dataclass(frozen=True)
+class Uniform(_Range):
+    """A float from ``low`` to ``high``, uniform, or uniform in its logarithm."""
+
+    size: ClassVar[None] = None
 
     def __str__(self) -> str:
         return f"{self.low:g}..{self.high:g}"
 
     def contains(self, value: Value) -> bool:
-        return is_number(value) and self.low <= float(value) <= self.high
+        return is_number(value) and self.low <= value <= self.high
 
     def parse(self, text: str) -> float:
-        value = _number(text)
+        value = parse_number(text)
         if not self.contains(value):
             raise ValueError(f"give numbers in {self}")
         return value
 
-    def between(self, low: str, high: str) -> Dimension:
-        return Uniform(self.parse(low), self.parse(high), self.log)
-
     def nearest(self, value: Value) -> Value:
-        if not is_number(value):
-            raise ValueError(f"nothing in {self} is near {value!r}")
-        return min(max(float(value), self.low), self.high)
+        return float(self._near(value))
 
     def at(self, share: float) -> float:
         """Return the value at a share of the range, of its logarithm where ``log`` is set."""
@@ -110,7 +129,7 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Integer:
+class Integer(_Range):
     """A whole number from ``low`` to ``high``, both included."""
 
     low: int
@@ -119,7 +138,7 @@ class Integer:
     step: int = 1
 
     def __post_init__(self) -> None:
-        _check_range(self.low, self.high, self.log)
+        super().__post_init__()
         if self.step < 1 or (self.log and self.step != 1):
             raise ValueError(f"step {self.step}: give a positive one, 1 where log is set")
 
@@ -128,36 +147,31 @@ class Integer:
         return f"{self.low}..{self.high}{by}"
 
     @property
-    def allowed(self) -> range:
+    def values(self) -> range:
         """The numbers, in order."""
         return range(self.low, self.high + 1, self.step)
 
     @property
     def size(self) -> int:
-        return len(self.allowed)
+        return len(self.values)
 
     def contains(self, value: Value) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value in self.allowed
+        return isinstance(value, int) and not isinstance(value, bool) and value in self.values
 
     def parse(self, text: str) -> int:
-        value = _number(text)
-        if value != int(value) or int(value) not in self.allowed:
+        value = parse_number(text)
+        if value != int(value) or int(value) not in self.values:
             raise ValueError(f"give whole numbers in {self}")
         return int(value)
 
-    def between(self, low: str, high: str) -> Dimension:
-        return Integer(self.parse(low), self.parse(high), self.log, self.step)
-
     def nearest(self, value: Value) -> Value:
-        if not is_number(value):
-            raise ValueError(f"nothing in {self} is near {value!r}")
-        place = round((float(value) - self.low) / self.step)
-        return self.allowed[min(max(place, 0), len(self.allowed) - 1)]
+        place = round((self._near(value) - self.low) / self.step)
+        return self.values[min(place, len(self.values) - 1)]
 
     def at(self, share: float) -> Value:
         if self.log:
             return int(Uniform(self.low, self.high + 1, log=True).at(share))
-        return self.low + self.step * int(share * len(self.allowed))
+        return self.low + self.step * int(share * len(self.values))
 
     def to_dict(self) -> dict[str, Any]:
         return {"integer": [self.low, self.high], "log": self.log, "step": self.step}
@@ -174,8 +188,8 @@ def dimension_from_dict(data: dict[str, Any]) -> Dimension:
     if "uniform" in data:
         low, high = data["uniform"]
         return Uniform(low, high, data["log"])
-    first, last = data["integer"]
-    return Integer(first, last, data["log"], data["step"])
+    low, high = data["integer"]
+    return Integer(low, high, data["log"], data["step"])
 
 
 def narrowed(
@@ -184,58 +198,43 @@ def narrowed(
     """Return what ``--set NAME=TEXT`` makes of a dimension.
 
     Args:
-        name: of the setting.
-        dimension: the values allowed so far.
         text: ``value`` fixes, ``a,b,c`` chooses, ``low..high`` narrows.
-        typed: (setting, text) -> value of the method's own settings, which takes the place of
-            values that the dimension does not hold; None: those are all there are.
+        typed: (setting, text) -> value of the method's own settings, for a value that the dimension
+            does not hold; None: the dimension's values are all there are.
 
     Raises:
         InvalidValue: says what is allowed.
     """
-    low, dots, high = text.partition("..")
-    try:
-        if dots:
-            left = dimension.between(low, high)
-        else:
-            left = Choice(*dict.fromkeys(dimension.parse(part.strip()) for part in text.split(",")))
-    except ValueError as error:
-        if typed is None:
-            fix = f"{error} (allowed: {dimension})"
-            raise InvalidValue(f"--set {name}", text, fix) from None
-        try:
-            left = _replaced(name, dimension, text, typed)
-        except ValueError as refusal:
-            fix = refusal.fix if isinstance(refusal, InvalidValue) else str(refusal)
-            raise InvalidValue(f"--set {name}", text, fix) from None
-    single = left.size == 1 or (isinstance(left, Uniform) and left.low == left.high)
-    return Choice(left.at(0.0)) if single else left
-
-
-def _replaced(
-    name: str, dimension: Dimension, text: str, typed: Callable[[str, str], Value]
-) -> Dimension:
-    """Return what a text makes of the method's own values; a range stays logarithmic or not.
-
-    Raises:
-        ValueError: the method takes no such value, or it makes no range.
-    """
 
     def value(part: str) -> Value:
+        try:
+            return dimension.parse(part.strip())
+        except ValueError:
+            if typed is None:
+                raise
         found = typed(name, part.strip())
         if isinstance(found, float) and not math.isfinite(found):
             raise ValueError("give a finite number")
         return found
 
     low, dots, high = text.partition("..")
-    if not dots:
-        return Choice(*dict.fromkeys(map(value, text.split(","))))
-    first, last = value(low), value(high)
-    if isinstance(dimension, Choice) or not (is_number(first) and is_number(last)):
-        raise ValueError(f"none of {dimension} lies there; give values, as in a,b,c")
-    if isinstance(dimension, Integer):
-        return Integer(int(first), int(last), dimension.log, dimension.step)
-    return Uniform(float(first), float(last), dimension.log)
+    left: Dimension
+    try:
+        if not dots:
+            left = Choice(*dict.fromkeys(map(value, text.split(","))))
+        elif isinstance(dimension, Choice):
+            left = dimension.between(parse_number(low), parse_number(high))
+        else:
+            first, last = value(low), value(high)
+            if not (is_number(first) and is_number(last)):
+                raise ValueError("give numbers, as in 1..4")
+            left = dimension.between(first, last)
+    except ValueError as error:
+        fix = error.fix if isinstance(error, InvalidValue) else str(error)
+        allowed = f" (allowed: {dimension})" if typed is None else ""
+        raise InvalidValue(f"--set {name}", text, f"{fix}{allowed}") from None
+    single = left.size == 1 or (isinstance(left, Uniform) and left.low == left.high)
+    return Choice(left.at(0.0)) if single else left
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:
@@ -243,7 +242,8 @@ def is_number(value: Value) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _number(text: str) -> float:
+def parse_number(text: str) -> float:
+    """Return the finite number in a text; ValueError if it has none."""
     try:
         number = float(text)
     except ValueError:
@@ -260,8 +260,73 @@ def _same_number(text: str, value: Value) -> bool:
         return isinstance(value, bool) and text.lower() == str(value).lower()
 
 
-def _check_range(low: float, high: float, log: bool) -> None:
-    if not (math.isfinite(low) and math.isfinite(high)) or low > high:
-        raise ValueError(f"{low}..{high} is no range")
-    if log and low <= 0:
-        raise ValueError(f"{low}..{high}: a logarithmic range starts above 0")
+Conditions: TypeAlias = Mapping[str, Mapping[str, tuple[Value, ...]]]
+"""Setting -> another one -> the values of it under which the setting is active."""
+
+
+def check_conditions(
+    settings: Mapping[str, Dimension], fixed: Mapping[str, Value], conditions: Conditions
+) -> None:
+    """Check that conditions are on values of a Choice of the same space.
+
+    Raises:
+        InvalidValue: names the setting that depends, and what it depends on.
+    """
+    for name, asked in conditions.items():
+        for other, values in asked.items():
+            dimension = settings.get(other)
+            known = dimension.values if isinstance(dimension, Choice) and other != name else ()
+            if name not in settings or not (other in fixed or set(values) <= set(known)):
+                choices = ", ".join(
+                    f"{n} ({d})" for n, d in settings.items() if isinstance(d, Choice)
+                )
+                fix = f"a searched setting may depend on values of another one: {choices or 'none'}"
+                raise InvalidValue(name, {other: values}, fix)
+
+
+def settled(
+    settings: Mapping[str, Dimension], fixed: Mapping[str, Value], conditions: Conditions
+) -> tuple[dict[str, Dimension], dict[str, Mapping[str, tuple[Value, ...]]]]:
+    """Return what can still be active, every setting after those it depends on, and conditions.
+
+    A condition that always holds is none; a setting whose condition can never hold is left out.
+
+    Raises:
+        InvalidValue: settings that depend on each other in a circle.
+    """
+    kept: dict[str, Dimension] = {}
+    open_ones: dict[str, Mapping[str, tuple[Value, ...]]] = {}
+    for name in _ordered(settings, conditions):
+        left: dict[str, tuple[Value, ...]] = {}
+        for other, values in conditions.get(name, {}).items():
+            dimension = Choice(fixed[other]) if other in fixed else kept.get(other)
+            own = dimension.values if isinstance(dimension, Choice) else ()
+            if other in open_ones or not own or not set(own) <= set(values):
+                left[other] = tuple(value for value in values if value in own)
+        if all(left.values()):
+            kept[name] = settings[name]
+            if left:
+                open_ones[name] = left
+    return kept, open_ones
+
+
+def active(name: str, point: Mapping[str, Value], conditions: Conditions) -> bool:
+    """Return whether a setting is active beside what has been drawn before it."""
+    asked = conditions.get(name, {})
+    return all(other in point and point[other] in values for other, values in asked.items())
+
+
+def needed(name: str, conditions: Conditions) -> str:
+    """Return what a setting is for, for an error's end."""
+    asked = [f"{k} {' or '.join(str(v) for v in vs)}" for k, vs in conditions[name].items()]
+    return f"{name} is for {' and '.join(asked)}"
+
+
+def _ordered(settings: Mapping[str, Dimension], conditions: Conditions) -> list[str]:
+    needs = {name: [n for n in conditions.get(name, ()) if n in settings] for name in settings}
+    try:
+        return list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        names: list[str] = error.args[1]
+        fix = "these settings depend on each other in a circle"
+        raise InvalidValue(names[0], ", ".join(names), fix) from None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sentune.errors import InvalidValue, TrialFailed
 from sentune.records import TrialRecord, TrialState
+from sentune.study.space.domains import parse_number
 
 _FORM = re.compile(r"\s*([^\s<>=]+)\s*(<=|>=)\s*(\S+)\s*")
 _FIX = "write METRIC<=NUMBER or METRIC>=NUMBER, as in train/seconds<=600"
@@ -30,7 +31,7 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str, mode: str = "max") -> Objective:
-        """``task/metric``, or with its direction ``train/seconds:min``."""
+        """Return the objective of ``task/metric``, or with its mode ``train/seconds:min``."""
         metric, colon, said = text.rpartition(":")
         return cls(metric, said) if colon else cls(text, mode)
 
@@ -44,19 +45,14 @@ class Objective:
         return self.sign * metrics[self.metric]
 
     def to_dict(self) -> dict[str, str]:
-        """As JSON types."""
+        """Return it as JSON types."""
         return {"metric": self.metric, "mode": self.mode}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """A bound on a metric.
-
-    Attributes:
-        metric: ``task/metric``.
-        bound: the last value that is allowed.
-        at_most: whether values above the bound break it; else those below.
-    """
+    """A bound on a metric, ``task/metric``: the last value that is allowed, from above
+    (``at_most``) or from below."""
 
     metric: str
     bound: float
@@ -88,16 +84,11 @@ class Constraint:
             InvalidValue: another form, or a bound that is no finite number.
         """
         form = _FORM.fullmatch(text)
-        if form is None:
-            raise InvalidValue("--constraint", text, _FIX)
-        metric, sign, number = form.groups()
+        metric, sign, number = form.groups() if form else ("", "", "")
         try:
-            bound = float(number)
-        except ValueError:
-            raise InvalidValue("--constraint", text, _FIX) from None
-        if not math.isfinite(bound):
-            raise InvalidValue("--constraint", text, "give a finite bound")
-        return cls(metric=metric, bound=bound, at_most=sign == "<=")
+            return cls(metric=metric, bound=parse_number(number), at_most=sign == "<=")
+        except ValueError as error:
+            raise InvalidValue("--constraint", text, f"{error}: {_FIX}") from None
 
 
 def feasible(trials: Sequence[TrialRecord]) -> list[TrialRecord]:

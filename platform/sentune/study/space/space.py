@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
-
-import yaml
 
 from sentune.errors import InvalidValue
 from sentune.readouts.grid import Grid, Readout, grid_of
-from sentune.study.space.conditions import Conditions, active, check, needed, settled
 from sentune.study.space.domains import (
     Choice,
+    Conditions,
     Dimension,
     Integer,
     Uniform,
     Value,
+    active,
+    check_conditions,
     dimension_from_dict,
+    is_number,
     narrowed,
+    needed,
+    parse_number,
+    settled,
 )
 
 _KNOWN_POINTS = ("published", "starts", "grids", "tried")
@@ -72,7 +76,7 @@ class SearchSpace:
     def __post_init__(self) -> None:
         if self.mode not in ("max", "min"):
             raise InvalidValue("mode", self.mode, "give max or min")
-        check(self.settings, self.fixed, self.conditions)
+        check_conditions(self.settings, self.fixed, self.conditions)
         settings, conditions = settled(self.settings, self.fixed, self.conditions)
         object.__setattr__(self, "settings", settings)
         object.__setattr__(self, "conditions", conditions)
@@ -80,21 +84,21 @@ class SearchSpace:
     @property
     def size(self) -> int | None:
         """Number of configurations, None where a range is continuous."""
-        return self._size(list(self.settings), {})
+        if any(isinstance(dimension, Uniform) for dimension in self.settings.values()):
+            return None
+        return self._count(list(self.settings), {})
 
-    def _size(self, names: list[str], point: dict[str, Value]) -> int | None:
+    def _count(self, names: list[str], point: dict[str, Value]) -> int:
         """Count from a setting on; only what others depend on is walked value by value."""
         if not names:
             return 1
         name, *rest = names
         dimension = self.settings[name]
-        if not active(name, point, self.conditions):
-            return self._size(rest, point)
-        if isinstance(dimension, Choice) and any(name in c for c in self.conditions.values()):
-            sizes = [self._size(rest, {**point, name: value}) for value in dimension.values]
-            return None if None in sizes else sum(size for size in sizes if size is not None)
-        below = self._size(rest, point)
-        return None if below is None or dimension.size is None else dimension.size * below
+        if not active(name, point, self.conditions) or isinstance(dimension, Uniform):
+            return self._count(rest, point)
+        if any(name in asked for asked in self.conditions.values()):
+            return sum(self._count(rest, {**point, name: value}) for value in dimension.values)
+        return dimension.size * self._count(rest, point)
 
     def draw(self, suggest: Callable[[str, Dimension], Value]) -> dict[str, Value]:
         """Return a value of every active setting, each after those that it depends on."""
@@ -105,7 +109,7 @@ class SearchSpace:
         return point
 
     def with_points(self, points: Sequence[Mapping[str, Value]]) -> SearchSpace:
-        """With points to try before the published one; what they leave out is as published.
+        """Return the space with points to try before the published one, which fills their gaps.
 
         Raises:
             InvalidValue: a setting that is unknown, not active or missing, or a value that the
@@ -114,24 +118,23 @@ class SearchSpace:
         return replace(self, tried=(*self.tried, *map(self._whole, points)))
 
     def _whole(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        def value(name: str, dimension: Dimension) -> Value:
-            if name not in values and name not in self.published:
-                text = ",".join(f"{k}={v}" for k, v in values.items())
-                raise InvalidValue("--try-first", text, f"add {name}=VALUE (allowed: {dimension})")
-            wanted = values.get(name, self.published.get(name))
-            if not dimension.contains(wanted):
-                raise InvalidValue(f"--try-first {name}", wanted, f"the space holds {dimension}")
-            return wanted
-
-        point = self.draw(value)
-        for name in values:
-            if name not in self.settings:
-                raise self._unknown(name, values[name])
-            if name not in point:
-                raise InvalidValue(
-                    f"--try-first {name}", values[name], needed(name, self.conditions)
-                )
+        known = {**self.published, **values}
+        point = self.draw(lambda name, _: known.get(name))
+        for name, value in {**point, **values}.items():
+            dimension, fix = self.settings.get(name), ""
+            if dimension is None:
+                fix = self._searched
+            elif name not in point:
+                fix = needed(name, self.conditions)
+            elif name not in known or not dimension.contains(value):
+                fix = f"add {name}=VALUE (allowed: {dimension})"
+            if fix:
+                raise InvalidValue(f"--try-first {name}", value, fix)
         return point
+
+    @property
+    def _searched(self) -> str:
+        return f"what is searched is {', '.join(self.settings)}"
 
     def parse_point(self, text: str) -> dict[str, Value]:
         """Return the point that ``--try-first key=value,key=value`` stands for.
@@ -146,18 +149,13 @@ class SearchSpace:
                 fix = "write setting=value,setting=value, each setting once"
                 raise InvalidValue("--try-first", text, fix)
             if name not in self.settings:
-                raise self._unknown(name, value)
+                raise InvalidValue(f"--try-first {name}", value, self._searched)
             try:
                 point[name] = self.settings[name].parse(value)
             except ValueError as error:
                 fix = f"{error} (allowed: {self.settings[name]})"
                 raise InvalidValue(f"--try-first {name}", value, fix) from None
         return point
-
-    def _unknown(self, name: str, value: Value) -> InvalidValue:
-        return InvalidValue(
-            f"--try-first {name}", value, f"what is searched is {', '.join(self.settings)}"
-        )
 
     def narrow(
         self,
@@ -188,8 +186,10 @@ class SearchSpace:
             elif name in settings:
                 own_values = typed if name in others else None
                 settings[name] = narrowed(name, settings[name], text, own_values)
-            elif name in others or name in fixed:
-                fixed[name] = typed(name, text) if typed and name in others else _yaml_scalar(text)
+            elif name in others and typed is not None:
+                fixed[name] = typed(name, text)
+            elif name in fixed:
+                fixed[name] = _number(name, text) if is_number(fixed[name]) else text
             else:
                 known = ", ".join(sorted({*self.settings, *self.fixed, *others, *own}))
                 raise InvalidValue(f"--set {name}", text, f"the settings are {known}")
@@ -210,10 +210,8 @@ class SearchSpace:
         )
 
     def searching(self, readouts: Sequence[Readout]) -> SearchSpace:
-        """With the readouts as ordinary dimensions: each draw of them costs a training run.
-
-        What a sweep finds exactly becomes a range, a grid a choice.
-        """
+        """Return the space with readouts as settings: a range for one that is found exactly, else
+        a choice. Each draw of them costs a training run."""
         drawn: dict[str, Dimension] = {}
         for readout in readouts:
             grid = grid_of(readout, self.grids_for(self.fixed))
@@ -229,10 +227,8 @@ class SearchSpace:
         )
 
     def apart(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Grid]]:
-        """Return a trial's settings without drawn readouts, and the grids of its readouts.
-
-        A drawn readout's grid is its one value.
-        """
+        """Return a trial's settings without drawn readouts, and the grids of its readouts: of a
+        drawn one its value."""
         kept = {k: v for k, v in settings.items() if k not in self.searched_readouts}
         drawn = {name: (settings[name],) for name in self.searched_readouts}
         return kept, {**self.grids_for(kept), **drawn}
@@ -243,64 +239,59 @@ class SearchSpace:
         for name, grid in self.readouts.items():
             if isinstance(grid, tuple):
                 found[name] = grid
-                continue
-            for setting, by_value in grid.items():
-                if settings.get(setting) in by_value:
-                    found[name] = by_value[settings[setting]]
+            else:
+                for setting, by_value in grid.items():
+                    if settings.get(setting) in by_value:
+                        found[name] = by_value[settings[setting]]
         return found
 
     def for_encoder(self, encoder: str) -> SearchSpace:
-        """With the starts that suit an encoder, and no others."""
+        """Return the space with the starts that suit an encoder."""
         suiting = {name: point for name, point in self.starts.items() if encoder.startswith(name)}
         return replace(self, starts=suiting)
 
     def first_points(self) -> list[dict[str, Value]]:
-        """The points to try, the published values and the starts, as far as the space holds them.
-
-        None comes twice.
-        """
+        """Return the points to try, the published one and the starts, as far as the space holds
+        them, each once."""
         if not self.settings:
             return []
         known = [self.published, *({**self.published, **start} for start in self.starts.values())]
         points: list[dict[str, Value]] = []
         for values in (*self.tried, *known):
-            point, _ = self._projected(values)
+            point = self._nearest(values)
             if point is not None and point not in points:
                 points.append(point)
         return points
 
     def published_note(self) -> str:
         """Return what a narrowed space changes about the published point; empty if nothing."""
-        return self._projected(self.published)[1] if self.published and self.settings else ""
+        published = self.published
+        if not published or not self.settings:
+            return ""
+        point = self._nearest(published)
+        if point is None:
+            own = self.settings.items()
+            names = ", ".join(n for n, d in own if not d.contains(published.get(n)))
+            return f"the published point is not tried: the space does not hold its {names}"
+        changed = [
+            f"{name} {published[name]} -> {value}"
+            for name, value in {**point, **self.fixed}.items()
+            if name in published and published[name] != value
+        ]
+        return f"the published point, changed: {', '.join(changed)}" if changed else ""
 
-    def _projected(self, values: Mapping[str, Value]) -> tuple[dict[str, Value] | None, str]:
-        """Return a known point inside the space, and what had to be changed about it.
-
-        A number outside the narrowed space moves to the nearest one inside; where nothing is near
-        (another pooling, say), there is no point.
-        """
-        changed: list[str] = []
+    def _nearest(self, values: Mapping[str, Value]) -> dict[str, Value] | None:
+        """Return a known point with numbers moved into the space; None where a setting has no value
+        or nothing is near it (another pooling, say)."""
 
         def nearest(name: str, dimension: Dimension) -> Value:
-            if name not in values:
-                raise ValueError(f"no published value of {name}: the published point is not tried")
             value = values[name]
-            try:
-                found = value if dimension.contains(value) else dimension.nearest(value)
-            except ValueError as error:
-                raise ValueError(f"the published point is not tried: {name}: {error}") from None
-            if found != value:
-                changed.append(f"{name} {value} -> {found}")
-            return found
+            return value if dimension.contains(value) else dimension.nearest(value)
 
         try:
-            point = self.draw(nearest)
-        except ValueError as error:
-            return None, str(error)
-        for name, value in self.fixed.items():
-            if name in values and values[name] != value:
-                changed.append(f"{name} {values[name]} -> {value}")
-        return point, f"the published point, changed: {', '.join(changed)}" if changed else ""
+            return self.draw(nearest)
+        except (KeyError, ValueError):
+            return None
 
     def on_grid(self, name: str) -> SearchSpace:
         """Return a named grid as a space; settings that it leaves out take their published value.
@@ -312,25 +303,24 @@ class SearchSpace:
             known = ", ".join(f"grid:{own}" for own in sorted(self.grids)) or "none has a name"
             raise InvalidValue("--sampler", f"grid:{name}", f"grids of this space: {known}")
         settings: dict[str, Dimension] = {}
-        fixed = dict(self.fixed)
+        fixed, grid = dict(self.fixed), self.grids[name]
         for setting, dimension in self.settings.items():
-            if setting in self.grids[name]:
-                values = self.grids[name][setting]
-                kept = setting not in self.narrowed_names
-                left = tuple(value for value in values if kept or dimension.contains(value))
+            narrowed = setting in self.narrowed_names
+            if setting in grid:
+                left = [v for v in grid[setting] if not narrowed or dimension.contains(v)]
                 if not left:
-                    fix = f"grid:{name} has {values} there"
+                    fix = f"grid:{name} has {grid[setting]} there"
                     raise InvalidValue(f"--set {setting}", str(dimension), fix)
                 settings[setting] = Choice(*left)
-            elif setting in self.narrowed_names and dimension.size is not None:
+            elif narrowed and dimension.size is not None:
                 settings[setting] = dimension
-            elif setting in self.published and setting in self.conditions:
-                settings[setting] = Choice(self.published[setting])
-            elif setting in self.published:
-                fixed[setting] = self.published[setting]
-            else:
+            elif setting not in self.published:
                 fix = f"the grid says nothing of {setting}; add --set {setting}=VALUE"
                 raise InvalidValue("--sampler", f"grid:{name}", fix)
+            elif setting in self.conditions:
+                settings[setting] = Choice(self.published[setting])
+            else:
+                fixed[setting] = self.published[setting]
         settings, conditions = settled(settings, fixed, self.conditions)
         return replace(self, settings=settings, conditions=conditions, fixed=fixed)
 
@@ -345,26 +335,23 @@ class SearchSpace:
             if isinstance(dimension, Uniform):
                 fix = f"{name} is a range; choose values with --set {name}=a,b,c or give grid:NAME"
                 raise InvalidValue("--sampler", "grid", fix)
-            own = dimension.allowed if isinstance(dimension, Integer) else dimension.values
             longer: list[dict[str, Value]] = []
             for point in found:
                 if active(name, point, self.conditions):
-                    longer += ({**point, name: value} for value in own)
+                    longer += ({**point, name: value} for value in dimension.values)
                 else:
                     longer.append(point)
             found = longer
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON types, complete: ``from_dict`` makes the same space."""
-        content = {
-            **{field.name: getattr(self, field.name) for field in fields(self)},
-            "settings": {name: d.to_dict() for name, d in self.settings.items()},
-            "searched_readouts": sorted(self.searched_readouts),
-            "live": sorted(self.live),
-        }
-        del content["narrowed_names"]  # of the command line
-        plain: dict[str, Any] = json.loads(json.dumps(content))
+        """Return it as JSON types, from which ``from_dict`` makes the same space."""
+        content = {name: value for name, value in vars(self).items() if name != "narrowed_names"}
+
+        def as_json(value: Any) -> Any:
+            return sorted(value) if isinstance(value, frozenset) else value.to_dict()
+
+        plain: dict[str, Any] = json.loads(json.dumps(content, default=as_json))
         return plain
 
     @classmethod
@@ -383,12 +370,11 @@ class SearchSpace:
         return {name: at for name, at in self.to_dict().items() if name not in _KNOWN_POINTS}
 
 
-def _yaml_scalar(text: str) -> Value:
-    """``2`` -> 2, ``1e-4`` -> 0.0001, ``true`` -> True, ``null`` -> None, else the text."""
+def _number(name: str, text: str) -> float:
     try:
-        return float(text) if "e" in text.lower() else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError):
-        return text
+        return parse_number(text)
+    except ValueError as error:
+        raise InvalidValue(f"--set {name}", text, str(error)) from None
 
 
 def _with_tuples(data: Any) -> Any:
