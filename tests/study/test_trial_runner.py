@@ -37,23 +37,17 @@ SPACE = SearchSpace(
 class Control:
     asked: int = 0
     forgotten: list[str] = field(default_factory=list)
+    kept: dict[str, list[bool]] = field(default_factory=dict)
 
     def ask_to_leave(self) -> None:
         self.asked += 1
-
-    def forget(self, trial: str) -> None:
-        self.forgotten.append(trial)
-
-
-@dataclass
-class Verdicts:
-    kept: dict[str, list[bool]] = field(default_factory=dict)
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
         self.kept.setdefault(trial, []).append(goes_on)
 
     def forget(self, trial: str) -> None:
-        del self.kept[trial]
+        self.forgotten.append(trial)
+        self.kept.pop(trial, None)
 
 
 @dataclass
@@ -171,14 +165,14 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
 
 def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> None:
     study = Study(tmp_path, trials=3)
-    verdicts = study.runner.verdicts = Verdicts()
+    study.runner.grouped = True
     study.start("t0")
     study.start("t1")
     for tune_id in ("t0", "t1"):
         study.say(tune_id, 250)
-    assert verdicts.kept == {"0000": [True], "0001": [True]}
+    assert study.control.kept == {"0000": [True], "0001": [True]}
     study.runner.end("t0", Report(failure="taken back", preempted=True))
-    assert verdicts.kept == {"0001": [True]}
+    assert study.control.kept == {"0001": [True]}
 
 
 def test_another_driver_goes_on_with_the_smaller_micro_batch(tmp_path: Path) -> None:
@@ -333,7 +327,7 @@ def test_a_trial_that_meets_a_later_start_ends_the_driver_and_nothing_is_written
     for _ in range(2):
         with pytest.raises(StudyConflict, match=r"lost its study.*start 5"):
             study.runner.watch()
-        study.runner.halt()
+        study.runner.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
 
 
 def test_deaths_that_a_group_forgave_itself_are_counted_over_all_starts(tmp_path: Path) -> None:

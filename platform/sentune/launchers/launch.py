@@ -63,11 +63,6 @@ class Launch:
         self.control = ControlClient()
 
     @property
-    def verdicts(self) -> ControlClient | None:
-        """The client that gives groups their verdicts; None where Tune stops a trial."""
-        return self.control if self.launcher == "train" else None
-
-    @property
     def needs(self) -> dict[str, float]:
         """Resources of a worker."""
         return {"CPU": self.cpus, "GPU": self.gpus} if self.gpus else {"CPU": self.cpus}

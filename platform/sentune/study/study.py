@@ -302,8 +302,8 @@ class Study:
             limits=limits,
             retire_after=self.config.retire_after,
             max_failures=self.config.max_failures,
-            verdicts=self.launch.verdicts,
             control=self.launch.control,
+            grouped=self.config.launched_by == "train",
             sharing=self.sharing,
             stalls=self.stalls,
         )
