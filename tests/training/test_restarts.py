@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from sentune.errors import TrialFailed
 from sentune.launchers.failures import (
     Attempt,
     after_failure,
-    after_return,
     own_error,
     passes,
 )
@@ -54,9 +54,8 @@ def then(
 ) -> Attempt | Report:
     """What follows where rank 0, 1, ... met these; two deaths are forgiven."""
     error = WorkerGroupError("two of them", dict(enumerate(failures)))
-    said = word.to_result() if word is not None else None
     attempt = Attempt(spec=spec(**changes), workers=3, deaths=deaths, notes=("before",))
-    return after_failure(error, said, attempt, 2, "traceback")
+    return after_failure(error, word, attempt, 2, "traceback")
 
 
 @pytest.mark.parametrize(
@@ -203,13 +202,13 @@ def test_an_attempt_notes_another_size_than_the_last_one_had() -> None:
     assert grown.notes == ("left at 16 examples; 4 instead of 1 workers from there on",)
 
 
-def test_a_machine_that_is_taken_back_counts_for_nothing() -> None:
-    attempt = Attempt(spec=spec(), deaths=1)
-    assert after_return(None, attempt) is None
-    again = after_return((1600, True), attempt)
-    assert again == attempt.noted(
+def test_a_group_that_has_left_says_why_it_goes_on() -> None:
+    left = Report(examples=1600, left=True)
+    assert left.departure == "", "it was sent home"
+    assert replace(left, preempted=True).departure == (
         "its machine was taken back; it went on elsewhere from 1,600 examples"
     )
-    assert again.deaths == 1
-    grows = after_return((1600, False), attempt)
-    assert grows == attempt.noted("left at 1,600 examples: there was room for more workers")
+    assert replace(left, resizes=True).departure == (
+        "left at 1,600 examples: there was room for more workers"
+    )
+    assert Attempt(spec=spec(), deaths=1).noted("it left").deaths == 1

@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.util import get_current_placement_group, get_node_ip_address
+from ray.util import get_node_ip_address
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -69,32 +69,13 @@ def no_signal() -> ControlSignal:
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """A process of a trial's Ray Train group.
-
-    Attributes:
-        rank: in the group.
-        node: IP address of its machine.
-        pid: on that machine.
-        actor: its handle.
-        group: the placement group of all workers.
-    """
+    """A process of a trial's Ray Train group: its machine's IP address, its handle, its places."""
 
     rank: int
     node: str
     pid: int
     actor: ray.actor.ActorHandle
     group: PlacementGroup | None
-
-    @classmethod
-    def current(cls, rank: int) -> Worker:
-        """Return this process, which is an actor."""
-        return cls(
-            rank=rank,
-            node=get_node_ip_address(),
-            pid=os.getpid(),
-            actor=ray.get_runtime_context().current_actor,
-            group=get_current_placement_group(),
-        )
 
 
 class ControlActor:
@@ -140,11 +121,8 @@ class ControlActor:
     async def record_end(self, trial: str, **why: Any) -> list[Worker]:
         """Keep why a trial's group ends, the first word of each kind, and return its workers.
 
-        Args:
-            trial: name of the trial.
-            why: ``failure``, the error of a worker that would come again, as a result; ``stall``,
-                the reason for which all are ended; or ``departure``, where it has left with a
-                checkpoint, in examples, and whether its machine was taken back.
+        ``why`` is ``failure``, the report of a worker's error that would come again; ``stall``, the
+        reason for which all are ended; or ``departure``, why it has left with a checkpoint.
         """
         self._ends[trial] = {**why, **self._ends[trial]}
         return [*self._workers.get(trial, {}).values()]
@@ -181,7 +159,7 @@ class ControlActor:
         self._leave = True
 
     async def signal(self, node: str, trial: str = "", beat: Beat | None = None) -> ControlSignal:
-        """Return what a trial on this node is to do, and keep its beat.
+        """Return what a trial on a node is to do, and keep its beat.
 
         Args:
             node: Ray's id of it.
@@ -270,13 +248,9 @@ class ControlClient:
 
 @contextmanager
 def listening(control: Any, trial: str) -> Iterator[Ask]:
-    """Yield what returns the control actor's newest answer; a thread asks, and sends the beats.
+    """Yield what returns the control actor's newest answer to a trial; a thread asks, with a beat.
 
     Training never waits for the actor or fails with it.
-
-    Args:
-        control: the control actor.
-        trial: that this process works at.
     """
     node, over = ray.get_runtime_context().get_node_id(), threading.Event()
     sending = threading.Lock()
@@ -313,12 +287,9 @@ def listening(control: Any, trial: str) -> Iterator[Ask]:
 def group_signal(group: Group, ask: Ask) -> Ask:
     """Return what asks for a Ray Train group: all its workers act at the same step.
 
-    Ray Train knows when any of the group's machines is being taken back. Its call for it is a
-    barrier of all workers through an actor, so the first worker decides, about once a second, that
-    all of them make it.
-
-    Args:
-        ask: of the first worker; the others' answers do not count.
+    The first worker's ``ask`` counts. Ray Train knows when any of the group's machines is being
+    taken back. Its call for it is a barrier of all workers through an actor, so the first worker
+    decides, about once a second, that all of them make it.
     """
     signals, look = tuple(ControlSignal), len(ControlSignal)
     looked = time.monotonic()

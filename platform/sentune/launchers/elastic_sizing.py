@@ -54,12 +54,12 @@ class ElasticSizing:
     """
 
     def __init__(
-        self, name: str, workers: tuple[int, int], needs: Mapping[str, float], grow_seconds: float
+        self, name: str, workers: tuple[int, int], needs: dict[str, float], grow_seconds: float
     ) -> None:
         self._fewest, self._most = workers
-        self._needs, self._grow_seconds = dict(needs), grow_seconds
-        self._must = _Claim(f"{name} at least", self._needs, ResourceRequestPriority.HIGH)
-        self._may = _Claim(f"{name} at most", self._needs, ResourceRequestPriority.LOW)
+        self._needs, self._grow_seconds = needs, grow_seconds
+        self._must = _Claim(f"{name} at least", needs, ResourceRequestPriority.HIGH)
+        self._may = _Claim(f"{name} at most", needs, ResourceRequestPriority.LOW)
 
     def size(self) -> int:
         """Return the workers to start with; the fewest where there is no room, which then wait."""
@@ -143,8 +143,7 @@ class _Claim:
 
 def free_places(needs: Mapping[str, float]) -> int:
     """Return how many workers fit into what is free on machines that are not being taken back."""
-    going = draining_nodes()
-    free = free_resources().items()
+    going, free = draining_nodes(), free_resources().items()
     return sum(_held(there, needs) for node, there in free if node not in going)
 
 

@@ -81,25 +81,9 @@ class Attempt:
         return replace(self, workers=workers, may_shrink=workers > fewest, notes=notes)
 
 
-def after_return(departed: tuple[int, bool] | None, attempt: Attempt) -> Attempt | None:
-    """Return the next attempt of a group whose workers have returned; None where the trial is over.
-
-    ``departed`` says where it has left with a checkpoint, in examples, and whether because its
-    machine is being taken back; if not, there was room for more workers.
-    """
-    if departed is None:
-        return None
-    examples, preempted = departed
-    if preempted:
-        return attempt.noted(
-            f"its machine was taken back; it went on elsewhere from {examples:,} examples"
-        )
-    return attempt.noted(f"left at {examples:,} examples: there was room for more workers")
-
-
 def after_failure(
     error: TrainingFailedError,
-    recorded: dict[str, Any] | None,
+    report: Report | None,
     attempt: Attempt,
     max_failures: int,
     traceback: str,
@@ -112,7 +96,7 @@ def after_failure(
 
     Args:
         error: of Ray Train.
-        recorded: a worker's own last report, as a result.
+        report: a worker's own last one.
         attempt: that has failed.
         max_failures: deaths that are forgiven.
         traceback: of ``error``.
@@ -120,7 +104,6 @@ def after_failure(
     """
     found = error.worker_failures if isinstance(error, WorkerGroupError) else {}
     failures = [(rank, unwrapped(failure)) for rank, failure in found.items()]
-    report = Report.from_result(recorded) if recorded is not None else None
     starved = [e for _, e in failures if isinstance(e, ray.exceptions.OutOfMemoryError)]
     if report is None and starved:
         smaller, why = halved(attempt.spec, attempt.workers), died(starved[0]).failure

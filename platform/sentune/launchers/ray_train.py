@@ -24,6 +24,7 @@ from ray import tune
 from ray.train.torch import TorchTrainer, get_device
 from ray.train.v2.api.exceptions import TrainingFailedError
 from ray.tune.integration.ray_train import TuneReportCallback
+from ray.util import get_current_placement_group, get_node_ip_address
 
 from sentune.code import require_code
 from sentune.io.object_store import files_at, is_local
@@ -38,7 +39,6 @@ from sentune.launchers.elastic_sizing import ElasticSizing
 from sentune.launchers.failures import (
     Attempt,
     after_failure,
-    after_return,
     own_error,
     passes,
     without_place,
@@ -90,20 +90,22 @@ def _run_group(launch: Launch, name: str, attempt: Attempt) -> Attempt | None:
     try:
         _trainer(launch, name, attempt).fit()
     except TrainingFailedError as error:
+        words = traceback.format_exc()
         if not attempt.may_shrink and without_place(error):  # it waits on, unless the study ends
             here = ray.get_runtime_context().get_node_id()
             if ray.get(control.signal.remote(here)) is not ControlSignal.LEAVE:
                 return attempt
             then = Report(left=True, notes=[*attempt.notes], restarts=attempt.deaths)
         else:
-            end, words = ray.get(control.take_end.remote(name)), traceback.format_exc()
-            recorded, stall = end.get("failure"), end.get("stall", "")
-            then = after_failure(error, recorded, attempt, launch.max_failures, words, stall)
+            end = ray.get(control.take_end.remote(name))
+            report, stall = end.get("failure"), end.get("stall", "")
+            then = after_failure(error, report, attempt, launch.max_failures, words, stall)
         if isinstance(then, Attempt):
             return then
         tune.report(then.to_result())
         return None
-    return after_return(ray.get(control.take_end.remote(name)).get("departure"), attempt)
+    departure = ray.get(control.take_end.remote(name)).get("departure")
+    return attempt.noted(departure) if departure else None
 
 
 def _trainer(launch: Launch, name: str, attempt: Attempt) -> TorchTrainer:
@@ -141,14 +143,21 @@ def _work(given: dict[str, Any]) -> None:
     # a batch has as many shards as there can be workers, however many there are
     group = make(get_device(), launch.workers[1])
     try:
-        ray.get(launch.control.actor.enter.remote(name, Worker.current(group.rank)))
+        this = Worker(
+            rank=group.rank,
+            node=get_node_ip_address(),
+            pid=os.getpid(),
+            actor=ray.get_runtime_context().current_actor,
+            group=get_current_placement_group(),
+        )
+        ray.get(launch.control.actor.enter.remote(name, this))
         require_code(launch.code)
         torch.set_num_threads(max(1, int(launch.cpus)))
         _train(launch, name, given["attempt"].value, group)
     except Exception as error:
         if not passes(error):
             report = own_error(error, group, traceback.format_exc())
-            ray.get(launch.control.actor.record_end.remote(name, failure=report.to_result()))
+            ray.get(launch.control.actor.record_end.remote(name, failure=report))
         raise
 
 
@@ -159,10 +168,9 @@ def _train(launch: Launch, name: str, attempt: Attempt, group: Group) -> None:
     with listening(control, name) if group.is_first else nullcontext(no_signal) as ask:
         together = group_signal(group, ask)
         for report in run_trial(launch.program, attempt.spec, group, together, attempt.notes):
-            if report.preempted or report.resizes:
+            if report.departure:
                 if group.is_first:
-                    left = (report.examples, report.preempted)
-                    ray.get(control.record_end.remote(name, departure=left))
+                    ray.get(control.record_end.remote(name, departure=report.departure))
                 return
             ray.train.report(replace(report, gpus=gpus, restarts=restarts).to_result())
             if not ray.get(control.verdict.remote(name, report.examples)):

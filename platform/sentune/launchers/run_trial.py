@@ -14,7 +14,6 @@ from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.launchers.control_actor import Ask, ControlSignal, no_signal
 from sentune.launchers.trial_report import Report, failed
-from sentune.readouts.sweep import sweeps_among
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
@@ -80,7 +79,6 @@ def run_trial(
                     readouts=progress.readouts,
                     trace=progress.trace,
                     seconds=report.metrics.get(SECONDS, time.monotonic() - started),
-                    swept=bool(sweeps_among(progress.tables)),
                 )
     except ValueError as error:
         # Ray Train takes a group down when one of its workers is lost. The others then hear from

@@ -203,10 +203,8 @@ class TrialRunner:
         elif report.final:
             self.store.complete(number)
         elif report.left:  # the next start goes on with one that was sent home
-            if report.preempted:
-                at = f"{report.examples:,} examples"
-                note = f"its machine was taken back; it went on elsewhere from {at}"
-                self._give_again(candidate, note)
+            if report.departure:
+                self._give_again(candidate, report.departure)
             return
         elif crash is None:
             self.store.fail(number, "the trial ended before its budget was used up")
