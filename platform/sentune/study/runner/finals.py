@@ -21,7 +21,13 @@ from optuna.trial import TrialState as Stored
 from sentune.records import FinalistRecord, Spread, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import ranked
-from sentune.study.runner.trial_source import FinalsSource, identity, name_of, settle_orphans
+from sentune.study.runner.trial_source import (
+    FinalsSource,
+    identity,
+    name_of,
+    running_of,
+    settle_orphans,
+)
 from sentune.study.space.objectives import Objective
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
@@ -54,8 +60,8 @@ class Finals:
         settle_orphans(self.store)
         wanted = [(trial, seed) for trial in self._chosen() for seed in self.seeds()]
         known = {(trial.id, seed) for trial, seed in wanted}
-        for run in self.store.trials():
-            if run.state == Stored.RUNNING and identity(run) not in known:
+        for run in running_of(self.store):
+            if identity(run) not in known:
                 self.store.fail(run.number, "no longer among the finalists")
         self.source = FinalsSource(self.store, wanted)
 

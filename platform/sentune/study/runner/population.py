@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
 from sentune.errors import InvalidValue
-from sentune.study.runner.trial_source import Candidate, Source, candidate_of
+from sentune.study.runner.trial_source import Candidate, Source
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Choice, Dimension, Value
 from sentune.study.space.space import SearchSpace
@@ -79,8 +79,14 @@ class Population(Source):
         self.space, self.seed = space, seed
         self.members, self.generations = members, generations
         self.replaced = min(math.ceil(SHARE * members), members // 2)
-        segments = [trial for members in self._table() for trial in members.values()]
-        self._orphans.extend(trial for trial in segments if not trial.state.is_finished())
+        for members_of in self._table():
+            for trial in members_of.values():
+                if trial.state.is_finished():
+                    continue
+                if self._stop(trial.user_attrs[GENERATION]) in milestones(trial):
+                    store.complete(trial.number)  # its driver was killed just before it could
+                else:
+                    self._orphans.append(trial.number)
 
     def needed(self) -> set[str]:
         """Return names of the runs whose checkpoints a member may still take up."""
@@ -107,7 +113,7 @@ class Population(Source):
                 table[notes[GENERATION]][notes[MEMBER]] = trial
         return table
 
-    def _start(self) -> FrozenTrial | None:
+    def _start(self) -> int | None:
         """Store the next segment; None while a generation waits for the last of the one before."""
         table = self._table()
         generation = next((g for g, of in enumerate(table) if len(of) < self.members), None)
@@ -130,14 +136,13 @@ class Population(Source):
             point = known[member]
         else:
             point = self.space.draw(lambda name, dimension: dimension.at(float(rng.random())))
-        number = self.store.create(
+        return self.store.create(
             point,
             {name: distribution(self.space.settings[name]) for name in point},
             settings={**self.space.fixed, **point},
             seed=self.seed,
             attributes=notes,
         )
-        return self.store.get(number)
 
     def _descent(
         self,
@@ -166,17 +171,13 @@ class Population(Source):
         }
         return sorted(ends, key=lambda member: (-ends[member], member))
 
-    def _candidate(self, run: FrozenTrial) -> Candidate | None:
+    def _candidate(self, run: FrozenTrial) -> Candidate:
         notes = run.user_attrs
-        stop_at = self._stop(notes[GENERATION])
-        if stop_at in milestones(run):  # its driver was killed just before it could
-            self.store.complete(run.number)
-            return None
         return replace(
-            candidate_of(run),
+            Candidate.of(run),
             start_from=run_name(notes[PARENT]) if PARENT in notes else "",
             start_at=notes.get(BEGUN_AT, 0),
-            stop_at=stop_at,
+            stop_at=self._stop(notes[GENERATION]),
         )
 
 
