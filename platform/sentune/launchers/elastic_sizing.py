@@ -40,17 +40,11 @@ ANSWER_SECONDS, EXPIRE_SECONDS, LOOKS = 10.0, 180.0, 4
 
 
 class ElasticSizing:
-    """Finds the size of one trial's elastic group.
+    """Finds the size of one trial's elastic group, of ``workers`` that need so much each.
 
     The claims lie with the actor in which Ray merges what all Train runs and Data pipelines of a
     cluster need: it passes them on to the autoscaler, and promises no place twice. Workers beyond
     the fewest are claimed with the least priority, so that what other trials need comes first.
-
-    Args:
-        name: of the trial, with its study's.
-        workers: fewest and most.
-        needs: resources of a worker.
-        grow_seconds: how long there must be room for more before the group leaves for it.
     """
 
     def __init__(
@@ -113,7 +107,7 @@ class ElasticSizing:
 
 
 class _Claim:
-    """A number of workers of which a cluster's coordinator knows."""
+    """A number of workers of which a cluster's coordinator knows; unless renewed, it expires."""
 
     def __init__(
         self, name: str, needs: dict[str, float], priority: ResourceRequestPriority
@@ -122,7 +116,6 @@ class _Claim:
         self._coordinator = get_or_create_autoscaling_coordinator()
 
     def ask(self, workers: int) -> None:
-        """Claim so many workers; a claim that is not renewed expires."""
         request = self._coordinator.request_resources.remote(
             requester_id=self._name,
             resources=[self._needs] * workers,

@@ -35,11 +35,9 @@ def passes(error: BaseException) -> bool:
     """
     if short_of_memory(error) or isinstance(error, SentuneError | ray.exceptions.RayTaskError):
         return False
-    if isinstance(
+    return _lost_peer(error) or isinstance(
         error, OSError | distributed.DistError | torch.AcceleratorError | ray.exceptions.RayError
-    ):
-        return True
-    return _lost_peer(error)
+    )
 
 
 def own_error(error: BaseException, group: Group, traceback: str) -> Report:
@@ -55,7 +53,6 @@ class Attempt:
     """One start of a trial's group.
 
     Attributes:
-        spec: the training run.
         workers: of the group; 0 before its first start.
         may_shrink: it could do with fewer workers.
         deaths: of the group's processes so far.
@@ -69,7 +66,7 @@ class Attempt:
     notes: tuple[str, ...] = ()
 
     def noted(self, note: str, **changes: Any) -> Attempt:
-        """Return the next attempt."""
+        """Return the next attempt, with what led to it."""
         return replace(self, notes=(*self.notes, note), **changes)
 
     def sized(self, workers: int, *, fewest: int) -> Attempt:

@@ -48,8 +48,7 @@ def run_trial(
     """
     writer = _CheckpointWriter(spec) if spec.directory and group.is_first else None
     of_checkpoints = writer.notes if writer is not None else []
-    started = time.monotonic()
-    spec = replace(spec, every_step=True)
+    spec, started = replace(spec, every_step=True), time.monotonic()
     try:
         with closing(program(spec, group)) as progresses:  # type: ignore[type-var]
             for progress in progresses:
@@ -61,25 +60,22 @@ def run_trial(
                     writer.write(progress, score, at_once=leaves)
                 if not (leaves or progress.milestone):
                     continue
-                report = Report(
+                metrics = {name: float(value) for name, value in progress.metrics.items()}
+                yield Report(
                     examples=progress.examples,
-                    metrics={name: float(value) for name, value in progress.metrics.items()},
+                    metrics=metrics,
                     notes=[*notes, *of_checkpoints, *progress.notes],
-                )
-                if leaves:
-                    preempted = signal is ControlSignal.PREEMPTED
-                    resizes = signal is ControlSignal.RESIZE
-                    yield replace(
-                        report, left=True, preempted=preempted, resizes=resizes, poisoned=preempted
-                    )
-                    return
-                yield replace(
-                    report,
                     final=progress.final,
                     readouts=progress.readouts,
                     trace=progress.trace,
-                    seconds=report.metrics.get(SECONDS, time.monotonic() - started),
+                    seconds=metrics.get(SECONDS, time.monotonic() - started),
+                    left=leaves,
+                    preempted=signal is ControlSignal.PREEMPTED,
+                    resizes=signal is ControlSignal.RESIZE,
+                    poisoned=signal is ControlSignal.PREEMPTED,
                 )
+                if leaves:
+                    return
     except ValueError as error:
         # Ray Train takes a group down when one of its workers is lost. The others then hear from
         # torch that there never was a group, a ValueError that looks like the trial's own
@@ -119,8 +115,7 @@ class _CheckpointWriter:
         self.notes = self._store.notes
 
     def write(self, progress: Progress, score: float | None, *, at_once: bool) -> None:
-        """Write the checkpoint that is due, if any, or with ``at_once`` the one to leave with; the
-        score, higher is better, is None between milestones."""
+        """Write the checkpoint that is due, if any, or with ``at_once`` the one to leave with."""
         seen, self._seen = self._seen, max(self._seen, progress.examples)
         due = bool(self._every) and self._seen // self._every > seen // self._every
         if progress.examples > self._kept and (progress.milestone or due or at_once):

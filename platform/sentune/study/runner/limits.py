@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
+from operator import ge
 from typing import TYPE_CHECKING
 
 from sentune.errors import InvalidValue, Overtaken
@@ -45,9 +46,7 @@ class Budget:
     def exhausted(self, spent: Spent, reserve: Spent) -> str:
         """Return which limit is used up, in a sentence; empty while there is room.
 
-        Args:
-            spent: so far.
-            reserve: what is kept free for the finals.
+        ``reserve`` is kept free for the finals, beside what is ``spent`` so far.
         """
         for option, unit, most, used, kept in (
             ("--max-trials", "trials", self.max_trials, spent.trials, 0.0),
@@ -77,18 +76,13 @@ class Budget:
             without += 1
             if record.state is TrialState.COMPLETE and record.feasible:
                 point = tuple(objective.of(record.metrics) for objective in objectives)
-                if not any(_covers(other, point) for other in best):
-                    best = [other for other in best if not _covers(point, other)] + [point]
+                if not any(all(map(ge, other, point)) for other in best):
+                    best = [other for other in best if not all(map(ge, point, other))] + [point]
                     without = 0
         if without < self.no_gain:
             return ""
         found = f"{without} trials in a row found nothing better"
         return f"--stop-after-no-gain {self.no_gain}: {found}"
-
-
-def _covers(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Return whether one point is at least as good as the other in every objective."""
-    return all(a >= b for a, b in zip(one, other, strict=True))
 
 
 def expected_finals(
@@ -228,11 +222,7 @@ class Limits:
         return self._closed
 
     def check(self) -> None:
-        """Raise where another driver has taken the study over; a trial may have met it first.
-
-        Raises:
-            Overtaken: says which.
-        """
+        """Raise ``Overtaken`` where another driver, which a trial may meet first, has the study."""
         if self.overtaken or self._held.lost:
             why = self.overtaken or self._held.lost_because
             raise Overtaken(f"this driver has lost its study and has stopped: {why}")
