@@ -29,7 +29,6 @@ class TrialRunner:
     """Gives runs to Ray Tune, stores what they report, and decides how each goes on or ends.
 
     Attributes:
-        source: of runs.
         spec_of: the training run of a candidate.
         stored: called with a run's Optuna number when its start, a milestone or its end is stored.
         retire_after: runs after which a worker process is replaced.

@@ -188,8 +188,8 @@ def run_trials(
         SentuneError: what the runner raises, where Tune has made a text of it too.
     """
 
-    def name(trial: Any) -> str:
-        return str(trial.config.get("trial", trial.trial_id))
+    def name(trial: Trial) -> str:
+        return str(trial.config["trial"])
 
     # the files of Tune are never read; `study gc` removes those of processes that are gone
     files = tempfile.TemporaryDirectory(
@@ -261,10 +261,13 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
         yield
         return
 
+    again = False
+
     def asked(number: int, frame: Any) -> None:
-        del frame
-        if runner.limits.halt is not None and runner.limits.halt.why is Why.INTERRUPTED:
+        nonlocal again
+        if again:
             raise KeyboardInterrupt
+        again = True
         reason = "interrupted" if number == signal.SIGINT else "ended by a signal"
         trials = counted(len(runner.live), "trial")
         os.write(2, f"writing checkpoints of {trials}, again to leave now\n".encode())
