@@ -330,15 +330,33 @@ def test_a_trial_that_meets_a_later_start_ends_the_driver_and_nothing_is_written
         study.runner.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
 
 
-def test_deaths_that_a_group_forgave_itself_are_counted_over_all_starts(tmp_path: Path) -> None:
-    study = Study(tmp_path)
-    study.start("a")
-    study.say("a", 100, restarts=1)
-    study.say("a", 300, restarts=1)
-    study.runner.end("a", died())
-    study.start("b")
-    study.say("b", 300, restarts=1)
-    assert study.store.record(0).restarts == 3
+def test_a_group_whose_worker_died_is_given_out_again_and_then_fails(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=1)
+    study.runner.grouped = True
+    for death in range(3):
+        assert study.start(f"t{death}") is not None, "two deaths are forgiven"
+        study.say(f"t{death}", 100)
+        study.say(f"t{death}", 0, failure="the process of rank 1 died: gone", died=True, metrics={})
+        study.runner.end(f"t{death}")
+    record = study.store.record(0)
+    assert (record.state, record.restarts) == (TrialState.FAILED, 2)
+    assert record.reason == "the process of rank 1 died: gone"
+    assert record.notes == ["started again: the process of rank 1 died: gone"] * 2
+    assert record.gpu_seconds == pytest.approx(3 * 30 * 2), "every attempt is paid for"
+
+
+def test_an_elastic_group_that_found_no_room_tries_again_and_that_counts_for_nothing(
+    tmp_path: Path,
+) -> None:
+    study = Study(tmp_path, trials=1)
+    why = "there was no room for 3 workers after all"
+    for start in range(4):
+        assert study.start(f"t{start}") is not None
+        study.say(f"t{start}", 0, failure=why, preempted=True, died=True, metrics={})
+        study.runner.end(f"t{start}")
+    record = study.store.record(0)
+    assert (record.state, record.restarts) == (TrialState.RUNNING, 0)
+    assert record.notes == [f"went on elsewhere: {why}"] * 4
 
 
 def test_what_ray_says_of_a_death_is_understood() -> None:

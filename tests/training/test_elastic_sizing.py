@@ -79,7 +79,7 @@ def test_a_group_is_asked_to_grow_until_it_starts_again(monkeypatch: pytest.Monk
 
     async def words() -> None:
         control = ControlActor()
-        await control.start("0000")
+        await control.forget("0000")
         assert not await control.running("0000")
         assert await control.signal("new", "0000") is ControlSignal.NONE
         assert await control.running("0000")
@@ -93,7 +93,7 @@ def test_a_group_is_asked_to_grow_until_it_starts_again(monkeypatch: pytest.Monk
         await control.record_end("0000", departure=(320, True))
         assert await control.take_end("0000") == {"departure": (160, False)}
         assert await control.take_end("0000") == {}
-        await control.start("0000")
+        await control.forget("0000")
         assert not await control.running("0000")
         assert await control.signal("new", "0000") is ControlSignal.NONE
         await control.resize("0000")
@@ -126,7 +126,6 @@ def test_of_a_trial_that_has_ended_nothing_is_kept(monkeypatch: pytest.MonkeyPat
         before = held_by(control)
         for number in range(50):
             name = f"{number:04d}"
-            await control.start(name)
             await control.signal("node", name)
             await control.put(name, 100, True)
             await control.verdict(name, 100)

@@ -113,16 +113,17 @@ class ControlActor:
         return self._verdicts[trial][examples]
 
     async def forget(self, trial: str) -> None:
-        """Drop all that is kept for a trial whose run has ended."""
-        self._verdicts.pop(trial, None)
-        self._ends.pop(trial, None)
-        await self.start(trial)
+        """Drop all that is kept for a trial: its run has ended, or is about to start."""
+        for kept in (self._verdicts, self._ends, self._beats, self._workers):
+            kept.pop(trial, None)
+        self._running.discard(trial)
+        self._resized.discard(trial)
 
     async def record_end(self, trial: str, **why: Any) -> list[Worker]:
         """Keep why a trial's group ends, the first word of each kind, and return its workers.
 
         ``why`` is ``failure``, the report of a worker's error that would come again; ``stall``, the
-        reason for which all are ended; or ``departure``, why it has left with a checkpoint.
+        reason for which all are ended; or ``departure``, the report that it has left.
         """
         self._ends[trial] = {**why, **self._ends[trial]}
         return [*self._workers.get(trial, {}).values()]
@@ -130,13 +131,6 @@ class ControlActor:
     async def take_end(self, trial: str) -> dict[str, Any]:
         """Return what was recorded of the end of a trial's group, and forget it."""
         return self._ends.pop(trial, {})
-
-    async def start(self, trial: str) -> None:
-        """Note that a group is about to start: no beat yet, no workers, not asked to grow."""
-        self._running.discard(trial)
-        self._resized.discard(trial)
-        self._beats.pop(trial, None)
-        self._workers.pop(trial, None)
 
     async def enter(self, trial: str, worker: Worker) -> None:
         """Note a worker of a trial's group."""

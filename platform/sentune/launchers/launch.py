@@ -41,7 +41,6 @@ class Launch:
         launcher: ``inline`` or ``train``.
         workers: of a trial, fewest and most; equal but for an elastic group.
         cpus, gpus: of a worker, fractions allowed; torch uses as many threads.
-        max_failures: deaths of a trial's processes that are forgiven.
         code: fingerprint of the driver's code, which every worker must have.
         storage: the study's folder or URI.
         grow_seconds: see ``GROW_SECONDS``.
@@ -52,7 +51,6 @@ class Launch:
     workers: tuple[int, int]
     cpus: float
     gpus: float
-    max_failures: int
     code: str
     storage: str
     grow_seconds: float = GROW_SECONDS

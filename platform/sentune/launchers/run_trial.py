@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 
@@ -23,31 +23,20 @@ SECONDS = "train/seconds"
 
 
 def run_trial(
-    program: Program,
-    spec: TrialSpec,
-    group: Group,
-    ask: Ask = no_signal,
-    notes: Sequence[str] = (),
+    program: Program, spec: TrialSpec, group: Group, ask: Ask = no_signal
 ) -> Generator[Report, None, None]:
     """Run the program and yield a report of each milestone, its checkpoint written.
 
     Between milestones a checkpoint is written every ``spec.checkpoint_every`` examples, and when
-    the trial is to leave. The last report then says that it has left; a milestone that it has just
-    reached is reported when it goes on.
-
-    Args:
-        program: what trains.
-        spec: the training run.
-        group: of which this process is a worker.
-        ask: what the trial is to do; asked after each step.
-        notes: what has happened to the trial so far, for its reports.
+    the trial is to leave, as ``ask`` says after a step. The last report then says that it has left;
+    a milestone that it has just reached is reported when it goes on.
 
     Raises:
         TrialFailed: the objective was not measured or is not finite.
         RuntimeError: another worker of the group is lost.
     """
     writer = _CheckpointWriter(spec) if spec.directory and group.is_first else None
-    of_checkpoints = writer.notes if writer is not None else []
+    notes = writer.notes if writer is not None else []
     spec, started = replace(spec, every_step=True), time.monotonic()
     try:
         with closing(program(spec, group)) as progresses:  # type: ignore[type-var]
@@ -64,7 +53,7 @@ def run_trial(
                 yield Report(
                     examples=progress.examples,
                     metrics=metrics,
-                    notes=[*notes, *of_checkpoints, *progress.notes],
+                    notes=[*notes, *progress.notes],
                     final=progress.final,
                     readouts=progress.readouts,
                     trace=progress.trace,
@@ -126,11 +115,7 @@ class _CheckpointWriter:
 
 
 def _score(milestone: Progress, spec: TrialSpec, group: Group) -> float:
-    """Return the first worker's objective, higher is better.
-
-    Raises:
-        TrialFailed: it was not measured or is not finite.
-    """
+    """Return the first worker's objective, higher is better; raise where it is no number."""
     metrics, examples = group.broadcast_object(milestone.metrics), milestone.examples
     if spec.objective not in metrics:
         named = ", ".join(sorted(metrics)) or "nothing"

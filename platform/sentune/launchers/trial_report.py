@@ -27,6 +27,7 @@ class Report:
         metrics, readouts, trace: as of ``Progress``.
         seconds: seconds of training and validation up to here, over all starts.
         failure: why the trial cannot go on; empty while it can.
+        died: processes of its group did, which may be forgiven.
         repeats: the same settings would fail in the same way.
         poisoned: the process should run no further trial (an accelerator in an unknown state, a
             machine that is being taken back).
@@ -34,11 +35,9 @@ class Report:
         left: it wrote a checkpoint and ended because it was asked to; it can go on.
         preempted: it left because its machine is being taken back.
         resizes: it left because there is room for more workers.
-        out_of_memory: it failed for lack of memory.
         micro_batch: with which a new start may fit in memory; 0 where none may.
         notes: what happened to it beside its curve, a sentence each.
         gpus: of all workers of the group.
-        restarts: deaths of the group's processes that its own launcher forgave in this start.
         overtaken: a later start of the study drives it now.
     """
 
@@ -49,6 +48,7 @@ class Report:
     trace: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     failure: str = ""
+    died: bool = False
     repeats: bool = False
     poisoned: bool = False
     traceback: str = ""
@@ -60,7 +60,6 @@ class Report:
     micro_batch: int = 0
     notes: list[str] = field(default_factory=list)
     gpus: float = 0.0
-    restarts: int = 0
     overtaken: bool = False
 
     @property

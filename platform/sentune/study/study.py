@@ -156,7 +156,6 @@ class Study:
             workers=config.worker_range,
             cpus=config.cpus_per_worker,
             gpus=config.gpus_per_worker,
-            max_failures=config.max_failures,
             code=code_fingerprint(),
             storage=config.folder,
         )

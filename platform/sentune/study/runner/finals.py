@@ -44,13 +44,7 @@ _OPEN: list[CheckpointStore] = []
 
 
 class Finals:
-    """The finals of a study: which runs there are, and which trial wins.
-
-    Args:
-        study: Optuna study of the finals.
-        store: of the search.
-        config: number of finalists and seeds.
-    """
+    """The runs of a study's finals, in an Optuna study of their own, and which trial wins."""
 
     def __init__(self, *, study: optuna.Study, store: TrialStore, config: StudyConfig) -> None:
         self.search, self.config = store, config
@@ -205,11 +199,9 @@ class Comparison:
 
 
 def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Comparison | None:
-    """Return the paired t test of the best two finalists (Student 1908); None without finalists.
+    """Return the paired t test (Student 1908) of the first two finalists, ordered by the objective.
 
-    Args:
-        finalists: best mean first.
-        objective: by which they are ordered.
+    None without finalists.
     """
     if not finalists:
         return None

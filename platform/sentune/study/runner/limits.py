@@ -25,11 +25,8 @@ FEWEST = 5
 class Budget:
     """Limits of a study over all of its starts; None: no such limit.
 
-    Attributes:
-        max_trials: trials of the search that may be started.
-        max_hours: wall time in which a driver runs it.
-        max_gpu_hours: GPU hours of all trials and finalists.
-        no_gain: trials in a row that end without a new best one, after which the search ends.
+    ``max_trials`` counts those of the search, ``max_hours`` wall time in which a driver runs it,
+    ``max_gpu_hours`` also finalists; ``no_gain`` trials in a row without a new best end the search.
     """
 
     max_trials: int | None = None

@@ -128,8 +128,7 @@ class Retention:
     def apply(self, *, everything: bool = False) -> None:
         """Drop what the rule does not keep.
 
-        Args:
-            everything: look again at runs that were tidied before, and at what is published now.
+        With ``everything``, look again at runs that were tidied before and at what is published.
         """
         if everything:
             self._applied.clear()

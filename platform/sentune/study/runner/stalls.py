@@ -82,10 +82,8 @@ class StallWatch:
     """Ends what has stalled, of all runs of one start of a study.
 
     Attributes:
-        control: where the beats arrive.
-        silence: seconds without a beat.
         grouped: whether the runs are Ray Train groups.
-        beats: run -> its newest beat, as of the last answer.
+        beats: run -> its newest beat, as of the control actor's last answer.
         clock: seconds of this machine.
     """
 

@@ -58,7 +58,6 @@ class TrialRunner:
     last: dict[str, Report] = field(default_factory=dict, init=False)
     crashes: dict[str, Report] = field(default_factory=dict, init=False)
     _stopped: dict[str, str] = field(default_factory=dict, init=False)
-    _forgiven: dict[str, int] = field(default_factory=dict, init=False)
     _again: deque[Candidate] = field(default_factory=deque, init=False)
     _given: int = field(default=0, init=False)
     _generation: int = field(default=0, init=False)
@@ -79,7 +78,6 @@ class TrialRunner:
             self._retire()
         self._given += 1
         self.live[tune_id] = candidate
-        self._forgiven[tune_id] = self._restarts(candidate)
         self.stored(candidate.number)
         return {
             "trial": candidate.name,
@@ -154,8 +152,6 @@ class TrialRunner:
         self.last[tune_id] = report
         with self.store.together():
             self.store.noted(number, report.notes)
-            if report.restarts:  # those that a group's own launcher has forgiven, of this start
-                self.store.forgiven(number, self._forgiven[tune_id] + report.restarts)
             if over:
                 self.store.charge(number, tune_id, seconds, report.gpus)
             else:
@@ -176,9 +172,7 @@ class TrialRunner:
     def end(self, tune_id: str, crash: Report | None = None) -> None:
         """Write how a run ended, or give it out again.
 
-        Args:
-            tune_id: of the run.
-            crash: of its process, where ``crashes`` does not know more; None: it did not die.
+        ``crash`` tells of its process's death, where ``crashes`` knows no more; None: it lives.
         """
         candidate = self.live.pop(tune_id)
         number = candidate.number
@@ -187,6 +181,8 @@ class TrialRunner:
         if self.control is not None:
             self.control.forget(candidate.name)
         report, stopped = self.last.pop(tune_id, Report()), self._stopped.pop(tune_id, "")
+        if report.died:
+            report, crash = Report(), report
         if report.overtaken:
             return
         if report.storage:  # the next trial would meet it too; this one goes on when mended

@@ -113,13 +113,8 @@ class Source(ABC):
 class SearchSource(Source):
     """Trials of a search, ``trials`` in all, counted over restarts; copies do not count.
 
-    Args:
-        store: of the search.
-        space: what is searched, with the points to try first.
-        trials: planned.
-        seed: of the study.
-        sampler: draws what follows on the first points; a name as ``--sampler`` takes it.
-        first: whether the space's first points are tried before anything is drawn.
+    The ``sampler``, a name as ``--sampler`` takes it, draws what follows on the space's first
+    points; without ``first`` it draws all.
     """
 
     def __init__(
