@@ -345,6 +345,18 @@ def test_a_group_whose_worker_died_is_given_out_again_and_then_fails(tmp_path: P
     assert record.gpu_seconds == pytest.approx(3 * 30 * 2), "every attempt is paid for"
 
 
+def test_a_group_that_was_ended_for_its_silence_says_so_and_counts_as_dead(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=1)
+    for death in range(3):
+        study.start(f"t{death}")
+        study.runner.crashes["0000"] = Report(failure="no beat for 300 s")
+        study.say(f"t{death}", 0, failure="the process of rank 0 died", died=True, metrics={})
+        study.runner.end(f"t{death}")
+    record = study.store.record(0)
+    assert (record.restarts, record.reason) == (2, "no beat for 300 s")
+    assert record.notes == ["started again: no beat for 300 s"] * 2
+
+
 def test_an_elastic_group_that_found_no_room_tries_again_and_that_counts_for_nothing(
     tmp_path: Path,
 ) -> None:

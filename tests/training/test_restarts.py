@@ -23,7 +23,7 @@ from sentune.launchers.failures import (
     without_place,
 )
 from sentune.launchers.launch import halved
-from sentune.launchers.trial_report import Report, failed
+from sentune.launchers.trial_report import Report
 from sentune.training.group import Group
 from sentune.training.memory import OutOfMemory
 from sentune.training.trial import TrialSpec
@@ -49,11 +49,10 @@ def dead(error: Exception) -> Exception:
     return WorkerHealthCheckFailedError("worker is gone", error)
 
 
-def why(*failures: Exception, stall: str = "", word: Report | None = None, **of: Any) -> Report:
+def why(*failures: Exception, **of: Any) -> Report:
     """What is told of a group of three where rank 0, 1, ... met these."""
     error = WorkerGroupError("two of them", dict(enumerate(failures)))
-    end = {"failure": word, "stall": stall}
-    return failure_of(error, {kind: said for kind, said in end.items() if said}, spec(**of), 3, "")
+    return failure_of(error, spec(**of), 3, "")
 
 
 @pytest.mark.parametrize(
@@ -79,22 +78,11 @@ def test_what_a_lost_peer_network_or_device_says_may_pass(error: Exception, may:
 
 def test_an_error_of_one_rank_is_told_with_its_rank() -> None:
     group = Group(1, 3, CPU)
-    assert own_error(KeyError("x"), group, "").failure == "KeyError: 'x' (on rank 1 of 3)"
+    told = own_error(KeyError("x"), group, "where")
+    assert told.failure == "KeyError: 'x' (on rank 1 of 3)"
+    assert (told.repeats, told.died, told.traceback) == (True, False, "where")
     assert own_error(KeyError("x"), Group.single("cpu"), "").failure == "KeyError: 'x'"
     assert own_error(TrialFailed("loss nan"), group, "").failure == "loss nan", "all ranks meet it"
-
-
-def test_an_error_of_its_own_ends_a_trial_whatever_its_peers_met() -> None:
-    word = own_error(KeyError("x"), Group(1, 3, CPU), "where")
-    end = why(user(GLOO), user(KeyError("x")), user(GLOO), word=word)
-    assert end.failure == "KeyError: 'x' (on rank 1 of 3)"
-    assert (end.repeats, end.died, end.traceback) == (True, False, "where")
-
-
-def test_a_group_that_was_ended_for_its_silence_says_so_and_counts_as_dead() -> None:
-    killed = dead(ray.exceptions.RayActorError(error_msg="killed by ray.kill"))
-    end = why(killed, killed, stall="no beat for 300 s")
-    assert (end.failure, end.died) == ("no beat for 300 s", True)
 
 
 def test_a_death_is_named_before_its_peers_noise() -> None:
@@ -114,13 +102,13 @@ def test_noise_alone_is_a_death_too() -> None:
 
 
 def test_no_memory_on_a_device_is_no_death_and_says_what_may_fit() -> None:
-    word = failed(OutOfMemory("after 32 examples: out of memory on the device", 8))
-    end = why(user(GLOO), word=word)
-    assert (end.micro_batch, end.out_of_memory, end.died) == (8, True, False)
-    assert end.failure == "after 32 examples: out of memory on the device"
-    word = failed(OutOfMemory("out of memory on the device, even with a micro_batch of 1"))
-    end = why(user(GLOO), word=word)
-    assert (end.out_of_memory, end.repeats, end.micro_batch) == (True, True, 0)
+    group = Group(1, 3, CPU)
+    found = own_error(OutOfMemory("after 32 examples: out of memory on the device", 8), group, "")
+    assert (found.micro_batch, found.out_of_memory, found.died) == (8, True, False)
+    assert found.failure == "after 32 examples: out of memory on the device"
+    none = OutOfMemory("out of memory on the device, even with a micro_batch of 1")
+    found = own_error(none, group, "")
+    assert (found.out_of_memory, found.repeats, found.micro_batch) == (True, True, 0)
 
 
 def test_no_memory_on_the_host_is_no_death_and_says_what_may_fit() -> None:
@@ -157,7 +145,7 @@ def test_half_of_what_a_worker_holds(changes: dict[str, Any], workers: int, half
 def test_a_group_that_cannot_be_started_is_given_up() -> None:
     error = ControllerError(WorkerGroupStartupTimeoutError(3))
     assert without_place(error)
-    end = failure_of(error, {}, spec(), 3, "traceback")
+    end = failure_of(error, spec(), 3, "traceback")
     assert end.failure.startswith("WorkerGroupStartupTimeoutError: ")
     assert not end.died
 

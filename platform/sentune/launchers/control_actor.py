@@ -32,6 +32,7 @@ from sentune.io.waits import WAITS
 from sentune.launchers.ray_internals import draining_nodes
 
 if TYPE_CHECKING:
+    from sentune.launchers.trial_report import Report
     from sentune.training.group import Group
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class ControlActor:
 
     def __init__(self) -> None:
         self._verdicts: defaultdict[str, dict[int, asyncio.Future[bool]]] = defaultdict(dict)
-        self._ends: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        self._ends: dict[str, Report] = {}
         self._beats: dict[str, Beat] = {}
         self._workers: defaultdict[str, dict[int, Worker]] = defaultdict(dict)
         self._running: set[str] = set()
@@ -119,22 +120,21 @@ class ControlActor:
         self._running.discard(trial)
         self._resized.discard(trial)
 
-    async def record_end(self, trial: str, **why: Any) -> list[Worker]:
-        """Keep why a trial's group ends, the first word of each kind, and return its workers.
+    async def record_end(self, trial: str, report: Report) -> None:
+        """Keep the report with which a trial's group ends, the first worker's that has one."""
+        self._ends.setdefault(trial, report)
 
-        ``why`` is ``failure``, the report of a worker's error that would come again; ``stall``, the
-        reason for which all are ended; or ``departure``, the report that it has left.
-        """
-        self._ends[trial] = {**why, **self._ends[trial]}
-        return [*self._workers.get(trial, {}).values()]
-
-    async def take_end(self, trial: str) -> dict[str, Any]:
-        """Return what was recorded of the end of a trial's group, and forget it."""
-        return self._ends.pop(trial, {})
+    async def take_end(self, trial: str) -> Report | None:
+        """Return the report with which a trial's group has ended, and forget it."""
+        return self._ends.pop(trial, None)
 
     async def enter(self, trial: str, worker: Worker) -> None:
         """Note a worker of a trial's group."""
         self._workers[trial][worker.rank] = worker
+
+    async def workers(self, trial: str) -> list[Worker]:
+        """Return the workers of a trial's group."""
+        return [*self._workers.get(trial, {}).values()]
 
     async def beats(self) -> tuple[int, dict[str, Beat]]:
         """Return the number of this process, and the newest beat of each trial at work."""
@@ -219,10 +219,9 @@ class ControlClient:
             ) from None
         return answer
 
-    def record_stall(self, trial: str, reason: str) -> list[Worker]:
-        """Return the workers of a trial's group, which are to be ended for a reason; it waits."""
-        stored = self.actor.record_end.remote(trial, stall=reason)
-        workers: list[Worker] = ray.get(stored, timeout=ANSWER_SECONDS)
+    def workers(self, trial: str) -> list[Worker]:
+        """Return the workers of a trial's group; it waits."""
+        workers: list[Worker] = ray.get(self.actor.workers.remote(trial), timeout=ANSWER_SECONDS)
         return workers
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:

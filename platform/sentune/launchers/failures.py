@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import ray
 import torch
@@ -48,17 +47,8 @@ def own_error(error: BaseException, group: Group, traceback: str) -> Report:
     return replace(report, failure=f"{report.failure} (on rank {group.rank} of {group.world_size})")
 
 
-def failure_of(
-    error: TrainingFailedError,
-    end: Mapping[str, Any],
-    spec: TrialSpec,
-    workers: int,
-    traceback: str,
-) -> Report:
-    """Return why a group has failed; ``end`` is what the control actor knows of it."""
-    own: Report | None = end.get("failure")
-    if own is not None:
-        return own
+def failure_of(error: TrainingFailedError, spec: TrialSpec, workers: int, traceback: str) -> Report:
+    """Return why a group has failed of which no worker has told."""
     if isinstance(error, ControllerError):
         return failed(error.controller_failure, traceback)
     found = error.worker_failures if isinstance(error, WorkerGroupError) else {}
@@ -68,8 +58,7 @@ def failure_of(
             half, why = halved(spec, workers), died(failure).failure
             why += "" if half else ", even with a micro_batch of 1"
             return Report(failure=why, repeats=True, out_of_memory=True, micro_batch=half)
-    report = _first_failure(failures) or failed(error, traceback)
-    return replace(report, failure=end.get("stall", report.failure), died=True)
+    return replace(_first_failure(failures) or failed(error, traceback), died=True)
 
 
 def without_place(error: TrainingFailedError) -> bool:

@@ -86,10 +86,9 @@ def _run_group(launch: Launch, spec: TrialSpec, size: int) -> Report | None:
         try:
             _trainer(launch, spec, size).fit()
         except TrainingFailedError as error:
-            words = traceback.format_exc()
-            end = ray.get(control.take_end.remote(spec.trial))
             if not without_place(error):
-                return failure_of(error, end, spec, size, words)
+                told: Report | None = ray.get(control.take_end.remote(spec.trial))
+                return told or failure_of(error, spec, size, traceback.format_exc())
             if size > launch.workers[0]:
                 why = f"there was no room for {size} workers after all"
                 return Report(failure=why, preempted=True, died=True)
@@ -97,7 +96,7 @@ def _run_group(launch: Launch, spec: TrialSpec, size: int) -> Report | None:
             if ray.get(control.signal.remote(here)) is ControlSignal.LEAVE:
                 return Report(left=True)
         else:
-            left: Report | None = ray.get(control.take_end.remote(spec.trial)).get("departure")
+            left: Report | None = ray.get(control.take_end.remote(spec.trial))
             return left
 
 
@@ -151,7 +150,7 @@ def _work(given: dict[str, Any]) -> None:
     except Exception as error:
         if not passes(error):
             report = own_error(error, group, traceback.format_exc())
-            ray.get(control.record_end.remote(spec.trial, failure=report))
+            ray.get(control.record_end.remote(spec.trial, report))
         raise
 
 
@@ -166,7 +165,7 @@ def _train(launch: Launch, spec: TrialSpec, group: Group) -> None:
             report = replace(report, notes=notes, gpus=gpus)
             if report.departure:
                 if group.is_first:
-                    ray.get(control.record_end.remote(name, departure=report))
+                    ray.get(control.record_end.remote(name, report))
                 return
             ray.train.report(report.to_result())
             if not ray.get(control.verdict.remote(name, report.examples)):

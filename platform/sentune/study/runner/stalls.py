@@ -97,7 +97,7 @@ class StallWatch:
     _waits: dict[str, str] = field(default_factory=dict, init=False)
 
     def look(self, actors: Callable[[], Mapping[str, Any]]) -> dict[str, str]:
-        """Return name -> why, of the runs whose own process was ended now.
+        """Return name -> why, of the runs whose processes were ended now.
 
         Silence counts from one answer of the control actor to the next: without one, no beat can
         arrive.
@@ -127,8 +127,8 @@ class StallWatch:
                 if self.grouped and name not in self._ended:
                     self._end_group(name, reason)
                 else:
-                    self._end(name, started[name], reason)
-                    over[name] = reason
+                    self._end(name, started[name])
+                over[name] = reason
                 self.silence.forget(name)
             except ray.exceptions.RayError as error:
                 logger.warning("run %s: cannot be ended yet: %s", name, error)
@@ -146,11 +146,8 @@ class StallWatch:
         self._waits = waits
 
     def _end_group(self, name: str, reason: str) -> None:
-        """End all workers of a group; the process that started it does so again.
-
-        Ray Train misses them as it misses workers that died, and gives their places back.
-        """
-        workers = self.control.record_stall(name, reason)
+        """End all workers of a group; Ray Train misses them, and gives their places back."""
+        workers = self.control.workers(name)
         asked = {worker.actor.__ray_ready__.remote(): worker for worker in workers}
         silent = []  # the thread that trains need not answer, its process has others
         if asked:
@@ -163,9 +160,9 @@ class StallWatch:
         for worker in workers:
             ray.kill(worker.actor)
 
-    def _end(self, name: str, actor: Any, reason: str) -> None:
+    def _end(self, name: str, actor: Any) -> None:
         """End a run's own process, and give back the places of a group that it has left behind."""
         if self.grouped:
-            for group in {w.group for w in self.control.record_stall(name, reason) if w.group}:
+            for group in {w.group for w in self.control.workers(name) if w.group}:
                 remove_placement_group(group)
         ray.kill(actor)

@@ -176,13 +176,13 @@ class TrialRunner:
         """
         candidate = self.live.pop(tune_id)
         number = candidate.number
+        report, stopped = self.last.pop(tune_id, Report()), self._stopped.pop(tune_id, "")
+        if report.died:
+            report, crash = Report(), report
         known = self.crashes.pop(candidate.name, crash)
         crash = known if crash is not None else None
         if self.control is not None:
             self.control.forget(candidate.name)
-        report, stopped = self.last.pop(tune_id, Report()), self._stopped.pop(tune_id, "")
-        if report.died:
-            report, crash = Report(), report
         if report.overtaken:
             return
         if report.storage:  # the next trial would meet it too; this one goes on when mended
