@@ -74,7 +74,7 @@ class Report:
 
     def to_result(self) -> dict[str, Any]:
         """Return a result dictionary of Tune or Train."""
-        return {PAYLOAD: json.dumps(self.__dict__), "examples": self.examples}
+        return {PAYLOAD: json.dumps(self.__dict__)}
 
     @classmethod
     def from_result(cls, result: dict[str, Any]) -> Report | None:

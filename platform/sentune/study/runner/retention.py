@@ -56,9 +56,9 @@ class Stays(StrEnum):
 
 
 def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
-    """Return trials that may win, best first, the earlier first among equals.
+    """Return complete trials that hold every constraint, best first, the earlier of equals first.
 
-    They are complete and hold every constraint; with several objectives they are on the front.
+    With several objectives they are those on the Pareto front.
     """
     if len(objectives) > 1:
         return pareto_front(trials, objectives)
@@ -122,7 +122,6 @@ class Retention:
         self.config, self.search, self.needed = config, search, needed
         self.finals: Finals | None = None
         self._applied: dict[str, Stays] = {}
-        self._dropped: set[int] = set()
         self._published = published(config.folder)  # while runs are at work it does not change
 
     def apply(self, *, everything: bool = False) -> None:
@@ -132,7 +131,6 @@ class Retention:
         """
         if everything:
             self._applied.clear()
-            self._dropped.clear()
             self._published = published(self.config.folder)
         rule = self.rule()
         due = {name: stays for name, stays in rule.items() if stays is not Stays.ALL}
@@ -152,17 +150,16 @@ class Retention:
                 logger.warning("%s: its checkpoints could not be dropped: %s", name, error)
             else:
                 self._applied[name] = stays
-        dropped = (name for name in rule if self._applied.get(name) is Stays.NOTHING)
-        self._dropped |= {int(name) for name in dropped if name.isdecimal()}  # no finalists
 
     def rule(self) -> dict[str, Stays]:
         """Return run -> what stays of it; see ``rule_of``.
 
         Trials whose checkpoints were dropped are left out: those that were better then still are.
         """
-        finals = self.finals
+        finals, dropped = self.finals, Stays.NOTHING
+        trials = self.search.records()
         return rule_of(
-            [trial for trial in self.search.records() if trial.id not in self._dropped],
+            [trial for trial in trials if self._applied.get(run_name(trial.id)) is not dropped],
             self.search.objectives,
             self.config.keep,
             finals=finals.runs() if finals is not None else {},

@@ -177,7 +177,7 @@ class TrialRunner:
         candidate = self.live.pop(tune_id)
         number = candidate.number
         report, stopped = self.last.pop(tune_id, Report()), self._stopped.pop(tune_id, "")
-        if report.died:
+        if report.died or report.micro_batch:  # which may be forgiven
             report, crash = Report(), report
         known = self.crashes.pop(candidate.name, crash)
         crash = known if crash is not None else None
@@ -189,9 +189,6 @@ class TrialRunner:
             self.halt(Halt(why=Why.STORAGE, reason=report.failure))
             return
         if report.failure:
-            if report.micro_batch:
-                self._give_again(candidate, report.failure, micro_batch=report.micro_batch)
-                return
             self._fail(number, report)
         elif stopped:
             self.store.prune(number, stopped)
@@ -231,7 +228,8 @@ class TrialRunner:
 
     def _goes_on(self, candidate: Candidate, crash: Report) -> bool:
         """Whether a run whose process died is given out again."""
-        if crash.out_of_memory and (half := halved(self.spec_of(candidate))):
+        half = crash.micro_batch or (crash.out_of_memory and halved(self.spec_of(candidate)))
+        if half:
             self._give_again(candidate, crash.failure, micro_batch=half)
         elif crash.out_of_memory and candidate.micro_batch == 1:
             return False

@@ -157,8 +157,8 @@ class SearchSource(Source):
             if len(self.store.trials()) >= self.planned:
                 break
             stored, running = self._look()
-            points = None if self.space.size is None else max(self.space.size, 1)
-            if points is not None and len(self._ended | running.keys()) >= points:
+            size = self.space.size
+            if size is not None and len(self._ended | running.keys()) >= max(size, 1):
                 break
             if (number := self._create(stored, running)) is not None:
                 return number
