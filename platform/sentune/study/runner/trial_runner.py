@@ -213,9 +213,6 @@ class TrialRunner:
         else:
             self.store.fail(number, why.failure, repeats=why.repeats, traceback=why.traceback)
 
-    def _restarts(self, candidate: Candidate) -> int:
-        return int(self.store.get(candidate.number).user_attrs.get(RESTARTS, 0))
-
     def _give_again(
         self, candidate: Candidate, note: str, *, micro_batch: int = 0, counts: bool = False
     ) -> None:
@@ -229,13 +226,14 @@ class TrialRunner:
     def _goes_on(self, candidate: Candidate, crash: Report) -> bool:
         """Whether a run whose process died is given out again."""
         half = crash.micro_batch or (crash.out_of_memory and halved(self.spec_of(candidate)))
+        forgiven = self.store.get(candidate.number).user_attrs.get(RESTARTS, 0)
         if half:
             self._give_again(candidate, crash.failure, micro_batch=half)
         elif crash.out_of_memory and candidate.micro_batch == 1:
             return False
         elif crash.preempted:
             self._give_again(candidate, f"went on elsewhere: {crash.failure}")
-        elif self._restarts(candidate) < self.max_failures:
+        elif forgiven < self.max_failures:
             self._give_again(candidate, f"started again: {crash.failure}", counts=True)
         else:
             return False
