@@ -37,23 +37,17 @@ SPACE = SearchSpace(
 class Control:
     asked: int = 0
     forgotten: list[str] = field(default_factory=list)
+    kept: dict[str, list[bool]] = field(default_factory=dict)
 
     def ask_to_leave(self) -> None:
         self.asked += 1
-
-    def forget(self, trial: str) -> None:
-        self.forgotten.append(trial)
-
-
-@dataclass
-class Verdicts:
-    kept: dict[str, list[bool]] = field(default_factory=dict)
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
         self.kept.setdefault(trial, []).append(goes_on)
 
     def forget(self, trial: str) -> None:
-        del self.kept[trial]
+        self.forgotten.append(trial)
+        self.kept.pop(trial, None)
 
 
 @dataclass
@@ -171,14 +165,14 @@ def test_a_run_that_died_of_memory_goes_on_with_half_as_much_until_there_is_noth
 
 def test_verdicts_on_a_run_are_forgotten_when_it_has_ended(tmp_path: Path) -> None:
     study = Study(tmp_path, trials=3)
-    verdicts = study.runner.verdicts = Verdicts()
+    study.runner.grouped = True
     study.start("t0")
     study.start("t1")
     for tune_id in ("t0", "t1"):
         study.say(tune_id, 250)
-    assert verdicts.kept == {"0000": [True], "0001": [True]}
+    assert study.control.kept == {"0000": [True], "0001": [True]}
     study.runner.end("t0", Report(failure="taken back", preempted=True))
-    assert verdicts.kept == {"0001": [True]}
+    assert study.control.kept == {"0001": [True]}
 
 
 def test_another_driver_goes_on_with_the_smaller_micro_batch(tmp_path: Path) -> None:
@@ -333,18 +327,48 @@ def test_a_trial_that_meets_a_later_start_ends_the_driver_and_nothing_is_written
     for _ in range(2):
         with pytest.raises(StudyConflict, match=r"lost its study.*start 5"):
             study.runner.watch()
-        study.runner.halt()
+        study.runner.halt(Halt(why=Why.INTERRUPTED, reason="interrupted"))
 
 
-def test_deaths_that_a_group_forgave_itself_are_counted_over_all_starts(tmp_path: Path) -> None:
-    study = Study(tmp_path)
-    study.start("a")
-    study.say("a", 100, restarts=1)
-    study.say("a", 300, restarts=1)
-    study.runner.end("a", died())
-    study.start("b")
-    study.say("b", 300, restarts=1)
-    assert study.store.record(0).restarts == 3
+def test_a_group_whose_worker_died_is_given_out_again_and_then_fails(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=1)
+    study.runner.grouped = True
+    for death in range(3):
+        assert study.start(f"t{death}") is not None, "two deaths are forgiven"
+        study.say(f"t{death}", 100)
+        study.say(f"t{death}", 0, failure="the process of rank 1 died: gone", died=True, metrics={})
+        study.runner.end(f"t{death}")
+    record = study.store.record(0)
+    assert (record.state, record.restarts) == (TrialState.FAILED, 2)
+    assert record.reason == "the process of rank 1 died: gone"
+    assert record.notes == ["started again: the process of rank 1 died: gone"] * 2
+    assert record.gpu_seconds == pytest.approx(3 * 30 * 2), "every attempt is paid for"
+
+
+def test_a_group_that_was_ended_for_its_silence_says_so_and_counts_as_dead(tmp_path: Path) -> None:
+    study = Study(tmp_path, trials=1)
+    for death in range(3):
+        study.start(f"t{death}")
+        study.runner.crashes["0000"] = Report(failure="no beat for 300 s")
+        study.say(f"t{death}", 0, failure="the process of rank 0 died", died=True, metrics={})
+        study.runner.end(f"t{death}")
+    record = study.store.record(0)
+    assert (record.restarts, record.reason) == (2, "no beat for 300 s")
+    assert record.notes == ["started again: no beat for 300 s"] * 2
+
+
+def test_an_elastic_group_that_found_no_room_tries_again_and_that_counts_for_nothing(
+    tmp_path: Path,
+) -> None:
+    study = Study(tmp_path, trials=1)
+    why = "there was no room for 3 workers after all"
+    for start in range(4):
+        assert study.start(f"t{start}") is not None
+        study.say(f"t{start}", 0, failure=why, preempted=True, died=True, metrics={})
+        study.runner.end(f"t{start}")
+    record = study.store.record(0)
+    assert (record.state, record.restarts) == (TrialState.RUNNING, 0)
+    assert record.notes == [f"went on elsewhere: {why}"] * 4
 
 
 def test_what_ray_says_of_a_death_is_understood() -> None:

@@ -9,6 +9,7 @@ import pytest
 from sentune.launchers import control_actor, elastic_sizing
 from sentune.launchers.control_actor import ControlActor, ControlSignal
 from sentune.launchers.elastic_sizing import ElasticSizing, free_places
+from sentune.launchers.trial_report import Report
 
 
 class Coordinator:
@@ -79,7 +80,7 @@ def test_a_group_is_asked_to_grow_until_it_starts_again(monkeypatch: pytest.Monk
 
     async def words() -> None:
         control = ControlActor()
-        await control.start("0000")
+        await control.forget("0000")
         assert not await control.running("0000")
         assert await control.signal("new", "0000") is ControlSignal.NONE
         assert await control.running("0000")
@@ -89,11 +90,11 @@ def test_a_group_is_asked_to_grow_until_it_starts_again(monkeypatch: pytest.Monk
         assert await control.signal("old", "0000") is ControlSignal.PREEMPTED, (
             "that one cannot wait"
         )
-        await control.record_end("0000", departure=(160, False))
-        await control.record_end("0000", departure=(320, True))
-        assert await control.take_end("0000") == {"departure": (160, False)}
-        assert await control.take_end("0000") == {}
-        await control.start("0000")
+        await control.record_end("0000", Report(examples=160, left=True))
+        await control.record_end("0000", Report(examples=320, failure="its peer has left"))
+        assert await control.take_end("0000") == Report(examples=160, left=True)
+        assert await control.take_end("0000") is None
+        await control.forget("0000")
         assert not await control.running("0000")
         assert await control.signal("new", "0000") is ControlSignal.NONE
         await control.resize("0000")
@@ -126,12 +127,10 @@ def test_of_a_trial_that_has_ended_nothing_is_kept(monkeypatch: pytest.MonkeyPat
         before = held_by(control)
         for number in range(50):
             name = f"{number:04d}"
-            await control.start(name)
             await control.signal("node", name)
             await control.put(name, 100, True)
             await control.verdict(name, 100)
-            await control.record_end(name, failure={"failure": "x" * 100})
-            await control.record_end(name, departure=(100, True))
+            await control.record_end(name, Report(failure="x" * 100))
             await control.resize(name)
             await control.forget(name)
         assert held_by(control) == before

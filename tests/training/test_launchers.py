@@ -114,6 +114,65 @@ def test_a_group_of_two_gives_what_one_process_gives_and_leaves_its_cpus(tmp_pat
     assert ray.available_resources().get("CPU") == 2
 
 
+def paced() -> Program:
+    """A program of steps of ten examples, slow ones in its first start; pickled by value."""
+
+    def program(spec: TrialSpec, group: Group) -> Iterator[Progress]:
+        last = CheckpointStore(spec.directory).last_progress() if group.is_first else None
+        last = group.broadcast_object(last)
+        start = last.examples if last is not None else 0
+        if group.is_first:
+            Path(spec.directory).mkdir(parents=True, exist_ok=True)
+            with (Path(spec.directory).parent / "starts").open("a") as starts:
+                starts.write(f"{start}\n")
+        for examples in range(start + 10, spec.max_examples + 10, 10):
+            time.sleep(0.3 if not start else 0.0)
+            milestone = examples in spec.milestones
+            yield Progress(
+                examples=examples,
+                metrics={OBJECTIVE: examples / 1000} if milestone else {},
+                milestone=milestone,
+                final=examples == spec.max_examples,
+                save=lambda folder: None,
+            )
+
+    return program
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("workers", [1, (1, 2)], ids=["fixed", "elastic"])
+def test_a_group_that_leaves_for_more_workers_goes_on_from_its_checkpoint(
+    tmp_path: Path, workers: int | tuple[int, int]
+):
+    """Leaving is no failure: none is forgiven here."""
+    space = SearchSpace(method="toy", objective=OBJECTIVE, settings={"x": Choice(3)})
+    config = StudyConfig(
+        name="toy", storage=str(tmp_path), max_examples=300, first_rung=100, sampler="grid",
+        trials=1, finalists=0, concurrent=1, launcher="train", max_failures=0, workers=workers,
+    )  # fmt: skip
+    study = Study(config, space, toy_spec, paced(), (), {})
+    control = study.launch.control.actor
+
+    def grow() -> None:
+        assert until(lambda: ray.get(control.running.remote("0000")))
+        control.resize.remote("0000")
+
+    beside = threading.Thread(target=grow, daemon=True)
+    beside.start()
+    (record,) = study.run().trials
+    beside.join()
+    assert (record.state, record.reason) == (TrialState.COMPLETE, "")
+    assert record.restarts == 0
+    assert list(record.curve) == [100, 300]
+    first, second = (tmp_path / "toy/trials/starts").read_text().splitlines()
+    assert first == "0"
+    size = [] if workers == 1 else ["trained by 2 workers"]
+    left = f"left at {second} examples: there was room for more workers"
+    assert sorted(record.notes) == [left, *size]
+    assert until(lambda: ray.available_resources().get("CPU") == 2)
+
+
 def until(condition: Callable[[], bool]) -> bool:
     """Whether it comes to hold within a minute, on a machine however busy."""
     over = time.monotonic() + 60

@@ -1,7 +1,8 @@
-"""What becomes of a Ray Train group that has failed, told by the errors that Ray Train gives."""
+"""What is told of a Ray Train group that has failed, by the errors that Ray Train gives."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,14 +17,13 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from sentune.errors import TrialFailed
 from sentune.launchers.failures import (
-    Attempt,
-    after_failure,
-    after_return,
+    failure_of,
     own_error,
     passes,
+    without_place,
 )
 from sentune.launchers.launch import halved
-from sentune.launchers.trial_report import Report, failed
+from sentune.launchers.trial_report import Report
 from sentune.training.group import Group
 from sentune.training.memory import OutOfMemory
 from sentune.training.trial import TrialSpec
@@ -49,14 +49,10 @@ def dead(error: Exception) -> Exception:
     return WorkerHealthCheckFailedError("worker is gone", error)
 
 
-def then(
-    *failures: Exception, word: Report | None = None, deaths: int = 0, **changes: Any
-) -> Attempt | Report:
-    """What follows where rank 0, 1, ... met these; two deaths are forgiven."""
+def why(*failures: Exception, **of: Any) -> Report:
+    """What is told of a group of three where rank 0, 1, ... met these."""
     error = WorkerGroupError("two of them", dict(enumerate(failures)))
-    said = word.to_result() if word is not None else None
-    attempt = Attempt(spec=spec(**changes), workers=3, deaths=deaths, notes=("before",))
-    return after_failure(error, said, attempt, 2, "traceback")
+    return failure_of(error, spec(**of), 3, "")
 
 
 @pytest.mark.parametrize(
@@ -82,79 +78,46 @@ def test_what_a_lost_peer_network_or_device_says_may_pass(error: Exception, may:
 
 def test_an_error_of_one_rank_is_told_with_its_rank() -> None:
     group = Group(1, 3, CPU)
-    assert own_error(KeyError("x"), group, "").failure == "KeyError: 'x' (on rank 1 of 3)"
+    told = own_error(KeyError("x"), group, "where")
+    assert told.failure == "KeyError: 'x' (on rank 1 of 3)"
+    assert (told.repeats, told.died, told.traceback) == (True, False, "where")
     assert own_error(KeyError("x"), Group.single("cpu"), "").failure == "KeyError: 'x'"
     assert own_error(TrialFailed("loss nan"), group, "").failure == "loss nan", "all ranks meet it"
 
 
-def test_an_error_of_its_own_ends_a_trial_whatever_its_peers_met() -> None:
-    word = own_error(KeyError("x"), Group(1, 3, CPU), "where")
-    end = then(user(GLOO), user(KeyError("x")), user(GLOO), word=word)
-    assert isinstance(end, Report)
-    assert end.failure == "KeyError: 'x' (on rank 1 of 3)"
-    assert (end.repeats, end.traceback, end.notes) == (True, "where", ["before"])
-
-
-def test_a_group_that_was_ended_for_its_silence_says_so_and_counts_as_dead() -> None:
-    killed = dead(ray.exceptions.RayActorError(error_msg="killed by ray.kill"))
-    error = WorkerGroupError("both of them", {0: killed, 1: killed})
-    attempt = Attempt(spec=spec(), workers=2, deaths=1)
-    again = after_failure(error, None, attempt, 2, "", "no beat for 300 s")
-    assert isinstance(again, Attempt)
-    assert (again.deaths, again.notes) == (2, ("started again: no beat for 300 s",))
-    end = after_failure(error, None, again, 2, "", "no beat for 300 s")
-    assert isinstance(end, Report)
-    assert end.failure == "no beat for 300 s"
-
-
-def test_a_death_is_forgiven_twice_and_named_before_its_peers_noise() -> None:
+def test_a_death_is_named_before_its_peers_noise() -> None:
     words = "The actor died unexpectedly.\nIts node was killed."
     death = ray.exceptions.RayActorError(error_msg=words)
-    again = then(user(GLOO), dead(death), user(GLOO), deaths=1)
-    assert isinstance(again, Attempt)
-    assert again.deaths == 2
-    assert again.notes[1].startswith("started again: the process of rank 1 died: ")
-    end = then(user(GLOO), dead(death), user(GLOO), deaths=2)
-    assert isinstance(end, Report)
+    end = why(user(GLOO), dead(death), user(GLOO))
     assert end.failure.startswith("the process of rank 1 died: ")
-    assert (end.restarts, end.out_of_memory) == (2, False)
+    assert (end.died, end.out_of_memory) == (True, False)
 
 
-def test_noise_alone_is_forgiven_too() -> None:
+def test_noise_alone_is_a_death_too() -> None:
     lost = f"a worker was lost, as rank 0 noticed: RuntimeError: {GLOO}"
     more = RuntimeError(f"{GLOO}. It may be that the remote worker crashed. Good luck!")
-    again = then(user(more), user(GLOO))
-    assert isinstance(again, Attempt)
-    assert again.notes[1] == f"started again: {lost}"
-    end = then(user(more), user(GLOO), deaths=2)
-    assert isinstance(end, Report)
-    assert end.failure == lost
+    end = why(user(more), user(GLOO))
+    assert (end.failure, end.died) == (lost, True)
     assert "Good luck" in end.traceback
 
 
-def test_no_memory_on_a_device_starts_all_again_with_half_and_counts_for_nothing() -> None:
-    word = failed(OutOfMemory("after 32 examples: out of memory on the device", 8))
-    again = then(user(GLOO), word=word, deaths=2)
-    assert isinstance(again, Attempt)
-    assert (again.spec.micro_batch, again.deaths) == (8, 2)
-    assert again.notes[1] == (
-        "micro_batch 8 from here on: after 32 examples: out of memory on the device"
-    )
-    word = failed(OutOfMemory("out of memory on the device, even with a micro_batch of 1"))
-    end = then(user(GLOO), word=word)
-    assert isinstance(end, Report)
-    assert (end.out_of_memory, end.repeats) == (True, True)
+def test_no_memory_on_a_device_is_no_death_and_says_what_may_fit() -> None:
+    group = Group(1, 3, CPU)
+    found = own_error(OutOfMemory("after 32 examples: out of memory on the device", 8), group, "")
+    assert (found.micro_batch, found.out_of_memory, found.died) == (8, True, False)
+    assert found.failure == "after 32 examples: out of memory on the device"
+    none = OutOfMemory("out of memory on the device, even with a micro_batch of 1")
+    found = own_error(none, group, "")
+    assert (found.out_of_memory, found.repeats, found.micro_batch) == (True, True, 0)
 
 
-def test_no_memory_on_the_host_starts_all_again_with_half() -> None:
+def test_no_memory_on_the_host_is_no_death_and_says_what_may_fit() -> None:
     killed = dead(ray.exceptions.OutOfMemoryError("Task was killed due to the node running low"))
-    again = then(user(GLOO), killed, deaths=2)
-    assert isinstance(again, Attempt)
-    assert (again.spec.micro_batch, again.deaths) == (8, 2), "a third of 48, halved"
-    end = then(killed, micro_batch=1)
-    assert isinstance(end, Report)
+    end = why(user(GLOO), killed)
+    assert (end.micro_batch, end.died) == (8, False), "a third of 48, halved"
+    end = why(killed, micro_batch=1)
     assert end.failure.startswith("out of memory on the host")
-    assert end.out_of_memory
+    assert (end.out_of_memory, end.micro_batch) == (True, 0)
 
 
 @pytest.mark.parametrize(
@@ -181,35 +144,18 @@ def test_half_of_what_a_worker_holds(changes: dict[str, Any], workers: int, half
 
 def test_a_group_that_cannot_be_started_is_given_up() -> None:
     error = ControllerError(WorkerGroupStartupTimeoutError(3))
-    end = after_failure(error, None, Attempt(spec=spec(), workers=3), 2, "traceback")
-    assert isinstance(end, Report)
+    assert without_place(error)
+    end = failure_of(error, spec(), 3, "traceback")
     assert end.failure.startswith("WorkerGroupStartupTimeoutError: ")
+    assert not end.died
 
 
-def test_an_elastic_group_that_found_no_room_tries_again_with_another_size() -> None:
-    error = ControllerError(WorkerGroupStartupTimeoutError(3))
-    attempt = Attempt(spec=spec()).sized(3, fewest=2)
-    again = after_failure(error, None, attempt, 0, "traceback")
-    assert again == attempt.noted("there was no room for 3 workers after all")
-    assert isinstance(after_failure(error, None, again.sized(2, fewest=2), 0, ""), Report)
-
-
-def test_an_attempt_notes_another_size_than_the_last_one_had() -> None:
-    first = Attempt(spec=spec()).sized(1, fewest=1)
-    assert (first.workers, first.may_shrink, first.notes) == (1, False, ())
-    assert first.sized(1, fewest=1) == first
-    grown = first.noted("left at 16 examples").sized(4, fewest=1)
-    assert (grown.workers, grown.may_shrink) == (4, True)
-    assert grown.notes == ("left at 16 examples; 4 instead of 1 workers from there on",)
-
-
-def test_a_machine_that_is_taken_back_counts_for_nothing() -> None:
-    attempt = Attempt(spec=spec(), deaths=1)
-    assert after_return(None, attempt) is None
-    again = after_return((1600, True), attempt)
-    assert again == attempt.noted(
+def test_a_group_that_has_left_says_why_it_goes_on() -> None:
+    left = Report(examples=1600, left=True)
+    assert left.departure == "", "it was sent home"
+    assert replace(left, preempted=True).departure == (
         "its machine was taken back; it went on elsewhere from 1,600 examples"
     )
-    assert again.deaths == 1
-    grows = after_return((1600, False), attempt)
-    assert grows == attempt.noted("left at 1,600 examples: there was room for more workers")
+    assert replace(left, resizes=True).departure == (
+        "left at 1,600 examples: there was room for more workers"
+    )

@@ -80,10 +80,8 @@ class WithEncoder:
 def ship(folder: str, uri: str = "") -> ShippedFolder:
     """Put a folder's files where workers find them, once for all trials.
 
-    Args:
-        folder: on this machine.
-        uri: of a place in an object store, below which they are named by their digest; empty:
-            Ray's own object store, which takes memory of this node.
+    That is below ``uri``, a place in an object store, where they are named by their digest; without
+    it Ray's own object store, which takes memory of this node.
     """
     place = Path(folder)
     stamp, digest = _stamp(place), _digest(place)
@@ -96,7 +94,6 @@ def ship(folder: str, uri: str = "") -> ShippedFolder:
 
 
 def _stamp(folder: Path) -> str:
-    """Return names, sizes and times of the files: enough to see that nothing has changed."""
     files = [(p.relative_to(folder).as_posix(), p.stat()) for p in sorted(folder.rglob("*"))]
     return "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files)
 

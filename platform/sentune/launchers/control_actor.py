@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.util import get_current_placement_group, get_node_ip_address
+from ray.util import get_node_ip_address
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -32,6 +32,7 @@ from sentune.io.waits import WAITS
 from sentune.launchers.ray_internals import draining_nodes
 
 if TYPE_CHECKING:
+    from sentune.launchers.trial_report import Report
     from sentune.training.group import Group
 
 logger = logging.getLogger(__name__)
@@ -69,15 +70,7 @@ def no_signal() -> ControlSignal:
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """A process of a trial's Ray Train group.
-
-    Attributes:
-        rank: in the group.
-        node: IP address of its machine.
-        pid: on that machine.
-        actor: its handle.
-        group: the placement group of all workers.
-    """
+    """A process of a trial's Ray Train group: its machine's IP address, its handle, its places."""
 
     rank: int
     node: str
@@ -85,24 +78,13 @@ class Worker:
     actor: ray.actor.ActorHandle
     group: PlacementGroup | None
 
-    @classmethod
-    def current(cls, rank: int) -> Worker:
-        """Return this process, which is an actor."""
-        return cls(
-            rank=rank,
-            node=get_node_ip_address(),
-            pid=os.getpid(),
-            actor=ray.get_runtime_context().current_actor,
-            group=get_current_placement_group(),
-        )
-
 
 class ControlActor:
     """Keeps the messages between the driver and the workers of each trial."""
 
     def __init__(self) -> None:
         self._verdicts: defaultdict[str, dict[int, asyncio.Future[bool]]] = defaultdict(dict)
-        self._ends: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        self._ends: dict[str, Report] = {}
         self._beats: dict[str, Beat] = {}
         self._workers: defaultdict[str, dict[int, Worker]] = defaultdict(dict)
         self._running: set[str] = set()
@@ -132,37 +114,27 @@ class ControlActor:
         return self._verdicts[trial][examples]
 
     async def forget(self, trial: str) -> None:
-        """Drop all that is kept for a trial whose run has ended."""
-        self._verdicts.pop(trial, None)
-        self._ends.pop(trial, None)
-        await self.start(trial)
-
-    async def record_end(self, trial: str, **why: Any) -> list[Worker]:
-        """Keep why a trial's group ends, the first word of each kind, and return its workers.
-
-        Args:
-            trial: name of the trial.
-            why: ``failure``, the error of a worker that would come again, as a result; ``stall``,
-                the reason for which all are ended; or ``departure``, where it has left with a
-                checkpoint, in examples, and whether its machine was taken back.
-        """
-        self._ends[trial] = {**why, **self._ends[trial]}
-        return [*self._workers.get(trial, {}).values()]
-
-    async def take_end(self, trial: str) -> dict[str, Any]:
-        """Return what was recorded of the end of a trial's group, and forget it."""
-        return self._ends.pop(trial, {})
-
-    async def start(self, trial: str) -> None:
-        """Note that a group is about to start: no beat yet, no workers, not asked to grow."""
+        """Drop all that is kept for a trial: its run has ended, or is about to start."""
+        for kept in (self._verdicts, self._ends, self._beats, self._workers):
+            kept.pop(trial, None)
         self._running.discard(trial)
         self._resized.discard(trial)
-        self._beats.pop(trial, None)
-        self._workers.pop(trial, None)
+
+    async def record_end(self, trial: str, report: Report) -> None:
+        """Keep the report with which a trial's group ends, the first worker's that has one."""
+        self._ends.setdefault(trial, report)
+
+    async def take_end(self, trial: str) -> Report | None:
+        """Return the report with which a trial's group has ended, and forget it."""
+        return self._ends.pop(trial, None)
 
     async def enter(self, trial: str, worker: Worker) -> None:
         """Note a worker of a trial's group."""
         self._workers[trial][worker.rank] = worker
+
+    async def workers(self, trial: str) -> list[Worker]:
+        """Return the workers of a trial's group."""
+        return [*self._workers.get(trial, {}).values()]
 
     async def beats(self) -> tuple[int, dict[str, Beat]]:
         """Return the number of this process, and the newest beat of each trial at work."""
@@ -181,7 +153,7 @@ class ControlActor:
         self._leave = True
 
     async def signal(self, node: str, trial: str = "", beat: Beat | None = None) -> ControlSignal:
-        """Return what a trial on this node is to do, and keep its beat.
+        """Return what a trial on a node is to do, and keep its beat.
 
         Args:
             node: Ray's id of it.
@@ -247,10 +219,9 @@ class ControlClient:
             ) from None
         return answer
 
-    def record_stall(self, trial: str, reason: str) -> list[Worker]:
-        """Return the workers of a trial's group, which are to be ended for a reason; it waits."""
-        stored = self.actor.record_end.remote(trial, stall=reason)
-        workers: list[Worker] = ray.get(stored, timeout=ANSWER_SECONDS)
+    def workers(self, trial: str) -> list[Worker]:
+        """Return the workers of a trial's group; it waits."""
+        workers: list[Worker] = ray.get(self.actor.workers.remote(trial), timeout=ANSWER_SECONDS)
         return workers
 
     def put(self, trial: str, examples: int, goes_on: bool) -> None:
@@ -270,13 +241,9 @@ class ControlClient:
 
 @contextmanager
 def listening(control: Any, trial: str) -> Iterator[Ask]:
-    """Yield what returns the control actor's newest answer; a thread asks, and sends the beats.
+    """Yield what returns the control actor's newest answer to a trial; a thread asks, with a beat.
 
     Training never waits for the actor or fails with it.
-
-    Args:
-        control: the control actor.
-        trial: that this process works at.
     """
     node, over = ray.get_runtime_context().get_node_id(), threading.Event()
     sending = threading.Lock()
@@ -313,12 +280,9 @@ def listening(control: Any, trial: str) -> Iterator[Ask]:
 def group_signal(group: Group, ask: Ask) -> Ask:
     """Return what asks for a Ray Train group: all its workers act at the same step.
 
-    Ray Train knows when any of the group's machines is being taken back. Its call for it is a
-    barrier of all workers through an actor, so the first worker decides, about once a second, that
-    all of them make it.
-
-    Args:
-        ask: of the first worker; the others' answers do not count.
+    The first worker's ``ask`` counts. Ray Train knows when any of the group's machines is being
+    taken back. Its call for it is a barrier of all workers through an actor, so the first worker
+    decides, about once a second, that all of them make it.
     """
     signals, look = tuple(ControlSignal), len(ControlSignal)
     looked = time.monotonic()

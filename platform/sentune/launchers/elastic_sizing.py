@@ -40,26 +40,20 @@ ANSWER_SECONDS, EXPIRE_SECONDS, LOOKS = 10.0, 180.0, 4
 
 
 class ElasticSizing:
-    """Finds the size of one trial's elastic group.
+    """Finds the size of one trial's elastic group, of ``workers`` that need so much each.
 
     The claims lie with the actor in which Ray merges what all Train runs and Data pipelines of a
     cluster need: it passes them on to the autoscaler, and promises no place twice. Workers beyond
     the fewest are claimed with the least priority, so that what other trials need comes first.
-
-    Args:
-        name: of the trial, with its study's.
-        workers: fewest and most.
-        needs: resources of a worker.
-        grow_seconds: how long there must be room for more before the group leaves for it.
     """
 
     def __init__(
-        self, name: str, workers: tuple[int, int], needs: Mapping[str, float], grow_seconds: float
+        self, name: str, workers: tuple[int, int], needs: dict[str, float], grow_seconds: float
     ) -> None:
         self._fewest, self._most = workers
-        self._needs, self._grow_seconds = dict(needs), grow_seconds
-        self._must = _Claim(f"{name} at least", self._needs, ResourceRequestPriority.HIGH)
-        self._may = _Claim(f"{name} at most", self._needs, ResourceRequestPriority.LOW)
+        self._needs, self._grow_seconds = needs, grow_seconds
+        self._must = _Claim(f"{name} at least", needs, ResourceRequestPriority.HIGH)
+        self._may = _Claim(f"{name} at most", needs, ResourceRequestPriority.LOW)
 
     def size(self) -> int:
         """Return the workers to start with; the fewest where there is no room, which then wait."""
@@ -113,7 +107,7 @@ class ElasticSizing:
 
 
 class _Claim:
-    """A number of workers of which a cluster's coordinator knows."""
+    """A number of workers of which a cluster's coordinator knows; unless renewed, it expires."""
 
     def __init__(
         self, name: str, needs: dict[str, float], priority: ResourceRequestPriority
@@ -122,7 +116,6 @@ class _Claim:
         self._coordinator = get_or_create_autoscaling_coordinator()
 
     def ask(self, workers: int) -> None:
-        """Claim so many workers; a claim that is not renewed expires."""
         request = self._coordinator.request_resources.remote(
             requester_id=self._name,
             resources=[self._needs] * workers,
@@ -143,8 +136,7 @@ class _Claim:
 
 def free_places(needs: Mapping[str, float]) -> int:
     """Return how many workers fit into what is free on machines that are not being taken back."""
-    going = draining_nodes()
-    free = free_resources().items()
+    going, free = draining_nodes(), free_resources().items()
     return sum(_held(there, needs) for node, there in free if node not in going)
 
 

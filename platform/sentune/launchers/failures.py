@@ -1,11 +1,10 @@
-"""Why a Ray Train group has failed, and whether and with what it starts again."""
+"""Why a Ray Train group has failed, in a report from which its trial may start again."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import ray
 import torch
@@ -35,11 +34,9 @@ def passes(error: BaseException) -> bool:
     """
     if short_of_memory(error) or isinstance(error, SentuneError | ray.exceptions.RayTaskError):
         return False
-    if isinstance(
+    return _lost_peer(error) or isinstance(
         error, OSError | distributed.DistError | torch.AcceleratorError | ray.exceptions.RayError
-    ):
-        return True
-    return _lost_peer(error)
+    )
 
 
 def own_error(error: BaseException, group: Group, traceback: str) -> Report:
@@ -50,97 +47,18 @@ def own_error(error: BaseException, group: Group, traceback: str) -> Report:
     return replace(report, failure=f"{report.failure} (on rank {group.rank} of {group.world_size})")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """One start of a trial's group.
-
-    Attributes:
-        spec: the training run.
-        workers: of the group; 0 before its first start.
-        may_shrink: it could do with fewer workers.
-        deaths: of the group's processes so far.
-        notes: what has happened so far, a sentence each.
-    """
-
-    spec: TrialSpec
-    workers: int = 0
-    may_shrink: bool = False
-    deaths: int = 0
-    notes: tuple[str, ...] = ()
-
-    def noted(self, note: str, **changes: Any) -> Attempt:
-        """Return the next attempt."""
-        return replace(self, notes=(*self.notes, note), **changes)
-
-    def sized(self, workers: int, *, fewest: int) -> Attempt:
-        """Return this attempt with a group of this size; its last note names a change."""
-        notes = self.notes
-        if notes and self.workers not in (0, workers):
-            size = f"{workers} instead of {self.workers} workers from there on"
-            notes = (*notes[:-1], f"{notes[-1]}; {size}")
-        return replace(self, workers=workers, may_shrink=workers > fewest, notes=notes)
-
-
-def after_return(departed: tuple[int, bool] | None, attempt: Attempt) -> Attempt | None:
-    """Return the next attempt of a group whose workers have returned; None where the trial is over.
-
-    ``departed`` says where it has left with a checkpoint, in examples, and whether because its
-    machine is being taken back; if not, there was room for more workers.
-    """
-    if departed is None:
-        return None
-    examples, preempted = departed
-    if preempted:
-        return attempt.noted(
-            f"its machine was taken back; it went on elsewhere from {examples:,} examples"
-        )
-    return attempt.noted(f"left at {examples:,} examples: there was room for more workers")
-
-
-def after_failure(
-    error: TrainingFailedError,
-    recorded: dict[str, Any] | None,
-    attempt: Attempt,
-    max_failures: int,
-    traceback: str,
-    stall: str = "",
-) -> Attempt | Report:
-    """Return the next attempt of a group that has failed, or the trial's last report.
-
-    A lack of memory is answered with half the micro-batch and counts for nothing, as it comes to
-    an end by itself. A death is forgiven ``max_failures`` times.
-
-    Args:
-        error: of Ray Train.
-        recorded: a worker's own last report, as a result.
-        attempt: that has failed.
-        max_failures: deaths that are forgiven.
-        traceback: of ``error``.
-        stall: why its workers were ended; empty where they were not.
-    """
+def failure_of(error: TrainingFailedError, spec: TrialSpec, workers: int, traceback: str) -> Report:
+    """Return why a group has failed of which no worker has told."""
+    if isinstance(error, ControllerError):
+        return failed(error.controller_failure, traceback)
     found = error.worker_failures if isinstance(error, WorkerGroupError) else {}
     failures = [(rank, unwrapped(failure)) for rank, failure in found.items()]
-    report = Report.from_result(recorded) if recorded is not None else None
-    starved = [e for _, e in failures if isinstance(e, ray.exceptions.OutOfMemoryError)]
-    if report is None and starved:
-        smaller, why = halved(attempt.spec, attempt.workers), died(starved[0]).failure
-        more = "" if smaller else ", even with a micro_batch of 1"
-        report = Report(failure=why + more, repeats=True, out_of_memory=True, micro_batch=smaller)
-    if report is not None and report.micro_batch:
-        note = f"micro_batch {report.micro_batch} from here on: {report.failure}"
-        return attempt.noted(note, spec=replace(attempt.spec, micro_batch=report.micro_batch))
-    if report is None:
-        if attempt.may_shrink and without_place(error):
-            return attempt.noted(f"there was no room for {attempt.workers} workers after all")
-        if isinstance(error, ControllerError):
-            report = failed(error.controller_failure, traceback)
-        else:
-            report = _first_failure(failures) or failed(error, traceback)
-            report = replace(report, failure=stall) if stall else report
-            if attempt.deaths < max_failures:
-                note = f"started again: {report.failure}"
-                return attempt.noted(note, deaths=attempt.deaths + 1)
-    return replace(report, notes=[*attempt.notes], restarts=attempt.deaths)
+    for _, failure in failures:
+        if isinstance(failure, ray.exceptions.OutOfMemoryError):
+            half, why = halved(spec, workers), died(failure).failure
+            why += "" if half else ", even with a micro_batch of 1"
+            return Report(failure=why, repeats=True, out_of_memory=True, micro_batch=half)
+    return replace(_first_failure(failures) or failed(error, traceback), died=True)
 
 
 def without_place(error: TrainingFailedError) -> bool:

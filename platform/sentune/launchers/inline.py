@@ -45,7 +45,7 @@ def inline_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
                 for report in reports:
                     tune.report(replace(report, gpus=launch.gpus).to_result())
         finally:
-            control.start.remote(spec.trial)  # the process is free for another trial
+            control.forget.remote(spec.trial)  # the process is free for another trial
             free()
 
     def resources(config: dict[str, Any]) -> PlacementGroupFactory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,13 +40,10 @@ class Launch:
         program: what trains; picklable.
         launcher: ``inline`` or ``train``.
         workers: of a trial, fewest and most; equal but for an elastic group.
-        cpus: CPUs of a worker; torch uses as many threads.
-        gpus: GPUs of a worker, fractions allowed.
-        max_failures: deaths of a trial's processes that are forgiven.
+        cpus, gpus: of a worker, fractions allowed; torch uses as many threads.
         code: fingerprint of the driver's code, which every worker must have.
         storage: the study's folder or URI.
-        grow_seconds: how long there must be room for more before an elastic group leaves for it.
-        control: client of the control actor.
+        grow_seconds: see ``GROW_SECONDS``.
     """
 
     program: Program
@@ -53,19 +51,10 @@ class Launch:
     workers: tuple[int, int]
     cpus: float
     gpus: float
-    max_failures: int
     code: str
     storage: str
     grow_seconds: float = GROW_SECONDS
-    control: ControlClient = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.control = ControlClient()
-
-    @property
-    def verdicts(self) -> ControlClient | None:
-        """The client that gives groups their verdicts; None where Tune stops a trial."""
-        return self.control if self.launcher == "train" else None
+    control: ControlClient = field(default_factory=ControlClient, init=False)
 
     @property
     def needs(self) -> dict[str, float]:
@@ -89,12 +78,12 @@ def halved(spec: TrialSpec, workers: int = 1) -> int:
     from sentune.methods import TRAINED, find
     from sentune.training.settings import TrainingSettings
 
-    stated = dict(spec.settings)
+    usual = {"batch_size": 1, "micro_batch": None}
     if spec.method in TRAINED or ":" in spec.method:
-        method = find(spec.method)
-        usual = TrainingSettings.model_fields["batch_size"].default
-        stated = {"batch_size": usual, **method.training_defaults, **stated}
-    batch, micro = stated.get("batch_size"), stated.get("micro_batch")
-    share = -(-int(batch or 1) // max(1, workers))
+        usual["batch_size"] = TrainingSettings.model_fields["batch_size"].default
+        usual |= find(spec.method).training_defaults
+    stated = {**usual, **spec.settings}
+    share = math.ceil(int(stated["batch_size"]) / max(1, workers))
+    micro = stated["micro_batch"]
     now = spec.micro_batch or (share if micro in (None, "none") else int(micro))
-    return -(-min(now, share) // 2) if min(now, share) > 1 else 0
+    return math.ceil(min(now, share) / 2) if min(now, share) > 1 else 0

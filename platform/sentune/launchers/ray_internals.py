@@ -1,6 +1,7 @@
 """Private names of Ray that are light to import: the cluster's state and its key-value store.
 
-Written for Ray 2.60. What needs Ray Train or Ray Data stands in ``ray_train_internals``.
+Written for Ray 2.60, which has no public calls for them. What needs Ray Train or Ray Data stands in
+``ray_train_internals``.
 """
 
 from __future__ import annotations
@@ -19,36 +20,24 @@ _SPACE = b"sentune"
 
 
 def draining_nodes() -> frozenset[str]:
-    """Return the ids of the machines that are being taken back.
-
-    Ray 2.60 has no public call for it; Ray Train's own watcher makes this one.
-    """
+    """Return the ids of the machines that are being taken back, as Ray Train's watcher asks it."""
     return frozenset(ray._private.state.state.get_draining_nodes())
 
 
 def last_started() -> str | None:
-    """Return ``HOST:PORT`` of the cluster last started on this machine, which may be gone.
-
-    That is what Ray 2.60 takes ``auto`` for; it has no public call for it.
-    """
+    """Return what Ray takes ``auto`` for: the cluster last started here, which may be gone."""
     address: str | None = ray._private.services.find_bootstrap_address(None)
     return address
 
 
 def free_resources() -> Mapping[str, Mapping[str, float]]:
-    """Return what is free on each node, by its id.
-
-    ``ray.available_resources`` of Ray 2.60 gives the sum over all nodes alone.
-    """
+    """Return what is free on each node, by its id; Ray's public call gives only the sum."""
     free: Mapping[str, Mapping[str, float]] = ray._private.state.available_resources_per_node()
     return free
 
 
 class ClusterStore:
-    """The key-value store of the connected cluster, for keys that begin with ``prefix``.
-
-    Ray's own libraries use these calls; Ray 2.60 has no public ones.
-    """
+    """The key-value store of the connected cluster, for keys that begin with ``prefix``."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix.encode()

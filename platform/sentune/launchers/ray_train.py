@@ -1,10 +1,10 @@
 """The train launcher: each trial is a Ray Train group of workers, fixed or elastic.
 
 The Tune trial's own process only starts the group and passes on what it says. The workers ask the
-control actor at each milestone and leave by themselves. A group that has lost a worker, leaves a
-machine that is being taken back or has no memory starts again from the newest checkpoint in the
-trial's directory. Ray Train alone would start it again without naming the cause, and with nothing
-changed.
+control actor at each milestone and leave by themselves. Where a group has lost a worker, leaves a
+machine that is being taken back or has no memory, the trial ends with a report of it, and the trial
+runner gives it out again: it goes on from the newest checkpoint in its directory. Ray Train alone
+would start it again without naming the cause, and with nothing changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +24,10 @@ from ray import tune
 from ray.train.torch import TorchTrainer, get_device
 from ray.train.v2.api.exceptions import TrainingFailedError
 from ray.tune.integration.ray_train import TuneReportCallback
+from ray.util import get_current_placement_group, get_node_ip_address
 
 from sentune.code import require_code
+from sentune.formatting import counted
 from sentune.io.object_store import files_at, is_local
 from sentune.launchers.control_actor import (
     ControlSignal,
@@ -35,20 +37,14 @@ from sentune.launchers.control_actor import (
     no_signal,
 )
 from sentune.launchers.elastic_sizing import ElasticSizing
-from sentune.launchers.failures import (
-    Attempt,
-    after_failure,
-    after_return,
-    own_error,
-    passes,
-    without_place,
-)
+from sentune.launchers.failures import failure_of, own_error, passes, without_place
 from sentune.launchers.inline import UNWIND_SECONDS
 from sentune.launchers.launch import Launch, OpaqueValue
 from sentune.launchers.ray_train_internals import PlacedTrainer
 from sentune.launchers.run_trial import run_trial
 from sentune.launchers.trial_report import Report
 from sentune.training.group import Group
+from sentune.training.trial import TrialSpec
 
 DRIVER = {"cpu": 0, "node:__internal_head__": 0.001}
 """The Tune trial's own process takes no CPU from its workers."""
@@ -59,111 +55,118 @@ looks for machines that are being taken back."""
 
 
 def train_trainable(launch: Launch) -> Callable[[dict[str, Any]], None]:
-    """Return the Tune function that runs a trial on a Ray Train group, with restarts."""
+    """Return the Tune function that runs a trial on a Ray Train group."""
 
     def trial(given: dict[str, Any]) -> None:
         os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = UNWIND_SECONDS
         os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", POLL_SECONDS)
         os.environ.setdefault("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", POLL_SECONDS)
-        name: str = given["trial"]
-        attempt: Attempt | None = Attempt(spec=given["spec"].value)
-        control, (fewest, most) = launch.control.actor, launch.workers
-        of_trial = f"{launch.storage}/ray-train {name}"
-        sizing = None
-        if fewest < most:
+        spec: TrialSpec = given["spec"].value
+        control, (size, most) = launch.control.actor, launch.workers
+        ray.get(control.forget.remote(spec.trial))
+        watched: AbstractContextManager[None] = nullcontext()
+        if size < most:
+            of_trial = f"{launch.storage}/ray-train {spec.trial}"
             sizing = ElasticSizing(of_trial, launch.workers, launch.needs, launch.grow_seconds)
-        while attempt is not None:
-            ray.get(control.start.remote(name))
-            attempt = attempt.sized(sizing.size() if sizing else fewest, fewest=fewest)
-            watched = sizing.watched(attempt.workers, control, name) if sizing else nullcontext()
-            with watched:
-                attempt = _run_group(launch, name, attempt)
+            size = sizing.size()
+            watched = sizing.watched(size, control, spec.trial)
+        with watched:
+            report = _run_group(launch, spec, size)
+        if report is not None:
+            tune.report(replace(report, gpus=launch.gpus * size).to_result())
 
     placed: Callable[[dict[str, Any]], None] = tune.with_resources(trial, DRIVER)
     return placed
 
 
-def _run_group(launch: Launch, name: str, attempt: Attempt) -> Attempt | None:
-    """Run a group to its end; return the next attempt, None where the trial is over."""
+def _run_group(launch: Launch, spec: TrialSpec, size: int) -> Report | None:
+    """Run a group to its end; return why that came early, None where the workers have said all."""
     control = launch.control.actor
-    then: Attempt | Report
-    try:
-        _trainer(launch, name, attempt).fit()
-    except TrainingFailedError as error:
-        if not attempt.may_shrink and without_place(error):  # it waits on, unless the study ends
+    while True:
+        try:
+            _trainer(launch, spec, size).fit()
+        except TrainingFailedError as error:
+            if not without_place(error):
+                told: Report | None = ray.get(control.take_end.remote(spec.trial))
+                return told or failure_of(error, spec, size, traceback.format_exc())
+            if size > launch.workers[0]:
+                why = f"there was no room for {size} workers after all"
+                return Report(failure=why, preempted=True, died=True)
             here = ray.get_runtime_context().get_node_id()
-            if ray.get(control.signal.remote(here)) is not ControlSignal.LEAVE:
-                return attempt
-            then = Report(left=True, notes=[*attempt.notes], restarts=attempt.deaths)
+            if ray.get(control.signal.remote(here)) is ControlSignal.LEAVE:
+                return Report(left=True)
         else:
-            end, words = ray.get(control.take_end.remote(name)), traceback.format_exc()
-            recorded, stall = end.get("failure"), end.get("stall", "")
-            then = after_failure(error, recorded, attempt, launch.max_failures, words, stall)
-        if isinstance(then, Attempt):
-            return then
-        tune.report(then.to_result())
-        return None
-    return after_return(ray.get(control.take_end.remote(name)).get("departure"), attempt)
+            left: Report | None = ray.get(control.take_end.remote(spec.trial))
+            return left
 
 
-def _trainer(launch: Launch, name: str, attempt: Attempt) -> TorchTrainer:
-    storage = f"{launch.storage}/ray-train"
+def _trainer(launch: Launch, spec: TrialSpec, size: int) -> TorchTrainer:
+    storage, (fewest, most) = f"{launch.storage}/ray-train", launch.workers
     files, root = files_at(storage)
     kept_in: dict[str, Any] = {"storage_path": storage}
     if not is_local(files):
         # pyarrow's own client of S3 makes objects for folders, which some servers take for files
         kept_in = {"storage_path": root, "storage_filesystem": PyFileSystem(FSSpecHandler(files))}
     # elastic groups of other trials look at what Ray Train says that this one must have
-    trainer = PlacedTrainer if launch.workers[0] == launch.workers[1] else TorchTrainer
+    trainer = PlacedTrainer if fewest == most else TorchTrainer
     return trainer(
         _work,
-        train_loop_config={"name": name, "attempt": OpaqueValue(attempt), "launch": launch},
+        train_loop_config={"spec": OpaqueValue(spec), "launch": launch},
         scaling_config=ray.train.ScalingConfig(
-            num_workers=attempt.workers, use_gpu=launch.gpus > 0, resources_per_worker=launch.needs
+            num_workers=size, use_gpu=launch.gpus > 0, resources_per_worker=launch.needs
         ),
         run_config=ray.train.RunConfig(
-            name=name,
+            name=spec.trial,
             **kept_in,
             callbacks=[TuneReportCallback()],
             failure_config=ray.train.FailureConfig(
-                max_failures=0, controller_failure_limit=0 if attempt.may_shrink else 3
+                max_failures=0, controller_failure_limit=0 if size > fewest else 3
             ),
         ),
     )
 
 
 def _work(given: dict[str, Any]) -> None:
-    """Run one worker until the trial or this attempt ends."""
+    """Run one worker until the trial or its group ends."""
     launch: Launch = given["launch"]
-    name: str = given["name"]
+    spec: TrialSpec = given["spec"].value
     distributed = torch.distributed.is_initialized()
     make = Group.from_torch_distributed if distributed else Group.single
     # a batch has as many shards as there can be workers, however many there are
     group = make(get_device(), launch.workers[1])
+    control = launch.control.actor
+    this = Worker(
+        rank=group.rank,
+        node=get_node_ip_address(),
+        pid=os.getpid(),
+        actor=ray.get_runtime_context().current_actor,
+        group=get_current_placement_group(),
+    )
     try:
-        ray.get(launch.control.actor.enter.remote(name, Worker.current(group.rank)))
+        ray.get(control.enter.remote(spec.trial, this))
         require_code(launch.code)
         torch.set_num_threads(max(1, int(launch.cpus)))
-        _train(launch, name, given["attempt"].value, group)
+        _train(launch, spec, group)
     except Exception as error:
         if not passes(error):
             report = own_error(error, group, traceback.format_exc())
-            ray.get(launch.control.actor.record_end.remote(name, failure=report.to_result()))
+            ray.get(control.record_end.remote(spec.trial, report))
         raise
 
 
-def _train(launch: Launch, name: str, attempt: Attempt, group: Group) -> None:
+def _train(launch: Launch, spec: TrialSpec, group: Group) -> None:
     """Report each milestone and wait for its verdict: no report may be lost at the end."""
-    control = launch.control.actor
-    gpus, restarts = launch.gpus * group.world_size, attempt.deaths
+    control, name = launch.control.actor, spec.trial
+    fewest, most = launch.workers
+    size = [f"trained by {counted(group.world_size, 'worker')}"] if fewest < most else []
     with listening(control, name) if group.is_first else nullcontext(no_signal) as ask:
-        together = group_signal(group, ask)
-        for report in run_trial(launch.program, attempt.spec, group, together, attempt.notes):
-            if report.preempted or report.resizes:
+        for report in run_trial(launch.program, spec, group, group_signal(group, ask)):
+            notes, gpus = [*size, *report.notes], launch.gpus * group.world_size
+            report = replace(report, notes=notes, gpus=gpus)
+            if report.departure:
                 if group.is_first:
-                    left = (report.examples, report.preempted)
-                    ray.get(control.record_end.remote(name, departure=left))
+                    ray.get(control.record_end.remote(name, report))
                 return
-            ray.train.report(replace(report, gpus=gpus, restarts=restarts).to_result())
+            ray.train.report(report.to_result())
             if not ray.get(control.verdict.remote(name, report.examples)):
                 return

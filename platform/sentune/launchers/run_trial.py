@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 
@@ -14,7 +14,6 @@ from sentune.code import require_code
 from sentune.errors import TrialFailed
 from sentune.launchers.control_actor import Ask, ControlSignal, no_signal
 from sentune.launchers.trial_report import Report, failed
-from sentune.readouts.sweep import sweeps_among
 from sentune.training.checkpoints import CheckpointStore
 from sentune.training.group import Group
 from sentune.training.trial import Program, Progress, TrialSpec
@@ -24,33 +23,21 @@ SECONDS = "train/seconds"
 
 
 def run_trial(
-    program: Program,
-    spec: TrialSpec,
-    group: Group,
-    ask: Ask = no_signal,
-    notes: Sequence[str] = (),
+    program: Program, spec: TrialSpec, group: Group, ask: Ask = no_signal
 ) -> Generator[Report, None, None]:
     """Run the program and yield a report of each milestone, its checkpoint written.
 
     Between milestones a checkpoint is written every ``spec.checkpoint_every`` examples, and when
-    the trial is to leave. The last report then says that it has left; a milestone that it has just
-    reached is reported when it goes on.
-
-    Args:
-        program: what trains.
-        spec: the training run.
-        group: of which this process is a worker.
-        ask: what the trial is to do; asked after each step.
-        notes: what has happened to the trial so far, for its reports.
+    the trial is to leave, as ``ask`` says after a step. The last report then says that it has left;
+    a milestone that it has just reached is reported when it goes on.
 
     Raises:
         TrialFailed: the objective was not measured or is not finite.
         RuntimeError: another worker of the group is lost.
     """
     writer = _CheckpointWriter(spec) if spec.directory and group.is_first else None
-    of_checkpoints = writer.notes if writer is not None else []
-    started = time.monotonic()
-    spec = replace(spec, every_step=True)
+    notes = writer.notes if writer is not None else []
+    spec, started = replace(spec, every_step=True), time.monotonic()
     try:
         with closing(program(spec, group)) as progresses:  # type: ignore[type-var]
             for progress in progresses:
@@ -62,26 +49,22 @@ def run_trial(
                     writer.write(progress, score, at_once=leaves)
                 if not (leaves or progress.milestone):
                     continue
-                report = Report(
+                metrics = {name: float(value) for name, value in progress.metrics.items()}
+                yield Report(
                     examples=progress.examples,
-                    metrics={name: float(value) for name, value in progress.metrics.items()},
-                    notes=[*notes, *of_checkpoints, *progress.notes],
-                )
-                if leaves:
-                    preempted = signal is ControlSignal.PREEMPTED
-                    resizes = signal is ControlSignal.RESIZE
-                    yield replace(
-                        report, left=True, preempted=preempted, resizes=resizes, poisoned=preempted
-                    )
-                    return
-                yield replace(
-                    report,
+                    metrics=metrics,
+                    notes=[*notes, *progress.notes],
                     final=progress.final,
                     readouts=progress.readouts,
                     trace=progress.trace,
-                    seconds=report.metrics.get(SECONDS, time.monotonic() - started),
-                    swept=bool(sweeps_among(progress.tables)),
+                    seconds=metrics.get(SECONDS, time.monotonic() - started),
+                    left=leaves,
+                    preempted=signal is ControlSignal.PREEMPTED,
+                    resizes=signal is ControlSignal.RESIZE,
+                    poisoned=signal is ControlSignal.PREEMPTED,
                 )
+                if leaves:
+                    return
     except ValueError as error:
         # Ray Train takes a group down when one of its workers is lost. The others then hear from
         # torch that there never was a group, a ValueError that looks like the trial's own
@@ -121,8 +104,7 @@ class _CheckpointWriter:
         self.notes = self._store.notes
 
     def write(self, progress: Progress, score: float | None, *, at_once: bool) -> None:
-        """Write the checkpoint that is due, if any, or with ``at_once`` the one to leave with; the
-        score, higher is better, is None between milestones."""
+        """Write the checkpoint that is due, if any, or with ``at_once`` the one to leave with."""
         seen, self._seen = self._seen, max(self._seen, progress.examples)
         due = bool(self._every) and self._seen // self._every > seen // self._every
         if progress.examples > self._kept and (progress.milestone or due or at_once):
@@ -133,11 +115,7 @@ class _CheckpointWriter:
 
 
 def _score(milestone: Progress, spec: TrialSpec, group: Group) -> float:
-    """Return the first worker's objective, higher is better.
-
-    Raises:
-        TrialFailed: it was not measured or is not finite.
-    """
+    """Return the first worker's objective, higher is better; raise where it is no number."""
     metrics, examples = group.broadcast_object(milestone.metrics), milestone.examples
     if spec.objective not in metrics:
         named = ", ".join(sorted(metrics)) or "nothing"

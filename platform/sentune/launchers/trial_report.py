@@ -24,25 +24,20 @@ class Report:
     Attributes:
         examples: the milestone; where it left, of the checkpoint from which it will go on.
         final: the budget is used up.
-        metrics: ``task/metric`` -> value.
-        readouts: ``task/readout`` -> value.
-        trace: as of ``Progress``.
+        metrics, readouts, trace: as of ``Progress``.
         seconds: seconds of training and validation up to here, over all starts.
         failure: why the trial cannot go on; empty while it can.
+        died: processes of its group did, which may be forgiven.
         repeats: the same settings would fail in the same way.
         poisoned: the process should run no further trial (an accelerator in an unknown state, a
             machine that is being taken back).
         storage: the storage cannot be written, which is not this trial's fault alone.
-        traceback: where it failed.
         left: it wrote a checkpoint and ended because it was asked to; it can go on.
         preempted: it left because its machine is being taken back.
         resizes: it left because there is room for more workers.
-        out_of_memory: it failed for lack of memory.
         micro_batch: with which a new start may fit in memory; 0 where none may.
         notes: what happened to it beside its curve, a sentence each.
         gpus: of all workers of the group.
-        swept: the milestone's checkpoint has tables of a sweep.
-        restarts: deaths of the group's processes that its own launcher forgave in this start.
         overtaken: a later start of the study drives it now.
     """
 
@@ -53,6 +48,7 @@ class Report:
     trace: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     failure: str = ""
+    died: bool = False
     repeats: bool = False
     poisoned: bool = False
     traceback: str = ""
@@ -64,13 +60,21 @@ class Report:
     micro_batch: int = 0
     notes: list[str] = field(default_factory=list)
     gpus: float = 0.0
-    swept: bool = False
-    restarts: int = 0
     overtaken: bool = False
+
+    @property
+    def departure(self) -> str:
+        """Why it left and goes on elsewhere or with more workers; empty for any other report."""
+        if self.left and self.preempted:
+            at = f"{self.examples:,} examples"
+            return f"its machine was taken back; it went on elsewhere from {at}"
+        if self.resizes:
+            return f"left at {self.examples:,} examples: there was room for more workers"
+        return ""
 
     def to_result(self) -> dict[str, Any]:
         """Return a result dictionary of Tune or Train."""
-        return {PAYLOAD: json.dumps(self.__dict__), "examples": self.examples}
+        return {PAYLOAD: json.dumps(self.__dict__)}
 
     @classmethod
     def from_result(cls, result: dict[str, Any]) -> Report | None:

@@ -146,7 +146,6 @@ class Study:
             workers=config.worker_range,
             cpus=WORKER_CPUS,
             gpus=config.gpus_per_worker,
-            max_failures=config.max_failures,
             code=code_fingerprint(),
             storage=config.folder,
         )
@@ -288,8 +287,8 @@ class Study:
             limits=limits,
             retire_after=self.config.retire_after,
             max_failures=self.config.max_failures,
-            verdicts=self.launch.verdicts,
             control=self.launch.control,
+            grouped=self.config.launched_by == "train",
             sharing=self.sharing,
             stalls=self.stalls,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,13 @@ from optuna.trial import TrialState as Stored
 from sentune.records import FinalistRecord, Spread, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.runner.retention import ranked
-from sentune.study.runner.trial_source import FinalsSource, identity, name_of, settle_orphans
+from sentune.study.runner.trial_source import (
+    FinalsSource,
+    identity,
+    name_of,
+    running_of,
+    settle_orphans,
+)
 from sentune.study.space.objectives import Objective
 from sentune.study.store.trial_codec import run_name
 from sentune.study.store.trial_store import TrialStore
@@ -38,13 +44,7 @@ _OPEN: list[CheckpointStore] = []
 
 
 class Finals:
-    """The finals of a study: which runs there are, and which trial wins.
-
-    Args:
-        study: Optuna study of the finals.
-        store: of the search.
-        config: number of finalists and seeds.
-    """
+    """The runs of a study's finals, in an Optuna study of their own, and which trial wins."""
 
     def __init__(self, *, study: optuna.Study, store: TrialStore, config: StudyConfig) -> None:
         self.search, self.config = store, config
@@ -54,8 +54,8 @@ class Finals:
         settle_orphans(self.store)
         wanted = [(trial, seed) for trial in self._chosen() for seed in self.seeds()]
         known = {(trial.id, seed) for trial, seed in wanted}
-        for run in self.store.trials():
-            if run.state == Stored.RUNNING and identity(run) not in known:
+        for run in running_of(self.store):
+            if identity(run) not in known:
                 self.store.fail(run.number, "no longer among the finalists")
         self.source = FinalsSource(self.store, wanted)
 
@@ -70,29 +70,28 @@ class Finals:
     def _chosen(self) -> list[TrialRecord]:
         return self.best_trials()[: self.config.finalists]
 
-    def _complete(self) -> dict[tuple[int, int], TrialRecord]:
-        """Trial and seed -> complete run."""
-        return {
-            identity(run): self.store.record(run)
-            for run in self.store.trials()
-            if run.state == Stored.COMPLETE
-        }
+    def _complete(self, trial: int) -> dict[int, TrialRecord]:
+        """Return seed -> complete run of a trial."""
+        runs = [run for run in self.store.trials() if run.state == Stored.COMPLETE]
+        found = {identity(run): self.store.record(run) for run in runs}
+        return {seed: run for (of, seed), run in sorted(found.items()) if of == trial}
 
-    def _best_seed(self, trial: int, runs: dict[tuple[int, int], TrialRecord]) -> int:
-        first, seeds = self.search.first, [s for s in self.seeds() if (trial, s) in runs]
-        return min(seeds, key=lambda seed: (-first.of(runs[trial, seed].metrics), seed))
+    def _best_seed(self, runs: Mapping[int, TrialRecord]) -> int:
+        """Return the fresh seed that has the best run, the first of equals."""
+        fresh = [seed for seed in self.seeds() if seed in runs]
+        return max(fresh, key=lambda seed: self.search.first.of(runs[seed].metrics))
 
     def records(self) -> list[FinalistRecord]:
         """Return finalists that have a run to show, best mean first."""
-        complete, first = self._complete(), self.search.first
-        found = []
+        first, found = self.search.first, []
         for trial in self._chosen():
-            seeds = [seed for seed in self.seeds() if (trial.id, seed) in complete]
+            runs = self._complete(trial.id)
+            seeds = [seed for seed in self.seeds() if seed in runs]
             if not seeds:
                 continue
             values: dict[str, list[float]] = defaultdict(list)
             for seed in seeds:
-                for name, value in complete[trial.id, seed].metrics.items():
+                for name, value in runs[seed].metrics.items():
                     values[name].append(value)
             started = [run for run in self.store.trials() if identity(run)[0] == trial.id]
             attempts = [self.store.record(run) for run in started]  # those that failed cost, too
@@ -101,7 +100,7 @@ class Finals:
                     trial=trial.id,
                     settings=trial.settings,
                     seeds=seeds,
-                    readouts=complete[trial.id, self._best_seed(trial.id, complete)].readouts,
+                    readouts=runs[self._best_seed(runs)].readouts,
                     metrics={name: spread(numbers) for name, numbers in values.items()},
                     seconds=sum(run.seconds for run in attempts),
                     gpu_seconds=sum(run.gpu_seconds for run in attempts),
@@ -115,15 +114,15 @@ class Finals:
 
     def _winner(self) -> tuple[TrialRecord, int, str] | None:
         """Return the winning trial, and seed and name of the run whose model is shipped."""
-        best, complete = self.best_trials(), self._complete()
+        best = self.best_trials()
         if records := self.records():
             (trial,) = [trial for trial in best if trial.id == records[0].trial]
-            seed = self._best_seed(trial.id, complete)
+            seed = self._best_seed(self._complete(trial.id))
             return trial, seed, run_name(trial.id, seed)
         if not best:
             return None
         trial, seed = best[0], self.config.seed  # without finalists; ``lost`` may have run it again
-        again = (trial.id, seed) in complete
+        again = seed in self._complete(trial.id)
         return trial, seed, run_name(trial.id, seed if again else None)
 
     def winning_run(self) -> str | None:
@@ -173,8 +172,7 @@ class Comparison:
     """The winner against the runner-up, over the seeds that both were trained with.
 
     Attributes:
-        winner: trial.
-        runner_up: trial; None where there is only one finalist.
+        winner, runner_up: trials; no runner-up where there is only one finalist.
         metric: the objective.
         seeds: that both have.
         difference: mean over these seeds, above 0 where the winner is better; of all seeds where
@@ -201,11 +199,9 @@ class Comparison:
 
 
 def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Comparison | None:
-    """Return the paired t test of the best two finalists (Student 1908); None without finalists.
+    """Return the paired t test (Student 1908) of the first two finalists, ordered by the objective.
 
-    Args:
-        finalists: best mean first.
-        objective: by which they are ordered.
+    None without finalists.
     """
     if not finalists:
         return None
@@ -227,32 +223,28 @@ def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Compar
     def number(value: float) -> str:
         return f"{100 * value:.1f}" if fractions else f"{value:.3g}"
 
-    # the mean of all seeds chose the winner; over the shared ones the other may be ahead
-    place = "behind" if difference < 0 else "ahead of"
-    unit = "points" if fractions else f"in {metric}"
-    ahead = f"Trial {winner} is {place} trial {other} by {number(abs(difference))} {unit}"
     interval: list[float] | None = None
     p: float | None = None
-    count = len(seeds)
-    if count < 2:
+    if len(seeds) < 2:
         shared = "one seed" if seeds else "seeds that they do not share"
-        verdict = f"over {shared}: that tells nothing about noise; give --seeds 2 or more."
+        over = f"over {shared}: that tells nothing about noise; give --seeds 2 or more."
     elif np.ptp(apart) <= SAME:
         equal = abs(apart[0]) <= SAME
         same = "neither is better" if equal else "no seed changes the difference"
-        verdict = f"on each of {count} seeds: {same}."
+        over = f"on each of {len(seeds)} seeds: {same}."
     else:
         from scipy import stats  # takes a second
 
-        test = stats.ttest_rel(apart, np.zeros(count))
-        interval = [float(end) for end in test.confidence_interval(LEVEL)]
-        low, high = interval
+        test = stats.ttest_1samp(apart, 0.0)
+        low, high = interval = [float(end) for end in test.confidence_interval(LEVEL)]
         p = float(test.pvalue)
-        meaning = f"more than noise (p = {p:.2g})"
-        if low <= 0 <= high:
-            meaning = "within noise; either may be better"
-        ends = f"{number(low)} to {number(high)}"
-        verdict = f"({100 * LEVEL:.0f} % interval {ends} over {count} seeds): {meaning}."
+        noise = "within noise; either may be better"
+        meaning = noise if low <= 0 <= high else f"more than noise (p = {p:.2g})"
+        ends = f"{100 * LEVEL:.0f} % interval {number(low)} to {number(high)}"
+        over = f"({ends} over {len(seeds)} seeds): {meaning}."
+    # the mean of all seeds chose the winner; over the shared ones the other may be ahead
+    place = "behind" if difference < 0 else "ahead of"
+    by = f"{number(abs(difference))} {'points' if fractions else f'in {metric}'}"
     return Comparison(
         winner=winner,
         runner_up=other,
@@ -262,5 +254,5 @@ def compare(finalists: Sequence[FinalistRecord], objective: Objective) -> Compar
         interval=interval,
         p=p,
         test="paired t test" if p is not None else "",
-        verdict=f"{ahead} {verdict}",
+        verdict=f"Trial {winner} is {place} trial {other} by {by} {over}",
     )

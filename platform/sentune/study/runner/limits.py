@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
+from operator import ge
 from typing import TYPE_CHECKING
 
 from sentune.errors import InvalidValue, Overtaken
@@ -24,11 +25,8 @@ FEWEST = 5
 class Budget:
     """Limits of a study over all of its starts; None: no such limit.
 
-    Attributes:
-        max_trials: trials of the search that may be started.
-        max_hours: wall time in which a driver runs it.
-        max_gpu_hours: GPU hours of all trials and finalists.
-        no_gain: trials in a row that end without a new best one, after which the search ends.
+    ``max_trials`` counts those of the search, ``max_hours`` wall time in which a driver runs it,
+    ``max_gpu_hours`` also finalists; ``no_gain`` trials in a row without a new best end the search.
     """
 
     max_trials: int | None = None
@@ -45,9 +43,7 @@ class Budget:
     def exhausted(self, spent: Spent, reserve: Spent) -> str:
         """Return which limit is used up, in a sentence; empty while there is room.
 
-        Args:
-            spent: so far.
-            reserve: what is kept free for the finals.
+        ``reserve`` is kept free for the finals, beside what is ``spent`` so far.
         """
         for option, unit, most, used, kept in (
             ("--max-trials", "trials", self.max_trials, spent.trials, 0.0),
@@ -77,18 +73,13 @@ class Budget:
             without += 1
             if record.state is TrialState.COMPLETE and record.feasible:
                 point = tuple(objective.of(record.metrics) for objective in objectives)
-                if not any(_covers(other, point) for other in best):
-                    best = [other for other in best if not _covers(point, other)] + [point]
+                if not any(all(map(ge, other, point)) for other in best):
+                    best = [other for other in best if not all(map(ge, point, other))] + [point]
                     without = 0
         if without < self.no_gain:
             return ""
         found = f"{without} trials in a row found nothing better"
         return f"--stop-after-no-gain {self.no_gain}: {found}"
-
-
-def _covers(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Return whether one point is at least as good as the other in every objective."""
-    return all(a >= b for a, b in zip(one, other, strict=True))
 
 
 def expected_finals(
@@ -178,6 +169,7 @@ class Limits:
     Attributes:
         gpu_seconds: start of a run -> what it has used up so far.
         ended: runs that are over, of this start.
+        ended_early: why the search ended before its planned trials; empty if it did not.
         halt: why everything ends; None while it does not.
         overtaken: what a trial has met of a later start of the study; empty while it has not.
     """
@@ -195,11 +187,11 @@ class Limits:
         self._store, self._budget, self._held = store, budget or Budget(), held or Alone()
         self._finals, self._concurrent, self._failed_share = finals, concurrent, failed_share
         self._gpu_hours = sum(record.gpu_seconds for record in store.records()) / 3600
+        self._closed = ""
         self.gpu_seconds: dict[str, float] = {}
         self.ended: list[TrialRecord] = []
-        self._closed = self._search_closed = ""
+        self.ended_early = self.overtaken = ""
         self.halt: Halt | None = None
-        self.overtaken = ""
 
     def begin_finals(self, gpu_hours: float) -> None:
         """Go on with the finals, in which earlier starts have used up so many GPU hours."""
@@ -207,22 +199,12 @@ class Limits:
         self.gpu_seconds.clear()
         self.ended.clear()
         self._budget = replace(self._budget, max_trials=None, no_gain=None)
-        self._finals = 0
-        self._search_closed, self._closed = self._closed, ""
-
-    @property
-    def ended_early(self) -> str:
-        """Why the search ended before its planned trials; empty if it did not."""
-        return self._closed or self._search_closed
+        self._finals, self._closed = 0, ""
 
     def used(self) -> Spent:
         """Return hours and GPU hours of all starts; asked for every turn, so no store is read."""
         gpu_hours = self._gpu_hours + sum(self.gpu_seconds.values()) / 3600
         return Spent(hours=self._held.hours, gpu_hours=gpu_hours)
-
-    def set(self, halt: Halt) -> None:
-        """Set the reason for which the study ends; the first one stands."""
-        self.halt = self.halt or halt
 
     def closed(self) -> str:
         """Return why no further run is started while those at work may go on; else empty."""
@@ -233,14 +215,11 @@ class Limits:
             self._closed = self._budget.exhausted(spent, reserve) or self._budget.no_gain_in(
                 records, *store.objectives
             )
+            self.ended_early = self._closed or self.ended_early
         return self._closed
 
     def check(self) -> None:
-        """Raise where another driver has taken the study over; a trial may have met it first.
-
-        Raises:
-            Overtaken: says which.
-        """
+        """Raise ``Overtaken`` where another driver, which a trial may meet first, has the study."""
         if self.overtaken or self._held.lost:
             why = self.overtaken or self._held.lost_because
             raise Overtaken(f"this driver has lost its study and has stopped: {why}")
@@ -252,15 +231,17 @@ class Limits:
             Overtaken: another driver has taken the study over; nothing may be written any more.
         """
         self.check()
+        if self.halt is not None:
+            return self.halt
         if self._held.signal:
-            self.set(Halt(why=Why.ASKED, reason="stopped by `sentune study stop`"))
+            return Halt(why=Why.ASKED, reason="stopped by `sentune study stop`")
         if reason := replace(self._budget, max_trials=None).exhausted(self.used(), Spent()):
-            self.set(Halt(why=Why.BUDGET, reason=reason))
+            return Halt(why=Why.BUDGET, reason=reason)
         failed, count = [r for r in self.ended if r.state is TrialState.FAILED], len(self.ended)
-        if count >= FEWEST and len(failed) > self._failed_share * count:
-            reasons = sorted({r.reason for r in failed})
-            more = f" (and {len(reasons) - 3} more reasons)" if len(reasons) > 3 else ""
-            most = f"{len(failed)} of {count} trials failed, more than a share of"
-            reason = f"{most} {self._failed_share:g}: {'; '.join(reasons[:3])}{more}"
-            self.set(Halt(why=Why.FAILURES, reason=reason))
-        return self.halt
+        if count < FEWEST or len(failed) <= self._failed_share * count:
+            return None
+        reasons = sorted({r.reason for r in failed})
+        more = f" (and {len(reasons) - 3} more reasons)" if len(reasons) > 3 else ""
+        most = f"{len(failed)} of {count} trials failed, more than a share of"
+        reason = f"{most} {self._failed_share:g}: {'; '.join(reasons[:3])}{more}"
+        return Halt(why=Why.FAILURES, reason=reason)

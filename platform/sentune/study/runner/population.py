@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
 from sentune.errors import InvalidValue
-from sentune.study.runner.trial_source import Candidate, Source, candidate_of
+from sentune.study.runner.trial_source import Candidate, Source, running_of
 from sentune.study.samplers.study_adapter import distribution
 from sentune.study.space.domains import Choice, Dimension, Value
 from sentune.study.space.space import SearchSpace
@@ -66,21 +66,22 @@ class Population(Source):
     ) -> None:
         if members < 2:
             raise InvalidValue("--population", members, "give 2 or more members")
-        if generations < 1:
-            raise InvalidValue("--generations", generations, "give 1 or more")
+        if not 1 <= generations <= store.budget:
+            fix = f"give 1 to {store.budget}, at most one for each example"
+            raise InvalidValue("--generations", generations, fix)
         if not space.live & space.settings.keys():
             known = ", ".join(sorted(space.live)) or f"none of {space.method}"
             fix = f"settings that may change in mid-training are {known}; search one of them"
             raise InvalidValue("--population", members, fix)
-        if generations > store.budget:
-            fix = f"give at most {store.budget}, one for each example"
-            raise InvalidValue("--generations", generations, fix)
         super().__init__(store, ())
         self.space, self.seed = space, seed
         self.members, self.generations = members, generations
         self.replaced = min(math.ceil(SHARE * members), members // 2)
-        segments = [trial for members in self._table() for trial in members.values()]
-        self._orphans.extend(trial for trial in segments if not trial.state.is_finished())
+        for run in running_of(store):
+            if self._stop(run.user_attrs[GENERATION]) in milestones(run):
+                store.complete(run.number)  # its driver was killed just before it could
+            else:
+                self._orphans.append(run.number)
 
     def needed(self) -> set[str]:
         """Return names of the runs whose checkpoints a member may still take up."""
@@ -107,7 +108,7 @@ class Population(Source):
                 table[notes[GENERATION]][notes[MEMBER]] = trial
         return table
 
-    def _start(self) -> FrozenTrial | None:
+    def _start(self) -> int | None:
         """Store the next segment; None while a generation waits for the last of the one before."""
         table = self._table()
         generation = next((g for g, of in enumerate(table) if len(of) < self.members), None)
@@ -124,20 +125,18 @@ class Population(Source):
         known = self.space.first_points()
         if generation:
             parent, point = self._descent(member, before, generation, rng)
-            notes[PARENT] = parent.number
-            notes[BEGUN_AT] = self._stop(generation - 1)
+            notes |= {PARENT: parent.number, BEGUN_AT: self._stop(generation - 1)}
         elif member < len(known):
             point = known[member]
         else:
             point = self.space.draw(lambda name, dimension: dimension.at(float(rng.random())))
-        number = self.store.create(
+        return self.store.create(
             point,
             {name: distribution(self.space.settings[name]) for name in point},
             settings={**self.space.fixed, **point},
             seed=self.seed,
             attributes=notes,
         )
-        return self.store.get(number)
 
     def _descent(
         self,
@@ -152,7 +151,7 @@ class Population(Source):
         lost = max(self.replaced, len(before) - len(best))
         if member not in worst[:lost]:
             return before[member], dict(before[member].params)
-        top = best[: min(self.replaced, len(best))]
+        top = best[: self.replaced]
         parent = before[int(rng.choice([m for m in top if m != member] or top))]
         return parent, explored(parent.params, self.space, rng)
 
@@ -166,17 +165,13 @@ class Population(Source):
         }
         return sorted(ends, key=lambda member: (-ends[member], member))
 
-    def _candidate(self, run: FrozenTrial) -> Candidate | None:
+    def _candidate(self, run: FrozenTrial) -> Candidate:
         notes = run.user_attrs
-        stop_at = self._stop(notes[GENERATION])
-        if stop_at in milestones(run):  # its driver was killed just before it could
-            self.store.complete(run.number)
-            return None
         return replace(
-            candidate_of(run),
+            Candidate.of(run),
             start_from=run_name(notes[PARENT]) if PARENT in notes else "",
             start_at=notes.get(BEGUN_AT, 0),
-            stop_at=stop_at,
+            stop_at=self._stop(notes[GENERATION]),
         )
 
 

@@ -56,9 +56,9 @@ class Stays(StrEnum):
 
 
 def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
-    """Return trials that may win, best first, the earlier first among equals.
+    """Return complete trials that hold every constraint, best first, the earlier of equals first.
 
-    They are complete and hold every constraint; with several objectives they are on the front.
+    With several objectives they are those on the Pareto front.
     """
     if len(objectives) > 1:
         return pareto_front(trials, objectives)
@@ -66,10 +66,9 @@ def ranked(trials: Sequence[TrialRecord], objectives: Sequence[Objective]) -> li
 
 
 def bytes_bound(checkpoint_bytes: int, *, concurrent: int, keep: int, finals: int = 0) -> int:
-    """Return bytes of checkpoints that a study with runs at a time, best trials that are kept, and
-    runs of the finals never exceeds."""
-    at_work, published = PER_RUN * concurrent, 1
-    return checkpoint_bytes * (at_work + keep + finals + published)
+    """Return bytes of checkpoints that a study with so many runs at a time, best trials that are
+    kept and runs of the finals never exceeds; one more is the published model's."""
+    return checkpoint_bytes * (PER_RUN * concurrent + keep + finals + 1)
 
 
 def rule_of(
@@ -123,25 +122,19 @@ class Retention:
         self.config, self.search, self.needed = config, search, needed
         self.finals: Finals | None = None
         self._applied: dict[str, Stays] = {}
-        self._dropped: set[int] = set()
         self._published = published(config.folder)  # while runs are at work it does not change
 
     def apply(self, *, everything: bool = False) -> None:
         """Drop what the rule does not keep.
 
-        Args:
-            everything: look again at runs that were tidied before, and at what is published now.
+        With ``everything``, look again at runs that were tidied before and at what is published.
         """
         if everything:
             self._applied.clear()
-            self._dropped.clear()
             self._published = published(self.config.folder)
         rule = self.rule()
-        due = {
-            name: stays
-            for name, stays in rule.items()
-            if stays is not Stays.ALL and self._applied.get(name) is not stays
-        }
+        due = {name: stays for name, stays in rule.items() if stays is not Stays.ALL}
+        due = {name: stays for name, stays in due.items() if self._applied.get(name) is not stays}
         if len(due) > MANY:  # a start of a long study, most of whose runs have left nothing
             there = set(storage_of(self.config.runs_folder).entries())
             self._applied |= {name: stays for name, stays in due.items() if name not in there}
@@ -157,17 +150,16 @@ class Retention:
                 logger.warning("%s: its checkpoints could not be dropped: %s", name, error)
             else:
                 self._applied[name] = stays
-        dropped = (name for name in rule if self._applied.get(name) is Stays.NOTHING)
-        self._dropped |= {int(name) for name in dropped if name.isdecimal()}  # no finalists
 
     def rule(self) -> dict[str, Stays]:
         """Return run -> what stays of it; see ``rule_of``.
 
         Trials whose checkpoints were dropped are left out: those that were better then still are.
         """
-        finals = self.finals
+        finals, dropped = self.finals, Stays.NOTHING
+        trials = self.search.records()
         return rule_of(
-            [trial for trial in self.search.records() if trial.id not in self._dropped],
+            [trial for trial in trials if self._applied.get(run_name(trial.id)) is not dropped],
             self.search.objectives,
             self.config.keep,
             finals=finals.runs() if finals is not None else {},
@@ -212,6 +204,10 @@ class Removable:
         place.leave()
 
 
+SET_ASIDE = {PARTIAL: "written in part", DAMAGED: "damaged", FOREIGN: "of another run"}
+"""Beginning of a folder's name -> why it may go."""
+
+
 def removable_of(view: StudyView) -> list[Removable]:
     """Return what a study without a driver can do without, by the rule that its driver follows.
 
@@ -229,39 +225,31 @@ def removable_of(view: StudyView) -> list[Removable]:
         place = f"/trials/{run}"
         names = sorted(names_in(files, f"{root}{place}"))
         stored = {name for name in names if name.startswith(CHECKPOINT)}
-        kept = _kept(f"{folder}{place}", stored, rule.get(run, Stays.ALL))
+        goes = stored - _kept(f"{folder}{place}", stored, rule.get(run, Stays.ALL))
         for name in names:
-            if name.startswith(PARTIAL):
-                add(place, name, "written in part")
-            elif name.startswith(DAMAGED):
-                add(place, name, "damaged")
-            elif name.startswith(FOREIGN):
-                add(place, name, "of another run")
-            elif name in stored - kept:
+            whys = [why for prefix, why in SET_ASIDE.items() if name.startswith(prefix)]
+            if name in goes:
                 add(place, name, "checkpoints that the study does not keep")
+            elif whys:
+                add(place, name, whys[0])
     if files.isdir(f"{root}/{SCRATCH}"):
         add("", SCRATCH, "scratch of Ray Train")
     return found
 
 
 def _kept(folder: str, stored: set[str], stays: Stays) -> set[str]:
-    if stays is Stays.ALL or not stored:
-        return stored
-    if stays is Stays.NOTHING:
-        return set()
+    if stays is not Stays.BEST or not stored:
+        return stored if stays is Stays.ALL else set()
     best = CheckpointStore(folder).best_progress()
-    if best is None:
-        return {max(stored, key=examples_of)}
-    return stored & {name_of(best.examples)}
+    return {max(stored, key=examples_of)} if best is None else stored & {name_of(best.examples)}
 
 
 def _rule(view: StudyView) -> dict[str, Stays]:
     """Return run -> what stays of it; the winner is known once its model is published."""
     options = view.place.description.get("options", {})
     complete = view.place.summary().get("state") == "complete"
-    ended_by_rungs = options.get("scheduler", "none") in SCHEDULERS and not options.get(
-        "population"
-    )  # such a scheduler never goes on from another trial's checkpoint
+    # a scheduler that ends trials at rungs never goes on from another trial's checkpoint
+    by_rungs = options.get("scheduler", "none") in SCHEDULERS and not options.get("population")
     seen, run = view.snapshot(), published(view.place.folder)
     return rule_of(
         seen.trials,
@@ -270,7 +258,7 @@ def _rule(view: StudyView) -> dict[str, Stays]:
         finals={final.name: final.record for final in seen.finals},
         winner=run if complete else None,
         published=run,
-        needed=() if complete or ended_by_rungs else [run_name(trial.id) for trial in seen.trials],
+        needed=() if complete or by_rungs else [run_name(trial.id) for trial in seen.trials],
     )
 
 

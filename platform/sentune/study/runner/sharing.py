@@ -45,8 +45,7 @@ class Claim:
 
     Attributes:
         study: its name.
-        cpus: CPUs of a run.
-        gpus: GPUs of a run.
+        cpus, gpus: of a run.
         wanted: runs that it could use at a time.
         weight: of this study; twice the weight, twice the share.
         used: seconds times share of the cluster so far; of equals the one with less comes first.
@@ -84,9 +83,7 @@ class Sharing:
         self._claim, self._store = claim, store
         self._cpus = sum(node.cpus for node in capacity.reachable)
         self._gpus = sum(node.gpus for node in capacity.reachable)
-        self._key = uuid.uuid4().hex
-        self._beats = 0
-        self._looked: float | None = None
+        self._key, self._beats, self._looked = uuid.uuid4().hex, 0, time.monotonic()
         self._signs: dict[str, tuple[str, float]] = {}
         self._known: set[str] = set()
         self._ignored = False
@@ -114,12 +111,9 @@ class Sharing:
     def look(self) -> None:
         """Write what this study wants, and compute what it gets."""
         now = time.monotonic()
-        if self._looked is not None:
-            used = self._claim.share(self.live, self._cpus, self._gpus) * (now - self._looked)
-            self._claim = replace(self._claim, used=self._claim.used + used)
-        self._looked = now
-        self._claim = replace(self._claim, wanted=self.wanted)
-        self._beats += 1
+        used = self._claim.share(self.live, self._cpus, self._gpus) * (now - self._looked)
+        self._claim = replace(self._claim, wanted=self.wanted, used=self._claim.used + used)
+        self._looked, self._beats = now, self._beats + 1
         self._store.write(self._key, json.dumps({**asdict(self._claim), "beats": self._beats}))
         claims = {self._key: self._claim, **self._others(now)}
         order = sorted(claims)  # the same in each driver
@@ -127,10 +121,8 @@ class Sharing:
         self.allowed = shares[order.index(self._key)]
         others = {claim.study for key, claim in claims.items() if key != self._key}
         if others - self._known:
-            logger.warning(
-                "the cluster is shared with %s: %d of %d runs at a time for now",
-                ", ".join(sorted(others)), self.allowed, self.wanted,
-            )  # fmt: skip
+            shared = "the cluster is shared with %s: %d of %d runs at a time for now"
+            logger.warning(shared, ", ".join(sorted(others)), self.allowed, self.wanted)
         self._known |= others
 
     def _others(self, now: float) -> dict[str, Claim]:
@@ -161,8 +153,8 @@ class Sharing:
             return claim
         except (ValueError, TypeError, KeyError) as error:
             if not self._ignored:
-                logger.warning("a study of another version is on this cluster; its claim is "
-                               "ignored (%s: %s)", type(error).__name__, error)  # fmt: skip
+                what = "a study of another version is on this cluster; its claim is ignored"
+                logger.warning("%s (%s: %s)", what, type(error).__name__, error)
             self._ignored = True
             return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from sentune.beats import Beat
 from sentune.io.waits import SAID_AFTER
 
 if TYPE_CHECKING:
-    from sentune.launchers.control_actor import ControlClient, Worker
+    from sentune.launchers.control_actor import ControlClient
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +25,6 @@ FEWEST_SECONDS, TIMES_SLOWEST = 300.0, 10.0
 MOST_TICK = 5.0
 """Seconds that one turn of the driver's loop counts at most: longer ones, in which the driver or
 its whole machine was suspended or waited for its database, say nothing about a trial."""
-
-NAMED = 8
-"""Workers of a stalled group that are named at most."""
 
 PROBE_SECONDS = 5.0
 """How long a worker of a stalled group has to answer."""
@@ -40,7 +37,7 @@ class Silence:
         timeout: seconds after which a trial has stalled; None: see ``FEWEST_SECONDS``.
 
     Attributes:
-        slowest: longest interval between two beats that was seen so far, in seconds.
+        slowest: longest interval between two beats so far, in seconds.
     """
 
     def __init__(self, timeout: float | None = None) -> None:
@@ -85,10 +82,8 @@ class StallWatch:
     """Ends what has stalled, of all runs of one start of a study.
 
     Attributes:
-        control: where the beats arrive.
-        silence: seconds without a beat.
         grouped: whether the runs are Ray Train groups.
-        beats: run -> its newest beat, as of the last answer.
+        beats: run -> its newest beat, as of the control actor's last answer.
         clock: seconds of this machine.
     """
 
@@ -102,7 +97,7 @@ class StallWatch:
     _waits: dict[str, str] = field(default_factory=dict, init=False)
 
     def look(self, actors: Callable[[], Mapping[str, Any]]) -> dict[str, str]:
-        """Return name -> why, of the runs whose own process was ended now.
+        """Return name -> why, of the runs whose processes were ended now.
 
         Silence counts from one answer of the control actor to the next: without one, no beat can
         arrive.
@@ -113,35 +108,32 @@ class StallWatch:
         answer = self.control.beats()
         if answer is None:
             return {}
-        started = actors()
+        started, now = actors(), self.clock()
         self.beats = {name: beat for name, beat in answer.items() if name in started}
-        now = self.clock()
-        seconds, self._looked = now - (self._looked if self._looked is not None else now), now
+        seconds, self._looked = now - (now if self._looked is None else self._looked), now
         numbers = {name: beat.number for name, beat in self.beats.items()}
         stalled = self.silence.tick(seconds, {name: numbers.get(name) for name in started})
         self._say_waits(started)
         over = {}
         for name, silent in stalled.items():
-            if self.grouped and name not in self.beats:  # it waits for its place, maybe for hours
+            beat, newest = self.beats.get(name), "its process has given none"
+            if beat is not None:
+                newest = f"{beat}, process {beat.pid} on {beat.node}"
+            elif self.grouped:  # it waits for its place, maybe for hours
                 continue
-            reason = self._reason(name, silent)
+            limit = f"--stall-timeout {self.silence.timeout:.0f}"
+            reason = f"no beat for {silent:.0f} s ({limit}): {newest}"
             try:
                 if self.grouped and name not in self._ended:
                     self._end_group(name, reason)
                 else:
-                    self._end(name, started[name], reason)
-                    over[name] = reason
+                    self._end(name, started[name])
+                over[name] = reason
                 self.silence.forget(name)
             except ray.exceptions.RayError as error:
                 logger.warning("run %s: cannot be ended yet: %s", name, error)
         self._ended &= self.beats.keys()
         return over
-
-    def _reason(self, name: str, silent: float) -> str:
-        beat, newest = self.beats.get(name), "its process has given none"
-        if beat is not None:
-            newest = f"{beat}, process {beat.pid} on {beat.node}"
-        return f"no beat for {silent:.0f} s (--stall-timeout {self.silence.timeout:.0f}): {newest}"
 
     def _say_waits(self, started: Mapping[str, Any]) -> None:
         """Say what runs have been waiting for during a while, each once."""
@@ -154,36 +146,23 @@ class StallWatch:
         self._waits = waits
 
     def _end_group(self, name: str, reason: str) -> None:
-        """End all workers of a group; the process that started it does so again.
-
-        Ray Train misses them as it misses workers that died, and gives their places back.
-        """
-        workers = self.control.record_stall(name, reason)
-        silent = not_answering(workers)
-        which = silent or sorted(workers, key=lambda worker: worker.rank)
-        named = "; ".join(f"rank {w.rank}, process {w.pid} on {w.node}" for w in which[:NAMED])
-        more = f" and {len(which) - NAMED} more" if len(which) > NAMED else ""
+        """End all workers of a group; Ray Train misses them, and gives their places back."""
+        workers = self.control.workers(name)
+        asked = {worker.actor.__ray_ready__.remote(): worker for worker in workers}
+        silent = []  # the thread that trains need not answer, its process has others
+        if asked:
+            _, silent = ray.wait([*asked], num_returns=len(asked), timeout=PROBE_SECONDS)
+        which = sorted((asked[one] for one in silent or asked), key=lambda worker: worker.rank)
+        named = "; ".join(f"rank {w.rank}, process {w.pid} on {w.node}" for w in which)
         answer = "of which these do not answer" if silent else "which all answer"
-        logger.warning(
-            "run %s: %s; its workers are ended, %s: %s%s", name, reason, answer, named, more
-        )
+        logger.warning("run %s: %s; its workers are ended, %s: %s", name, reason, answer, named)
         self._ended.add(name)
         for worker in workers:
             ray.kill(worker.actor)
 
-    def _end(self, name: str, actor: Any, reason: str) -> None:
+    def _end(self, name: str, actor: Any) -> None:
         """End a run's own process, and give back the places of a group that it has left behind."""
         if self.grouped:
-            for group in {w.group for w in self.control.record_stall(name, reason) if w.group}:
+            for group in {w.group for w in self.control.workers(name) if w.group}:
                 remove_placement_group(group)
-        if actor is not None:
-            ray.kill(actor)
-
-
-def not_answering(workers: Collection[Worker]) -> list[Worker]:
-    """Return the workers whose processes do not answer; the thread that trains need not."""
-    asked = {worker.actor.__ray_ready__.remote(): worker for worker in workers}
-    if not asked:
-        return []
-    _, silent = ray.wait([*asked], num_returns=len(asked), timeout=PROBE_SECONDS)
-    return sorted((asked[reference] for reference in silent), key=lambda worker: worker.rank)
+        ray.kill(actor)

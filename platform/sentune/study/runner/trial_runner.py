@@ -12,7 +12,6 @@ from sentune.launchers.launch import OpaqueValue, halved
 from sentune.launchers.trial_report import Report
 from sentune.study.runner.limits import Halt, Limits, Why
 from sentune.study.runner.trial_source import Candidate, Source
-from sentune.study.schedulers import Verdict
 from sentune.study.store.trial_codec import RESTARTS
 from sentune.study.store.trial_store import TrialStore
 from sentune.training.trial import TrialSpec
@@ -30,19 +29,17 @@ class TrialRunner:
     """Gives runs to Ray Tune, stores what they report, and decides how each goes on or ends.
 
     Attributes:
-        store: where everything is kept.
-        source: of runs.
         spec_of: the training run of a candidate.
         stored: called with a run's Optuna number when its start, a milestone or its end is stored.
-        limits: what ends the study before its source does.
         retire_after: runs after which a worker process is replaced.
         max_failures: deaths of a run's processes that are forgiven.
-        verdicts: where trials learn their verdicts and leave by themselves; None: Tune stops them.
         control: asked to send runs home when the study halts; None where none can leave early.
+        grouped: whether the runs are Ray Train groups, which learn their verdicts from ``control``
+            and leave by themselves; Tune stops others.
         sharing: among the studies on the cluster; None where it is alone.
         stalls: ends processes that give no beat any more; None where none is looked at.
         live: Tune's id -> what it runs.
-        last: number of a run -> its last report.
+        last: Tune's id -> the last report of its run.
         crashes: name of a run -> why its process died, or was ended.
     """
 
@@ -53,37 +50,34 @@ class TrialRunner:
     limits: Limits
     retire_after: int
     max_failures: int = 0
-    verdicts: ControlClient | None = None
     control: ControlClient | None = None
+    grouped: bool = False
     sharing: Sharing | None = None
     stalls: StallWatch | None = None
     live: dict[str, Candidate] = field(default_factory=dict, init=False)
-    last: dict[int, Report] = field(default_factory=dict, init=False)
+    last: dict[str, Report] = field(default_factory=dict, init=False)
     crashes: dict[str, Report] = field(default_factory=dict, init=False)
-    _stopped: dict[int, str] = field(default_factory=dict, init=False)
-    _forgiven: dict[str, int] = field(default_factory=dict, init=False)
+    _stopped: dict[str, str] = field(default_factory=dict, init=False)
     _again: deque[Candidate] = field(default_factory=deque, init=False)
     _given: int = field(default=0, init=False)
     _generation: int = field(default=0, init=False)
-    _halted: bool = field(default=False, init=False)
 
     @property
     def finished(self) -> bool:
         """Whether there is nothing more to run, for good or because the study was halted."""
         if self.live:
             return False
-        return self._halted or (self.source.finished and not self._again)
+        return self.limits.halt is not None or (self.source.finished and not self._again)
 
     def give(self, tune_id: str) -> dict[str, Any] | None:
         """The configuration of the next Tune trial; None: wait, or the end (see ``finished``)."""
-        candidate = None if self._halted else self._next()
+        candidate = self._next()
         if candidate is None:
             return None
         if self._given == self.retire_after:
             self._retire()
         self._given += 1
         self.live[tune_id] = candidate
-        self._forgiven[tune_id] = self._restarts(candidate)
         self.stored(candidate.number)
         return {
             "trial": candidate.name,
@@ -93,7 +87,8 @@ class TrialRunner:
 
     def _next(self) -> Candidate | None:
         live = len(self.live)
-        if self.sharing is not None and live >= self.sharing.allowed:
+        full = self.sharing is not None and live >= self.sharing.allowed
+        if full or self.limits.halt is not None:
             return None
         if self._again:
             candidate: Candidate | None = self._again.popleft()
@@ -118,122 +113,105 @@ class TrialRunner:
         """
         if self.sharing is not None:
             self.sharing.live = len(self.live)
-        if self._halted:
-            self.limits.check()
-        elif self.limits.watch() is not None:
-            self.halt()
+        if (halt := self.limits.watch()) is not None:
+            self.halt(halt)
         if self.stalls is not None:
             stalled = self.stalls.look(actors)
             self.crashes |= {name: Report(failure=reason) for name, reason in stalled.items()}
 
-    def halt(self, halt: Halt | None = None) -> None:
+    def halt(self, halt: Halt) -> None:
         """Start no further run; those at work write a checkpoint and leave, to be continued."""
-        if halt is not None:
-            self.limits.set(halt)
-        self._halted = True
-        if self.control is not None:
-            self.control.ask_to_leave()
+        if self.limits.halt is None:
+            self.limits.halt = halt
+            if self.control is not None:
+                self.control.ask_to_leave()
 
     def hear(self, tune_id: str, result: dict[str, Any]) -> bool:
-        """Take a result; False if the trial is to stop."""
+        """Take a result; False if Tune is to stop the trial."""
         report = Report.from_result(result)
         if report is None:  # Tune's own closing entry
             return True
-        candidate = self.live[tune_id]
         if report.overtaken:  # nothing may be written any more; ``watch`` ends this driver
-            self.last[candidate.number] = report
-            self.limits.overtaken = report.failure
+            self.last[tune_id], self.limits.overtaken = report, report.failure
             return True
-        with self.store.together():
-            report, verdict = self._record(tune_id, candidate.number, report, result)
-        goes_on = False
-        if verdict is None:
-            if report.poisoned:
-                self._retire()
-        else:
-            self.stored(candidate.number)
-            if 0 < candidate.stop_at <= report.examples:
-                self.last[candidate.number] = replace(report, final=True)
-            elif verdict.stop:
-                self._stopped[candidate.number] = verdict.reason
-            else:
-                goes_on = True
-        if self.verdicts is None:
+        goes_on = self._record(tune_id, report, result)
+        if not self.grouped or self.control is None:
             return goes_on
-        self.verdicts.put(candidate.name, report.examples, goes_on)
+        self.control.put(self.live[tune_id].name, report.examples, goes_on)
         return True
 
-    def _record(
-        self, tune_id: str, number: int, report: Report, result: dict[str, Any]
-    ) -> tuple[Report, Verdict | None]:
-        """The report as it counts, and the verdict; None where the run has failed or left."""
+    def _record(self, tune_id: str, report: Report, result: dict[str, Any]) -> bool:
+        """Store a report; return whether the run goes on."""
+        candidate = self.live[tune_id]
+        number = candidate.number
+        if not (report.failure or report.left) and (missing := self.store.missing(report)):
+            report = replace(report, failure=missing, repeats=True)
+        over = bool(report.failure) or report.left
         seconds = float(result.get("time_total_s", report.seconds))
         self.limits.gpu_seconds[tune_id] = seconds * report.gpus
-        self.store.noted(number, report.notes)
-        if report.restarts:  # those that a group's own launcher has forgiven, of this start
-            self.store.forgiven(number, self._forgiven[tune_id] + report.restarts)
-        over = bool(report.failure) or report.left
-        if not over and (missing := self.store.missing(report)):
-            report, over = replace(report, failure=missing, repeats=True), True
-        self.last[number] = report
+        self.last[tune_id] = report
+        with self.store.together():
+            self.store.noted(number, report.notes)
+            if over:
+                self.store.charge(number, tune_id, seconds, report.gpus)
+            else:
+                cost = {tune_id: {"seconds": seconds, "gpus": report.gpus}}
+                verdict = self.store.milestone(number, report, cost)
         if over:
-            self.store.charge(number, tune_id, seconds, report.gpus)
-            return report, None
-        cost = {tune_id: {"seconds": seconds, "gpus": report.gpus}}
-        return report, self.store.milestone(number, report, cost)
+            if report.poisoned:
+                self._retire()
+            return False
+        self.stored(number)
+        if 0 < candidate.stop_at <= report.examples:
+            self.last[tune_id] = replace(report, final=True)
+            return False
+        if verdict.stop:
+            self._stopped[tune_id] = verdict.reason
+        return not verdict.stop
 
     def end(self, tune_id: str, crash: Report | None = None) -> None:
         """Write how a run ended, or give it out again.
 
-        Args:
-            tune_id: of the run.
-            crash: of its process, where ``crashes`` does not know more; None: it did not die.
+        ``crash`` tells of its process's death, where ``crashes`` knows no more; None: it lives.
         """
         candidate = self.live.pop(tune_id)
+        number = candidate.number
+        report, stopped = self.last.pop(tune_id, Report()), self._stopped.pop(tune_id, "")
+        if report.died or report.micro_batch:  # which may be forgiven
+            report, crash = Report(), report
         known = self.crashes.pop(candidate.name, crash)
         crash = known if crash is not None else None
-        if (client := self.verdicts or self.control) is not None:
-            client.forget(candidate.name)
-        number = candidate.number
-        report, stopped = self.last.pop(number, None) or Report(), self._stopped.pop(number, "")
+        if self.control is not None:
+            self.control.forget(candidate.name)
         if report.overtaken:
             return
+        if report.storage:  # the next trial would meet it too; this one goes on when mended
+            self.halt(Halt(why=Why.STORAGE, reason=report.failure))
+            return
         if report.failure:
-            if report.storage:  # the next trial would meet it too; this one goes on when mended
-                self.halt(Halt(why=Why.STORAGE, reason=report.failure))
-                return
-            if report.out_of_memory and report.micro_batch:
-                self._give_again(candidate, report.failure, micro_batch=report.micro_batch)
-                return
-            if report.out_of_memory:
-                self.store.infeasible(number, report.failure)
-            else:
-                self.store.fail(
-                    number, report.failure, repeats=report.repeats, traceback=report.traceback
-                )
+            self._fail(number, report)
         elif stopped:
             self.store.prune(number, stopped)
         elif report.final:
             self.store.complete(number)
         elif report.left:  # the next start goes on with one that was sent home
-            if report.preempted:
-                at = f"{report.examples:,} examples"
-                note = f"its machine was taken back; it went on elsewhere from {at}"
-                self._give_again(candidate, note)
+            if report.departure:
+                self._give_again(candidate, report.departure)
             return
         elif crash is None:
             self.store.fail(number, "the trial ended before its budget was used up")
         elif self._goes_on(candidate, crash):
             return
-        elif crash.out_of_memory:
-            self.store.infeasible(number, crash.failure)
         else:
-            self.store.fail(number, crash.failure)
+            self._fail(number, crash)
         self.stored(number)
         self.limits.ended.append(self.store.record(number))
 
-    def _restarts(self, candidate: Candidate) -> int:
-        return int(self.store.get(candidate.number).user_attrs.get(RESTARTS, 0))
+    def _fail(self, number: int, why: Report) -> None:
+        if why.out_of_memory:
+            self.store.infeasible(number, why.failure)
+        else:
+            self.store.fail(number, why.failure, repeats=why.repeats, traceback=why.traceback)
 
     def _give_again(
         self, candidate: Candidate, note: str, *, micro_batch: int = 0, counts: bool = False
@@ -247,13 +225,15 @@ class TrialRunner:
 
     def _goes_on(self, candidate: Candidate, crash: Report) -> bool:
         """Whether a run whose process died is given out again."""
-        if crash.out_of_memory and (half := halved(self.spec_of(candidate))):
+        half = crash.micro_batch or (crash.out_of_memory and halved(self.spec_of(candidate)))
+        forgiven = self.store.get(candidate.number).user_attrs.get(RESTARTS, 0)
+        if half:
             self._give_again(candidate, crash.failure, micro_batch=half)
         elif crash.out_of_memory and candidate.micro_batch == 1:
             return False
         elif crash.preempted:
             self._give_again(candidate, f"went on elsewhere: {crash.failure}")
-        elif self._restarts(candidate) < self.max_failures:
+        elif forgiven < self.max_failures:
             self._give_again(candidate, f"started again: {crash.failure}", counts=True)
         else:
             return False

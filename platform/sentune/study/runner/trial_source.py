@@ -63,13 +63,21 @@ class Candidate:
     start_at: int = 0
     stop_at: int = 0
 
+    @classmethod
+    def of(cls, run: FrozenTrial) -> Candidate:
+        """Return the training run of a stored trial."""
+        said = run.user_attrs
+        return cls(
+            number=run.number,
+            name=name_of(run),
+            settings=said[SETTINGS],
+            seed=said[SEED],
+            micro_batch=said.get(MICRO_BATCH, 0),
+        )
+
 
 class Source(ABC):
-    """Gives one training run after the other.
-
-    Args:
-        store: of the runs.
-        orphans: of a killed driver, which are given again first.
+    """Gives one training run after the other, first the orphans of a killed driver.
 
     Attributes:
         finished: whether the last ``next`` was the last one for good.
@@ -77,16 +85,15 @@ class Source(ABC):
 
     def __init__(self, store: TrialStore, orphans: Iterable[FrozenTrial]) -> None:
         self.store, self.finished = store, False
-        self._orphans, self._closed = deque(orphans), False
+        self._orphans, self._closed = deque(run.number for run in orphans), False
 
     def next(self, live: int) -> Candidate | None:
         """Return the next run, beside so many live ones; None: none now, or none any more."""
-        while not self._closed:
-            run = self._orphans.popleft() if self._orphans else self._start()
-            if run is None:
-                break
-            if (candidate := self._candidate(run)) is not None:
-                return candidate
+        number: int | None = None
+        if not self._closed:
+            number = self._orphans.popleft() if self._orphans else self._start()
+        if number is not None:
+            return self._candidate(self.store.get(number))
         self.finished = live == 0
         return None
 
@@ -95,24 +102,19 @@ class Source(ABC):
         self._closed = True
 
     @abstractmethod
-    def _start(self) -> FrozenTrial | None:
-        """Store and return the next run, in one write; None where there is none now."""
+    def _start(self) -> int | None:
+        """Store the next run, in one write, and return its number; None where there is none now."""
 
-    def _candidate(self, run: FrozenTrial) -> Candidate | None:
-        """Return a stored run as it is to be started; None where it has come to its end."""
-        return candidate_of(run)
+    def _candidate(self, run: FrozenTrial) -> Candidate:
+        """Return a stored run as it is to be started."""
+        return Candidate.of(run)
 
 
 class SearchSource(Source):
     """Trials of a search, ``trials`` in all, counted over restarts; copies do not count.
 
-    Args:
-        store: of the search.
-        space: what is searched, with the points to try first.
-        trials: planned.
-        seed: of the study.
-        sampler: draws what follows on the first points; a name as ``--sampler`` takes it.
-        first: whether the space's first points are tried before anything is drawn.
+    The ``sampler``, a name as ``--sampler`` takes it, draws what follows on the space's first
+    points; without ``first`` it draws all.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class SearchSource(Source):
         sampler: Sampler | str = "tpe",
         first: bool = True,
     ) -> None:
-        super().__init__(store, [t for t in store.trials() if t.state == Stored.RUNNING])
+        super().__init__(store, running_of(store))
         self.space, self.planned, self.seed = space, trials, seed
         if isinstance(sampler, str):
             sampler = make_sampler(
@@ -149,23 +151,23 @@ class SearchSource(Source):
         axes = self._axes
         return {n: axes[n].to_external_repr(axes[n].to_internal_repr(v)) for n, v in point.items()}
 
-    def _start(self) -> FrozenTrial | None:
+    def _start(self) -> int | None:
         """Store the next trial that must be run; those that the store answers are passed over."""
         for _ in range(ATTEMPTS):
             if len(self.store.trials()) >= self.planned:
                 break
             stored, running = self._look()
-            points = None if self.space.size is None else max(self.space.size, 1)
-            if points is not None and len(self._ended | running.keys()) >= points:
+            size = self.space.size
+            if size is not None and len(self._ended | running.keys()) >= max(size, 1):
                 break
-            if (trial := self._create(stored, running)) is not None:
-                return trial
+            if (number := self._create(stored, running)) is not None:
+                return number
         self.close()  # asked again ten times a second while the last trials run
         return None
 
     def _create(
         self, stored: Sequence[FrozenTrial], running: Mapping[str, FrozenTrial]
-    ) -> FrozenTrial | None:
+    ) -> int | None:
         """Store the next trial; None if the store has, or will have, the answer already."""
         notes: dict[str, Any] = {}
         if self._first:  # of the points to try, those that no trial has had
@@ -178,25 +180,27 @@ class SearchSource(Source):
             point = self._as_stored(draw.point)
             notes = {SAMPLER: draw.notes} if draw.notes else {}
         axes = {name: self._axes[name] for name in point}
-        if twin := self._answers.get(key(point)) or running.get(key(point)):
-            # A copy takes up a number, so that the next draw is another one; that of a run at
-            # work is a draw that is forgotten.
-            ended = twin.state.is_finished()
-            self.store.add(
-                optuna.create_trial(
-                    state=twin.state if ended else Stored.FAIL,
-                    values=twin.values,
-                    params=point,
-                    distributions=axes,
-                    intermediate_values=twin.intermediate_values if ended else None,
-                    constraints=twin.constraints if ended else None,
-                    user_attrs={TWIN: twin.number},
-                )
+        twin = self._answers.get(key(point)) or running.get(key(point))
+        if twin is None:
+            settings = {**self.space.fixed, **point}
+            return self.store.create(
+                point, axes, settings=settings, seed=self.seed, attributes=notes
             )
-            return None
-        settings = {**self.space.fixed, **point}
-        number = self.store.create(point, axes, settings=settings, seed=self.seed, attributes=notes)
-        return self.store.get(number)
+        # A copy takes up a number, so that the next draw is another one; that of a run at work is a
+        # draw that is forgotten.
+        ended = twin.state.is_finished()
+        self.store.add(
+            optuna.create_trial(
+                state=twin.state if ended else Stored.FAIL,
+                values=twin.values,
+                params=point,
+                distributions=axes,
+                intermediate_values=twin.intermediate_values if ended else None,
+                constraints=twin.constraints if ended else None,
+                user_attrs={TWIN: twin.number},
+            )
+        )
+        return None
 
     def _look(self) -> tuple[Sequence[FrozenTrial], dict[str, FrozenTrial]]:
         """Note what has ended, which never changes; return all trials, and those that run by key.
@@ -224,59 +228,44 @@ def name_of(run: FrozenTrial) -> str:
     return run_name(*identity(run)) if TRIAL in run.user_attrs else run_name(run.number)
 
 
-def candidate_of(run: FrozenTrial) -> Candidate:
-    """Return the training run of a stored trial."""
-    attributes = run.user_attrs
-    return Candidate(
-        number=run.number,
-        name=name_of(run),
-        settings=attributes[SETTINGS],
-        seed=attributes[SEED],
-        micro_batch=attributes.get(MICRO_BATCH, 0),
-    )
+def identity(run: FrozenTrial) -> tuple[int, int]:
+    """Return trial and seed of a run of the finals."""
+    return run.user_attrs[TRIAL], run.user_attrs[SEED]
+
+
+def running_of(store: TrialStore) -> list[FrozenTrial]:
+    """Return the trials that have not ended; where no driver runs them, they are orphans."""
+    return [run for run in store.trials() if run.state == Stored.RUNNING]
 
 
 def settle_orphans(store: TrialStore) -> None:
     """End every orphan whose end is known: its driver was killed just before the tell."""
-    for orphan in store.trials():
-        if orphan.state == Stored.RUNNING:
-            store.settle(orphan.number)
+    for orphan in running_of(store):
+        store.settle(orphan.number)
 
 
 class FinalsSource(Source):
     """Gives each (trial, seed) of the finals that the store does not have yet, orphans first.
 
-    Args:
-        store: of the finals.
-        wanted: trials and seeds.
-        again: whether a run that has ended is run once more.
+    With ``again`` a run that has ended is run once more.
     """
 
     def __init__(
         self, store: TrialStore, wanted: Sequence[tuple[TrialRecord, int]], *, again: bool = False
     ) -> None:
         asked = {(trial.id, seed) for trial, seed in wanted}
-        runs = [run for run in store.trials() if identity(run) in asked]
-        orphans = [run for run in runs if run.state == Stored.RUNNING]
+        orphans = [run for run in running_of(store) if identity(run) in asked]
         super().__init__(store, orphans)
-        ended = [run for run in runs if run.state.is_finished() and not again]
+        ended = [run for run in store.trials() if run.state.is_finished() and not again]
         # one that failed for a reason outside of it, such as a lost worker, is run again
         answered = [run for run in ended if run.state != Stored.FAIL or repeats(run)]
-        stored = {identity(run) for run in orphans + answered}
-        self._left = deque(
-            (trial, seed) for trial, seed in wanted if (trial.id, seed) not in stored
-        )
+        known = {identity(run) for run in orphans + answered}
+        self._left = deque((trial, seed) for trial, seed in wanted if (trial.id, seed) not in known)
 
-    def _start(self) -> FrozenTrial | None:
+    def _start(self) -> int | None:
         if not self._left:
             return None
         trial, seed = self._left.popleft()
-        number = self.store.create(
+        return self.store.create(
             {}, {}, settings=trial.settings, seed=seed, attributes={TRIAL: trial.id}
         )
-        return self.store.get(number)
-
-
-def identity(run: FrozenTrial) -> tuple[int, int]:
-    """Return trial and seed of a run."""
-    return run.user_attrs[TRIAL], run.user_attrs[SEED]

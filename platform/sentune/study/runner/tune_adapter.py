@@ -1,8 +1,7 @@
 """Runs a study's trials under Ray Tune, without output on the console.
 
-Tune tells a searcher only that a trial has ended; its scheduler hears every result first and so
-writes the curve. Both are thin: what happens is decided by the trial runner, the state is in the
-trial store.
+What happens is decided by the trial runner, and the state is in the trial store. Tune's scheduler
+hears every result first and so writes the curve; its search asks for runs and hears of their ends.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune import Callback, TuneError
+from ray.tune import TuneError
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
-from ray.tune.search import ConcurrencyLimiter, Searcher, SearchGenerator
+from ray.tune.search import Searcher, SearchGenerator
 
 from sentune.errors import SentuneError
 from sentune.formatting import counted
@@ -31,12 +30,19 @@ from sentune.launchers.trial_report import Report, died
 from sentune.study.runner.limits import Halt, Why
 from sentune.study.runner.trial_runner import TrialRunner
 
+ASK_AGAIN_SECONDS = 1.0
+"""A study that has nothing to give is asked again after this time, or when one of its trials ends.
+
+In between Tune takes the search for finished, and so ends the workers that it keeps for further
+trials. Otherwise it holds on to one of them, and to its node, for as long as the last trial runs.
+"""
+
 
 class _RunnerPart:
-    """Base of the searcher, the scheduler and the callback that Tune calls for a trial runner.
+    """Base of what Tune calls for a trial runner.
 
-    Tune pickles them into a snapshot, which is never restored here. They pickle as empty, because
-    the runner holds threads and a terminal.
+    Tune pickles it into a snapshot, which is never restored here. It pickles as empty, because the
+    runner holds threads and a terminal.
     """
 
     def __init__(self, runner: TrialRunner) -> None:
@@ -47,31 +53,8 @@ class _RunnerPart:
         return {}
 
 
-class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # mypy does not follow ray
-    """Tune's searcher: starts the runs that the trial runner gives."""
-
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return the next run."""
-        given = self.runner.give(trial_id)
-        if given is None:
-            return Searcher.FINISHED if self.runner.finished else None
-        return given
-
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
-        """Tell the trial runner that a run is over."""
-        self.runner.end(trial_id, died() if error else None)
-
-    def save(self, checkpoint_path: str) -> None:
-        """Nothing: the state is in Optuna's storage, and Tune's snapshots are never restored."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Nothing, as above."""
-
-
 class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy does not follow ray
-    """Tune's scheduler: gets every result first, stores it, and stops trials at their rungs."""
+    """Tune's scheduler: stores every result, stops trials at their rungs and checks the limits."""
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Store the milestone and stop what its rung stops."""
@@ -79,66 +62,76 @@ class StudyScheduler(_RunnerPart, FIFOScheduler):  # type: ignore[misc]  # mypy 
         return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Keep the cause of a process's death for the searcher, to which Tune passes none."""
+        """Keep the cause of a process's death for the search, to which Tune passes none."""
         file = trial.pickled_error_file
         error = ray.cloudpickle.loads(Path(file).read_bytes()) if file else None
         self.runner.crashes.setdefault(self.runner.live[trial.trial_id].name, died(error))
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """None: Tune starts trials in their order by itself. Called in every turn of its loop.
+        """Check limits and stalls, and return None. Called in every turn of Tune's loop.
 
-        A trial that is named here gets the next worker that is free, even where its own is coming
-        up, which Tune then ends: trials shorter than the start of a process would run one at a
-        time, beside processes that start for nothing.
+        Tune starts trials in their order by itself. A trial that is named here gets the next worker
+        that is free, even where its own is coming up, which Tune then ends: trials shorter than the
+        start of a process would run one at a time, beside processes that start for nothing.
 
         When the study halts, trials that wait for a node are taken back. They would ask the
         autoscaler for nodes only to leave them, and the study would not end before the nodes came:
         a spot machine may take hours. The next start goes on with them.
         """
-        if self.runner.limits.halt is not None:
+        runner = self.runner
+
+        def actors() -> dict[str, Any]:
+            live = tune_controller.get_live_trials()
+            found = {trial.trial_id: trial.temporary_state.ray_actor for trial in live}
+            runs = [(run.name, found.get(tune_id)) for tune_id, run in runner.live.items()]
+            return {name: actor for name, actor in runs if actor is not None}
+
+        runner.watch(actors)
+        if runner.limits.halt is not None:
             for trial in list(tune_controller.get_live_trials()):
                 if trial.status == Trial.PENDING:
-                    number = self.runner.live[trial.trial_id].number
-                    self.runner.last[number] = Report(left=True)
+                    runner.last[trial.trial_id] = Report(left=True)
                     tune_controller.stop_trial(trial)
         return None
 
 
-class Watch(_RunnerPart, Callback):  # type: ignore[misc]  # mypy does not follow ray
-    """Checks budgets and requests to stop in every turn of Tune's loop."""
+class StudySearcher(_RunnerPart, Searcher):  # type: ignore[misc]  # nor here
+    """Tune's searcher: the runs that the trial runner gives, so many at a time."""
 
-    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """End the study where its time is up, and processes that have stalled."""
+    def __init__(self, runner: TrialRunner, concurrent: int) -> None:
+        super().__init__(runner)
+        self.concurrent = concurrent
 
-        def actors() -> dict[str, Any]:
-            running = ((self.runner.live.get(t.trial_id), t.temporary_state) for t in trials)
-            found = {run.name: state.ray_actor for run, state in running if run is not None}
-            return {name: actor for name, actor in found.items() if actor is not None}
+    @property
+    def has_room(self) -> bool:
+        """Whether fewer runs than that are at work."""
+        return len(self.runner.live) < self.concurrent
 
-        self.runner.watch(actors)
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """Return the next run."""
+        given = self.runner.give(trial_id) if self.has_room else None
+        return Searcher.FINISHED if given is None and self.runner.finished else given
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Tell the trial runner that a run is over."""
+        self.runner.end(trial_id, died() if error else None)
 
 
-ASK_AGAIN_SECONDS = 1.0
-"""A study that has nothing to give is asked again after this time, or when one of its trials ends.
+class StudySearch(SearchGenerator):  # type: ignore[misc]  # nor here
+    """Tune's search: asks the searcher for trials, and says whether there are more to come."""
 
-In between Tune takes the search for finished, and so ends the workers that it keeps for further
-trials. Otherwise it holds on to one of them, and to its node, for as long as the last trial runs.
-"""
-
-
-class StudySearch(SearchGenerator):  # type: ignore[misc]  # mypy does not follow ray
-    """Asks a runner for trials, so many at a time, and says whether there are more to come."""
-
-    def __init__(self, runner: TrialRunner, *, concurrent: int) -> None:
-        super().__init__(ConcurrencyLimiter(StudySearcher(runner), max_concurrent=concurrent))
-        self.runner, self._concurrent, self._ask_again = runner, concurrent, 0.0
+    def __init__(self, searcher: StudySearcher) -> None:
+        super().__init__(searcher)
+        self._ask_again = 0.0
 
     __getstate__ = _RunnerPart.__getstate__
 
     def next_trial(self) -> Trial | None:
         """Return the next trial, if there is one now."""
         trial = super().next_trial()
-        if trial is None and len(self.runner.live) < self._concurrent:
+        if trial is None and self.searcher.has_room:
             self._ask_again = time.monotonic() + ASK_AGAIN_SECONDS
         return trial
 
@@ -151,8 +144,11 @@ class StudySearch(SearchGenerator):  # type: ignore[misc]  # mypy does not follo
 
     def is_finished(self) -> bool:
         """Whether there is nothing to run now beside what runs, or nothing at all any more."""
-        waits = time.monotonic() < self._ask_again and bool(self.runner.live)
+        waits = time.monotonic() < self._ask_again and bool(self.searcher.runner.live)
         return waits or bool(super().is_finished())
+
+    def save_to_dir(self, dirpath: str, session_str: str) -> None:
+        """Do nothing: the state is in Optuna's storage."""
 
 
 QUIET = {
@@ -192,8 +188,8 @@ def run_trials(
         SentuneError: what the runner raises, where Tune has made a text of it too.
     """
 
-    def name(trial: Any) -> str:
-        return str(trial.config.get("trial", trial.trial_id))
+    def name(trial: Trial) -> str:
+        return str(trial.config["trial"])
 
     # the files of Tune are never read; `study gc` removes those of processes that are gone
     files = tempfile.TemporaryDirectory(
@@ -203,7 +199,7 @@ def run_trials(
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=StudySearch(runner, concurrent=concurrent),
+                search_alg=StudySearch(StudySearcher(runner, concurrent)),
                 scheduler=StudyScheduler(runner),
                 num_samples=-1,
                 reuse_actors=True,
@@ -215,7 +211,6 @@ def run_trials(
                 storage_path=scratch,
                 verbose=0,
                 progress_reporter=tune.CLIReporter(),  # silent; a notebook's own clears the cell
-                callbacks=[Watch(runner)],
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
         )
@@ -266,10 +261,13 @@ def own_signals(runner: TrialRunner) -> Iterator[None]:
         yield
         return
 
+    again = False
+
     def asked(number: int, frame: Any) -> None:
-        del frame
-        if runner.limits.halt is not None and runner.limits.halt.why is Why.INTERRUPTED:
+        nonlocal again
+        if again:
             raise KeyboardInterrupt
+        again = True
         reason = "interrupted" if number == signal.SIGINT else "ended by a signal"
         trials = counted(len(runner.live), "trial")
         os.write(2, f"writing checkpoints of {trials}, again to leave now\n".encode())

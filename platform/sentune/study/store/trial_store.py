@@ -254,10 +254,6 @@ class TrialStore:
             changes[codec.RESTARTS] = said.get(codec.RESTARTS, 0) + 1
         self._note(number, {**changes, codec.NOTES: [*said.get(codec.NOTES, []), note]})
 
-    def forgiven(self, number: int, deaths: int) -> None:
-        """Store the deaths of a trial's processes that were forgiven, over all starts."""
-        self._note(number, {codec.RESTARTS: deaths})
-
     def noted(self, number: int, notes: Sequence[str]) -> None:
         """Keep what the trial said beside its curve, each sentence once."""
         known = self.get(number).user_attrs.get(codec.NOTES, [])
