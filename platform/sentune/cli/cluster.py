@@ -69,8 +69,13 @@ def plan(
     All other options are the job's: sentune cluster plan jobs/tune_gumbel.py --trials 40
     --gpus-per-worker 1 --price gpu-spot=0.35
     """
-    from sentune.cli.cluster_job import options_of, read_job
-    from sentune.cli.cluster_plan import cluster_of, growth_report, parse_prices
+    from sentune.cli.cluster_plan import (
+        cluster_of,
+        growth_report,
+        options_of,
+        parse_prices,
+        read_job,
+    )
     from sentune.job.families import make_job
     from sentune.job.plan import SECONDS
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
+import socket
 import sys
 from collections.abc import Callable, Collection
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,55 +19,23 @@ Group = partial(typer.Typer, no_args_is_help=True, add_completion=False, rich_ma
 """Of commands."""
 
 
-def lazy_group(
-    names: Callable[[], Collection[str]],
-    make: Callable[[str], Callable[..., Any] | typer.Typer],
-    unlisted: Callable[[str], bool] = lambda name: False,
-    summary: Callable[[str], str] | None = None,
-) -> type[TyperGroup]:
-    """Return the class of a group that makes a command when it is asked for.
+class LazyGroup(TyperGroup):
+    """A group that makes a command when it is asked for."""
 
-    Args:
-        names: of the commands, in the order of the help.
-        make: returns a command's function, or a group, by its name.
-        unlisted: whether a name that is not among them has a command too.
-        summary: returns a command's line in the help by its name; without it, all are made.
-    """
+    def make(self, name: str) -> Callable[..., Any] | typer.Typer | None:
+        """Return a command's function, or a group; None where there is none of that name."""
+        raise NotImplementedError
 
-    class LazyGroup(TyperGroup):
-        def list_commands(self, ctx: Any) -> list[str]:
-            return [*names()]
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            if not unlisted(cmd_name) and cmd_name not in names():
-                return None
-            made = make(cmd_name)
-            if not isinstance(made, typer.Typer):
-                function, made = made, Group()
-                made.command(cmd_name)(function)
-            command = typer.main.get_command(made)
-            command.name = cmd_name
-            return command
-
-        def format_commands(self, ctx: Any, formatter: Any) -> None:
-            if summary is None:
-                return super().format_commands(ctx, formatter)
-            with formatter.section("Commands"):
-                formatter.write_dl([(name, summary(name)) for name in names()])
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        made = self.make(cmd_name)
+        if made is None:
             return None
-
-    return LazyGroup
-
-
-def summary_in(module: str, function: str) -> str:
-    """Return the first line of a function's docstring, without importing its module."""
-    source = Path(str(find_spec(module).origin)).read_text(encoding="utf-8")  # type: ignore[union-attr]
-    (found,) = [
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef) and node.name == function
-    ]
-    return str(ast.get_docstring(found)).partition("\n")[0]
+        if not isinstance(made, typer.Typer):
+            function, made = made, Group()
+            made.command(cmd_name)(function)
+        command = typer.main.get_command(made)
+        command.name = cmd_name
+        return command
 
 
 StudyName = Annotated[str, Argument(metavar="STUDY", help="Name of the study.")]
@@ -122,3 +89,18 @@ def key_and_value(
     if not (key and value) or (keys is not None and key not in keys):
         raise InvalidValue(option, text, fix)
     return key, value
+
+
+def check_port(host: str, port: int) -> None:
+    """Check that nothing listens on a port yet.
+
+    Raises:
+        InvalidValue: it cannot be listened on.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            fix = f"it cannot be listened on ({error.strerror}); give another one"
+            raise InvalidValue("--port", f"{host}:{port}", fix) from error

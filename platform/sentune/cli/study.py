@@ -25,8 +25,7 @@ app = Group()
 POLL = 0.5
 """Seconds between two looks at a driver that was asked to stop."""
 
-AsTheJobs = Annotated[int | None, Option(min=1, help="As the job's.")]
-Hours = Annotated[float | None, Option(min=0, help="As the job's.")]
+AsTheJobs = Annotated[str | None, Option(help="As the job's.")]
 
 
 @app.callback()
@@ -37,7 +36,7 @@ def study() -> None:
 @app.command("ls")
 def list_studies(storage: Storage = None, optuna: Optuna = None) -> None:
     """List the studies of a storage: state, trials, best value, hours, driver."""
-    from sentune.cli.study_tables import studies_table
+    from sentune.cli.study_screen import studies_table
 
     place = storage_of(storage)
     found, damaged = [], []
@@ -70,8 +69,8 @@ def show(
     ] = 30,
 ) -> None:
     """Show a study: state, driver, budget, trials, finalists."""
-    from sentune.cli.study_tables import as_document, study_screen
-    from sentune.cli.study_watch import watch as watch_study
+    from sentune.cli.study_screen import as_document, study_screen
+    from sentune.cli.study_screen import watch as watch_study
 
     view, console = view_of(name, storage, optuna), screen()
     if as_json:
@@ -157,16 +156,14 @@ def resume(
     name: StudyName,
     storage: Storage = None,
     optuna: Optuna = None,
-    tracking: Annotated[
-        str | None, Option(metavar="URI", help="MLflow, where it has changed.")
-    ] = None,
-    trials: Annotated[int | None, Option(min=1, help="Trials in all.")] = None,
-    concurrent: Annotated[str | None, Option(help="Trials at a time, or auto.")] = None,
+    tracking: AsTheJobs = None,
+    trials: AsTheJobs = None,
+    concurrent: AsTheJobs = None,
     max_concurrent: AsTheJobs = None,
-    priority: Annotated[float | None, Option(min=0.01, help="As the job's.")] = None,
+    priority: AsTheJobs = None,
     max_trials: AsTheJobs = None,
-    max_hours: Hours = None,
-    max_gpu_hours: Hours = None,
+    max_hours: AsTheJobs = None,
+    max_gpu_hours: AsTheJobs = None,
     stop_after_no_gain: AsTheJobs = None,
 ) -> None:
     """Go on with a study as its own command would; its budget may be another one."""
@@ -185,10 +182,10 @@ def fork(
     optuna: Optuna = None,
     settings: Annotated[
         list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="As the job's; repeat it for several."),
+        Option("--set", metavar="KEY=VALUE", help="As the job's. Repeatable."),
     ] = None,
-    trials: Annotated[int | None, Option(min=1, help="Trials of the new study.")] = None,
-    seed: Annotated[int | None, Option(help="Seed of the new study.")] = None,
+    trials: AsTheJobs = None,
+    seed: AsTheJobs = None,
 ) -> None:
     """Start a new study from an old one with another space; it knows the old trials that hold."""
     from sentune.cli.study_again import start_again

@@ -1,15 +1,24 @@
-"""Studies as tables on the screen and as JSON."""
+"""Studies on the screen: as tables, redrawn until the study ends, and as JSON."""
 
 from __future__ import annotations
 
 import json
+import os
+import select
+import sys
+import termios
+import time
+import tty
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -17,7 +26,7 @@ from sentune.credentials import without_credentials
 from sentune.formatting import clock, measured
 from sentune.job.trial_table import WIDE, finalists_table, marked, trials_table
 from sentune.records import Spent, TrialRecord, TrialState
-from sentune.study.store.study_view import StudySnapshot
+from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.terminal import number_column, plain_table
 
 COLOURS = {
@@ -38,6 +47,8 @@ ORDER = (
     TrialState.RUNNING,
 )
 """Of the states in a count."""
+SECONDS = 2.0
+"""Between two drawings."""
 
 
 def studies_table(studies: Sequence[StudySnapshot]) -> Table:
@@ -171,3 +182,52 @@ def _spent(spent: Spent, options: dict[str, Any]) -> str:
     if most := options.get("max_trials"):
         parts.append(f"{spent.trials:,} of {most:,} trials")
     return ", ".join([*parts, f"{spent.examples:,} examples"])
+
+
+def watch(view: StudyView, console: Console, rows: int) -> None:
+    """Draw the study's screen until it has no driver or the user presses q."""
+    if not console.is_terminal:
+        while (study := view.snapshot()).alive:
+            time.sleep(SECONDS)
+        console.print(study_screen(study, console.width, rows))
+        return
+    with keys() as pressed, Live(console=console, auto_refresh=False) as live:
+        alive, left = True, False
+        while alive and not left:
+            study = view.snapshot()
+            alive, fits = study.alive, max(3, min(rows, console.height - 18))
+            screen = study_screen(study, console.width, fits)
+            if alive:
+                screen.renderables.append(Text("q leaves; the study goes on", "dim"))
+            live.update(screen, refresh=True)
+            left = alive and pressed(SECONDS)
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], bool]]:
+    """While open, keys arrive without Enter.
+
+    Yields:
+        Waits for so many seconds, and returns whether q or Ctrl-C was pressed meanwhile.
+    """
+    if not sys.stdin.isatty():
+        yield partial(_pressed, typed=False)
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield _pressed
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _pressed(seconds: float, *, typed: bool = True) -> bool:
+    """Wait; ``typed``: for keys, too."""
+    try:
+        ready, _, _ = select.select([sys.stdin] if typed else [], [], [], seconds)
+        # all that was typed, past Python's buffer, in which select would not see the rest
+        keys = os.read(sys.stdin.fileno(), 1024) if ready else b"-"
+        return not keys or b"q" in keys.lower()
+    except KeyboardInterrupt:
+        return True
