@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Column
 from rich.text import Text
 from typer import Argument, Option
 
@@ -126,9 +127,7 @@ def check_cluster(address: str | None, addresses: StudyAddresses, console: Conso
         note = f"The nodes are asked from within: {SUBMIT} ..."
     else:
         findings, note = _from_within(where, addresses)
-    table = plain_table("", "", "", show_header=False)
-    for column in table.columns[:2]:
-        column.no_wrap = True
+    table = plain_table(Column(no_wrap=True), Column(no_wrap=True), "", show_header=False)
     for finding in findings:
         sign = Text("✓", style="green") if finding.ok else Text("✗", style="bold red")
         fix = f"\nfix: {finding.fix}" if finding.fix else ""

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rich.console import Console
 from typer import Option
 
-from sentune.cli.options import BatchSize, Device, Json, Limit, Model, key_and_value, look_here
+from sentune.cli.options import (
+    BatchSize,
+    Device,
+    Json,
+    Limit,
+    Model,
+    ReferenceCorpus,
+    Settings,
+    key_and_value,
+    look_here,
+)
 from sentune.errors import InvalidValue
 from sentune.terminal import Terminal, number_column, plain_table, print_line
 
@@ -40,22 +50,12 @@ def evaluate(
             "as for --task) instead of taking those that the model was tuned to. Repeatable."
         ),
     ] = None,
-    references: Annotated[
-        str | None,
-        Option(
-            metavar="FORMAT:PATH",
-            help="Corpus of the reference sentences of interpretations; default: those that are "
-            "stored with the model.",
-        ),
-    ] = None,
+    references: ReferenceCorpus = None,
     count: Annotated[
         list[int] | None,
         Option("--count", min=1, help="Rows of --references to sample. Repeatable; default: all."),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="A grid to sweep on --dev: alpha_1=0.3,0.5."),
-    ] = None,
+    set_: Settings = None,
     json: Json = None,
     exclude: Annotated[
         Literal["both-ways", "none"],
@@ -75,7 +75,10 @@ def evaluate(
     batch_size: BatchSize = 64,
     device: Device = None,
 ) -> None:
-    """Measure a model on tasks, and say which it cannot do and why."""
+    """Measure a model on tasks, and say which it cannot do and why.
+
+    --set gives the grid of a readout, which is swept on --dev.
+    """
     from sentune.embedder.embedder import Embedder
     from sentune.methods import CLOSED_FORM
     from sentune.tasks import make_tasks

@@ -15,7 +15,7 @@ from rich.table import Column
 from rich.text import Text
 from typer import Argument, Option
 
-from sentune.cli.options import BatchSize, Device, Model, check_port
+from sentune.cli.options import BatchSize, Device, Model, ReferenceCorpus, check_port
 from sentune.errors import InvalidValue, SentuneError
 from sentune.terminal import Terminal, number_column, plain_table, print_line, say, screen
 
@@ -116,13 +116,7 @@ def interpret(
     model: Model,
     sentence: Annotated[str, Argument(help="The sentence to interpret, in quotes.")],
     k: Annotated[int, Option("-k", min=1, help="Interpretations at most.")] = 5,
-    references: Annotated[
-        str | None,
-        Option(
-            metavar="FORMAT:PATH",
-            help="Reference sentences from a corpus, in place of those stored with the model.",
-        ),
-    ] = None,
+    references: ReferenceCorpus = None,
     alpha_1: Annotated[
         float | None,
         Option(

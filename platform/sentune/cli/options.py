@@ -64,6 +64,22 @@ Device = Annotated[
 BatchSize = Annotated[int, Option(min=1, help="Sentences encoded together.")]
 Encoder = Annotated[str, Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")]
 Limit = Annotated[int | None, Option(min=1, help="Rows of each corpus at most.")]
+ReferenceCorpus = Annotated[
+    str | None,
+    Option(
+        metavar="FORMAT:PATH",
+        help="Corpus of the reference sentences of interpretations; default: those that are stored "
+        "with a model, or the training corpus.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting's value, or a readout's grid (alpha_1=0.3,0.5). Repeatable.",
+    ),
+]
 Json = Annotated[Path | None, Option(help="Write {task: {metric: fraction}} to this file.")]
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.filesize import decimal
 from typer import Argument, Option
 
-from sentune.cli.options import Group, Optuna, Storage, StudyName
+from sentune.cli.options import Group, Optuna, Settings, Storage, StudyName
 from sentune.credentials import without_credentials
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
@@ -61,7 +61,7 @@ def show(
     storage: Storage = None,
     optuna: Optuna = None,
     watch: Annotated[
-        bool, Option("--watch", help="Redraw until the study ends; q or Ctrl-C leaves.")
+        bool, Option("--watch", help="Redraw until the study ends; Ctrl-C leaves.")
     ] = False,
     as_json: Annotated[bool, Option("--json", help="Everything, as JSON.")] = False,
     rows: Annotated[
@@ -180,10 +180,7 @@ def fork(
     new: Annotated[str, Argument(metavar="NEW", help="Name of the new study.")],
     storage: Storage = None,
     optuna: Optuna = None,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="As the job's. Repeatable."),
-    ] = None,
+    settings: Settings = None,
     trials: AsTheJobs = None,
     seed: AsTheJobs = None,
 ) -> None:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import select
-import sys
-import termios
 import time
-import tty
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -185,49 +179,16 @@ def _spent(spent: Spent, options: dict[str, Any]) -> str:
 
 
 def watch(view: StudyView, console: Console, rows: int) -> None:
-    """Draw the study's screen until it has no driver or the user presses q."""
-    if not console.is_terminal:
-        while (study := view.snapshot()).alive:
-            time.sleep(SECONDS)
-        console.print(study_screen(study, console.width, rows))
-        return
-    with keys() as pressed, Live(console=console, auto_refresh=False) as live:
-        alive, left = True, False
-        while alive and not left:
+    """Draw the study's screen until it has no driver; Ctrl-C leaves. A file gets the last one."""
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        alive = True
+        while alive:
             study = view.snapshot()
-            alive, fits = study.alive, max(3, min(rows, console.height - 18))
+            alive = study.alive
+            fits = max(3, min(rows, console.height - 18)) if console.is_terminal else rows
             screen = study_screen(study, console.width, fits)
             if alive:
-                screen.renderables.append(Text("q leaves; the study goes on", "dim"))
+                screen.renderables.append(Text("Ctrl-C leaves; the study goes on", "dim"))
             live.update(screen, refresh=True)
-            left = alive and pressed(SECONDS)
-
-
-@contextmanager
-def keys() -> Iterator[Callable[[float], bool]]:
-    """While open, keys arrive without Enter.
-
-    Yields:
-        Waits for so many seconds, and returns whether q or Ctrl-C was pressed meanwhile.
-    """
-    if not sys.stdin.isatty():
-        yield partial(_pressed, typed=False)
-        return
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    try:
-        tty.setcbreak(descriptor)
-        yield _pressed
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def _pressed(seconds: float, *, typed: bool = True) -> bool:
-    """Wait; ``typed``: for keys, too."""
-    try:
-        ready, _, _ = select.select([sys.stdin] if typed else [], [], [], seconds)
-        # all that was typed, past Python's buffer, in which select would not see the rest
-        keys = os.read(sys.stdin.fileno(), 1024) if ready else b"-"
-        return not keys or b"q" in keys.lower()
-    except KeyboardInterrupt:
-        return True
+            if alive:
+                time.sleep(SECONDS)

@@ -7,7 +7,15 @@ from typing import Annotated
 
 from typer import Option
 
-from sentune.cli.options import Encoder, Json, Limit, key_and_value, look_here
+from sentune.cli.options import (
+    Encoder,
+    Json,
+    Limit,
+    ReferenceCorpus,
+    Settings,
+    key_and_value,
+    look_here,
+)
 from sentune.errors import InvalidValue
 from sentune.terminal import Terminal, say
 
@@ -55,21 +63,8 @@ def train(
     ] = None,
     max_examples: Annotated[int, Option(min=1, help="Examples to train on.")] = 30_000,
     limit: Limit = None,
-    set_: Annotated[
-        list[str] | None,
-        Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A setting's value, or a readout's grid (alpha_1=0.3,0.5). Repeatable.",
-        ),
-    ] = None,
-    references: Annotated[
-        str | None,
-        Option(
-            metavar="FORMAT:PATH",
-            help="Corpus of the reference sentences of interpretations; default: the training one.",
-        ),
-    ] = None,
+    set_: Settings = None,
+    references: ReferenceCorpus = None,
     validate_every: Annotated[
         int | None, Option(min=1, help="Steps between validations; default: ten over the run.")
     ] = None,

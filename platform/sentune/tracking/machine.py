@@ -16,13 +16,8 @@ values. MLflow's own environment variables change both."""
 class MachineMetrics:
     """Runs MLflow's monitor for one run: CPU, memory, disk, network and, where there are, GPUs.
 
-    The monitor ends by itself where the server is away, and with its run. ``look`` starts another
+    The monitor ends by itself where the server is away, and with its run; ``look`` starts another
     one, which goes on behind the last point.
-
-    Args:
-        tracking_uri: MLflow's server or database.
-        seconds: between two samples.
-        samples: of a point.
     """
 
     def __init__(
