@@ -18,7 +18,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from sentune.cli import app, main, study_again, study_screen
+from sentune.cli import app, main, study_screen
+from sentune.cli.study import stored_options
 from sentune.cli.study_export import write_trials
 from sentune.errors import InvalidValue, SentuneError, StudyConflict
 from sentune.job.command import Ended
@@ -237,7 +238,7 @@ def test_every_kind_of_job_comes_back_as_it_was_written():
         JobOptions(study="toy", workers=(1, 4), concurrent=2, gpus_per_worker=0.5),
     ):
         place = Stored(options)
-        assert study_again.stored_options(place) == options  # type: ignore[arg-type]
+        assert stored_options(place) == options  # type: ignore[arg-type]
 
 
 class Stored:

@@ -72,12 +72,10 @@ def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOpti
 
 
 def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
-    """Return the cluster that is asked about: ``cluster.yaml`` here where nothing is named.
+    """Return the cluster of a file for ``ray up`` or KubeRay, or of nodes that no file describes.
 
-    Args:
-        file: of ``ray up`` or KubeRay.
-        nodes: machines that no file describes, up from the start to the end: ``gpu=8,1,4`` is four
-            nodes of 8 CPUs and 1 GPU.
+    These are up from the start to the end: ``gpu=8,1,4`` is four nodes of 8 CPUs and 1 GPU. Where
+    nothing is named, it is that of ``cluster.yaml`` here.
 
     Raises:
         InvalidValue: both are given, a text is no NAME=CPUS,GPUS,MOST, or the file is no cluster
@@ -131,9 +129,7 @@ def growth_report(
 ) -> Group:
     """Return tables of a study on a cluster: stages, kinds of nodes, fewer trials at a time.
 
-    Args:
-        prices: dollars an hour by node type.
-        probe: how fast a trial trains; None: not known.
+    ``prices`` are dollars an hour by node type; without a probe there are no hours.
 
     Raises:
         PlanError: the cluster cannot run it, not even grown to its limit; names the option.
@@ -209,5 +205,4 @@ def _nodes(stage: Stage) -> str:
 
 
 def _amount(value: float | None) -> str:
-    """Hours or dollars."""
     return "-" if value is None else f"{value:,.2f}"

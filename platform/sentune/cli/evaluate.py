@@ -153,10 +153,7 @@ def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str
 def report_results(result: Result, console: Console, json: Path | None = None) -> None:
     """Print a line for each metric, the readouts that were applied, and what was left out.
 
-    Args:
-        result: of tasks.
-        console: to print on.
-        json: a file for ``{task: {metric: fraction}}``.
+    ``json`` is a file for ``{task: {metric: fraction}}``.
     """
     from sentune.io.folders import write_json
 

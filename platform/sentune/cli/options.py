@@ -91,15 +91,10 @@ def look_here() -> None:
 def key_and_value(
     option: str, text: str, fix: str, keys: Collection[str] | None = None
 ) -> tuple[str, str]:
-    """Return the two parts of ``KEY=VALUE``, split at the first equals sign.
-
-    Args:
-        option: that it was given to.
-        fix: what the user may write instead.
-        keys: that are allowed; None: any.
+    """Return the two parts of an option's ``KEY=VALUE``, split at the first equals sign.
 
     Raises:
-        InvalidValue: a part is missing, or the key is not allowed.
+        InvalidValue: a part is missing, or the key is none of ``keys``; ends with the fix.
     """
     key, _, value = text.partition("=")
     if not (key and value) or (keys is not None and key not in keys):

@@ -48,10 +48,7 @@ Item = tuple[str, Any]
 class Server:
     """One connection to MLflow with a study's runs as the server has them; no use after an error.
 
-    Args:
-        client: an ``MlflowClient``.
-        runs: of the study.
-        refusals: what is not tried again; it outlives the connection.
+    ``refusals``, what is not tried again, outlives it.
     """
 
     def __init__(self, client: Any, runs: StudyRuns, refusals: Refusals) -> None:
@@ -62,7 +59,7 @@ class Server:
     def reconcile(
         self, study: StudySnapshot, summary: StudySummary, work: Path, registered: str
     ) -> str:
-        """Bring MLflow's runs of a study to the state of a snapshot and of its driver's summary.
+        """Bring MLflow to the state of a snapshot and its driver's summary.
 
         Args:
             study: as it is stored.

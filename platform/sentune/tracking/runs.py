@@ -59,13 +59,9 @@ class Run:
 
 
 class StudyRuns:
-    """Finds and makes the runs of a study.
+    """Finds and makes the runs of a study, which its identity tells from others of its name.
 
-    Args:
-        client: an ``MlflowClient``.
-        artifact_root: where a new experiment keeps its artifacts; None leaves it to the server.
-        study: name of the study.
-        identity: tells studies of the same name apart.
+    A new experiment keeps its artifacts at ``artifact_root``; None leaves it to the server.
     """
 
     def __init__(self, client: Any, artifact_root: str | None, study: str, identity: str) -> None:
