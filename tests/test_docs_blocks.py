@@ -23,7 +23,7 @@ import typer
 
 import sentune
 from sentune.cli import app
-from sentune.cli.cluster_job import options_of, read_job
+from sentune.cli.cluster_plan import options_of, read_job
 from sentune.job.families import make_job
 from sentune.job.options import JobOptions
 from sentune.training.local import LocalRun

@@ -140,7 +140,10 @@ def fit(
     from sentune.training.local import LocalRun, run_locally
 
     _check_known(options, known=LocalRun.__dataclass_fields__)
-    folder = Path(out) if out is not None else Path(_temporary_folder())
+    if out is None:
+        out = tempfile.mkdtemp(prefix="sentune-")
+        atexit.register(shutil.rmtree, out, ignore_errors=True)
+    folder = Path(out)
     rows = str(folder / "data")
     run = LocalRun(
         method=_name_of(method),
@@ -266,13 +269,6 @@ def _check_known(options: Mapping[str, Any], known: Collection[str]) -> None:
             raise InvalidValue(name, options[name], f"give one of {', '.join(sorted(known))}")
 
 
-def _temporary_folder() -> str:
-    """Return a new folder that is removed when the program ends."""
-    folder = tempfile.mkdtemp(prefix="sentune-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
 def _set(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return settings as ``--set`` has them."""
     return tuple(
@@ -286,10 +282,9 @@ def _corpora(tasks: Mapping[str, Data]) -> list[tuple[str, Corpus]]:
     from sentune.corpora.formats import read
     from sentune.tasks import kind_of, of_task
 
-    found = []
-    for task, data in tasks.items():
-        kind = kind_of(task)
-        with tempfile.TemporaryDirectory(prefix="sentune-data-") as folder:
-            for spec in specs_of(data, task, folder):
-                found.append((task, read(of_task(spec, task), kind)))
-    return found
+    with tempfile.TemporaryDirectory(prefix="sentune-data-") as folder:
+        return [
+            (task, read(of_task(spec, task), kind_of(task)))
+            for task, data in tasks.items()
+            for spec in specs_of(data, task, folder)
+        ]

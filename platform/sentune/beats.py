@@ -23,16 +23,11 @@ class Beat:
     """A sign of a trial's first worker.
 
     Attributes:
-        phase: what it is doing.
-        examples: of the training corpus seen so far.
         loss: of the newest step; None before the first one.
         rate: examples a second in training since the last validation; 0 before the first step.
-        done: how much of the phase is through, in units of its own (steps, chunks of sentences,
-            tasks); 0 where it is not known.
-        total: of these units; 0 where it is not known.
+        done, total: units of the phase (steps, chunks of sentences, tasks); 0: not known.
         number: of this beat; it grows with every sign of life of the process.
-        node: IP address of the worker's machine.
-        pid: of the worker's process on that machine.
+        node, pid: IP address of the worker's machine, and its process there.
         waits: what the process has been waiting for during a while; empty if for nothing.
     """
 

@@ -1,10 +1,8 @@
-"""Which code runs: its fingerprint, how workers get it, and proof that all run the same; and which
-part of it a method's results depend on.
+"""Which code runs: its fingerprint, how workers get it, and which part a method's results need.
 
 The code that was submitted must win over an installed one. On the driver the job's own path does
-that (``jobs/_path.py``); on the workers a path alone does not, so the packages travel with the job
-as Ray ``py_modules``, which come first on a worker's path (with the path alone, the driver ran the
-new code and the workers the installed one).
+that (``jobs/_path.py``). On the workers the path alone does not (they ran the installed code), so
+the package travels with the job as Ray ``py_modules``, which come first on a worker's path.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class Code:
     """The code of packages as this process finds it.
 
     Attributes:
-        fingerprint: hash over the names and contents of all ``.py`` files.
+        fingerprint: hash over ``files``.
         folders: where the packages lie.
         files: ``package/path.py`` -> hash of its content.
     """
@@ -79,9 +77,8 @@ def result_code(modules: Iterable[str], package: Path = PACKAGE) -> dict[str, st
 
     A study is not continued across a change of it. It is found without running it: imports inside
     functions count, of a package's ``__init__`` those of the names that are asked for, and of a
-    registry none. Of this package only the given modules count (of the training, the method and
-    its recipe) and the parts in ``FOLLOWED``: how a study is driven, kept, shown and tracked
-    changes no figure, and a corpus counts by its rows, not by what has read them. Of a module
+    registry none. Of this package the given modules count, and what they import of the parts in
+    ``FOLLOWED``: how a study is driven, kept, shown and tracked changes no figure. Of a module
     outside of this package, what it imports from its own package counts, or from modules beside
     its file.
 
@@ -95,11 +92,7 @@ def result_code(modules: Iterable[str], package: Path = PACKAGE) -> dict[str, st
 
 
 class _ImportClosure:
-    """The files that modules import, followed by their text.
-
-    Attributes:
-        files: path below the folder on the import path -> digest.
-    """
+    """The files that modules import: path below the folder on the import path -> digest."""
 
     def __init__(self, package: Path) -> None:
         self.files: dict[str, str] = {}
@@ -214,8 +207,8 @@ def require_code(expected: str) -> None:
 def assert_same_code() -> None:
     """Compare the code of this driver with that of a worker process on every node alive.
 
-    Takes no CPU of the cluster (the tasks ask for none), so it neither waits for running trials
-    nor makes the cluster grow. Nodes that join later are checked by ``require_code``.
+    The tasks ask for no CPU, so they neither wait for trials nor make the cluster grow. Nodes that
+    join later are checked by ``require_code``.
 
     Raises:
         CodeMismatch: a worker's code differs, with both fingerprints, folders and the files.

@@ -15,9 +15,6 @@ class LazyModule:
             import torch
         else:
             torch = LazyModule("torch")
-
-    Args:
-        name: of the module.
     """
 
     def __init__(self, name: str) -> None:

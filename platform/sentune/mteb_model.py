@@ -21,9 +21,8 @@ class MtebEncoder:
     a Gaussian, which mean little: read those without such a name.
 
     Args:
-        model_name: model folder, URI or ``models:/NAME@ALIAS``, as ``Embedder.load`` takes it.
-        revision: written into mteb's results; mteb keeps results by name and revision.
-        device: as of ``Embedder.load``.
+        model_name, device: as of ``Embedder.load``.
+        revision: mteb keeps results by name and revision.
     """
 
     def __init__(

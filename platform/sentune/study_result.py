@@ -25,10 +25,9 @@ class StudyResult:
     """A study as it stood when it was loaded.
 
     Attributes:
-        name: of the study.
         state: ``complete``, ``stopped``, ``interrupted``, ``failed``, ``running`` or ``new``.
         reason: of the state; empty where there is none.
-        figures: its figures, for a notebook or a page.
+        figures: for a notebook or a page.
         view: the study as its report sees it.
     """
 
@@ -188,18 +187,19 @@ class StudyFigures:
         titles = {"title": "Seeds", "yaxis_title": objective, "xaxis_title": "finalist"}
         figure = go.Figure(layout={**titles, "showlegend": False})
         for finalist in self._view.summary.finalists:
-            over, name = finalist.metrics[objective], f"trial {finalist.trial}"
-            text = [f"seed {seed}" for seed in finalist.seeds]
-            x, look = [name] * len(text), {"size": 9}
-            marks = go.Scatter(
-                x=x, y=over.values, text=text, mode="markers", marker=look, name=name
+            name, seeds = f"trial {finalist.trial}", [f"seed {seed}" for seed in finalist.seeds]
+            figure.add_scatter(
+                x=[name] * len(seeds),
+                y=finalist.metrics[objective].values,
+                text=seeds,
+                mode="markers",
+                marker={"size": 9},
+                name=name,
             )
-            figure.add_trace(marks)
         return figure
 
     def readouts(self) -> dict[str, go.Figure]:
         """Return sweep -> the metric over each readout of the winner, the others at their best."""
-        import plotly.graph_objects as go
         from plotly.subplots import make_subplots
 
         from sentune.report.sweep_figures import sweeps_in
@@ -210,8 +210,8 @@ class StudyFigures:
             figure = make_subplots(cols=len(table.axes), shared_yaxes=True)
             for column, (readout, grid) in enumerate(table.axes.items(), 1):
                 values = table.at_best(readout).tolist()
-                line = go.Scatter(x=[*grid], y=values, mode="lines+markers", name=readout)
-                figure.add_trace(line, row=1, col=column)
+                line = {"x": [*grid], "y": values, "mode": "lines+markers", "name": readout}
+                figure.add_scatter(**line, row=1, col=column)
                 figure.update_xaxes(title_text=readout, col=column)
             figure.update_yaxes(title_text=table.metric, col=1)
             found[name] = figure.update_layout(title=f"Readouts, {name}", showlegend=False)

@@ -28,10 +28,7 @@ def schema() -> dict[str, Any]:
 
 
 def write_summary(summary: StudySummary, folder: str) -> str:
-    """Write ``summary.json`` into ``folder`` (a path or fsspec URI) at once or not at all.
-
-    Returns:
-        Where it stands.
+    """Write ``summary.json`` into ``folder`` (a path or fsspec URI), whole; return where it stands.
 
     Raises:
         StorageError: the disk is full, read-only or at fault; the old summary is as it was.

@@ -1,8 +1,8 @@
 """Classes that a user brings: how one is named, shipped to workers and found again.
 
-A class is named by its address, ``MODULE:CLASS``. A class of a module travels as that module's
-file, or as the whole of its package. A class of a notebook or of a program itself is written to a
-file ``user_HASH.py`` first, with what it uses of it, since other processes cannot import that.
+A class is named by its address, ``MODULE:CLASS``, and travels as that module's file, or as the
+whole of its package. A class of a notebook or program, which other processes cannot import, is
+first written to a file ``user_HASH.py`` with what it uses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import linecache
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -47,11 +47,8 @@ def address_of(kind: type[Any]) -> str:
 def find(address: str, option: str = "class") -> type[Any]:
     """Return the class of an address; its module is sent to workers from now on.
 
-    Args:
-        option: that it was given to, for the message.
-
     Raises:
-        InvalidValue: it cannot be imported here.
+        InvalidValue: it cannot be imported here; names the option that it was given to.
     """
     module, _, name = address.partition(":")
     folder = str(_folder())
@@ -71,8 +68,8 @@ def find(address: str, option: str = "class") -> type[Any]:
 def check_named(address: str) -> None:
     """Check that a user, and not the folder of a model alone, has named the module of an address.
 
-    Importing a module runs it. A module counts as named where it is imported already, where
-    ``SENTUNE_MODULES`` has it, and where this user's own notebook was written to it.
+    Importing a module runs it. Named are modules that are imported already, those in
+    ``SENTUNE_MODULES``, and those that this user's own notebooks were written to.
 
     Raises:
         InvalidValue: it is not named.
@@ -135,9 +132,9 @@ def _collect(name: str, scope: Mapping[str, Any], parts: dict[str, str]) -> None
     elif own:
         node, text = _source(name)
         parts[name] = ""  # it may use itself
-        for used in _used(node):
-            if used in scope and used not in parts:
-                _collect(used, scope, parts)
+        for used in ast.walk(node):
+            if isinstance(used, ast.Name) and used.id in scope and used.id not in parts:
+                _collect(used.id, scope, parts)
         del parts[name]
         parts[name] = f"\n\n{text}"
     elif (source := _imported(name, value)) is not None:
@@ -162,13 +159,6 @@ def _imported(name: str, value: Any) -> str | None:
         if there and getattr(sys.modules.get(module), str(there), None) is value:
             return f"from {module} import {there} as {name}"
     return None
-
-
-def _used(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a definition reads, in their order; those in quoted annotations too."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name):
-            yield part.id
 
 
 def _source(name: str) -> tuple[ast.AST, str]:

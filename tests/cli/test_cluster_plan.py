@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from sentune import job
 from sentune.cli import app
-from sentune.cli.cluster_job import options_of, read_job
-from sentune.cli.cluster_plan import cluster_of, parse_prices
+from sentune.cli.cluster_plan import cluster_of, options_of, parse_prices, read_job
 from sentune.errors import InvalidValue, SentuneError
 from sentune.job.options import JobOptions, OperationOptions
 from sentune.study.planning.capacity import machines

@@ -9,7 +9,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from sentune.cli.interpret import interpret
+from sentune.cli.model import interpret
 from sentune.embedder.embedder import Embedder
 from sentune.embedder.references import StoredReferences
 from sentune.encoders import load, load_tokenizer, prepare

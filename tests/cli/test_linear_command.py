@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sentune.cli.linear import linear
+from sentune.cli.train import linear
 from sentune.errors import InvalidValue
 
 RUN = CliRunner()

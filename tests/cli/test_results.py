@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from sentune.cli.results import report_results
+from sentune.cli.evaluate import report_results
 from sentune.tasks import Result
 
 

@@ -18,7 +18,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from sentune.cli import app, main, study_again, study_watch
+from sentune.cli import app, main, study_screen
+from sentune.cli.study import stored_options
 from sentune.cli.study_export import write_trials
 from sentune.errors import InvalidValue, SentuneError, StudyConflict
 from sentune.job.command import Ended
@@ -125,12 +126,12 @@ def test_show_as_json_has_every_trial(tmp_path: Path):
 
 
 def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(study_watch, "SECONDS", 0.01)
+    monkeypatch.setattr(study_screen, "SECONDS", 0.01)
     monkeypatch.setattr("sentune.cli.study.screen", lambda: Console(width=100, force_terminal=True))
     make_study(tmp_path, told=told())
     lock = held(tmp_path).acquire()
     drawn: list[str] = []
-    inner = study_watch.study_screen
+    inner = study_screen.study_screen
 
     def screen(*given: Any) -> Any:
         drawn.append(given[0].state)
@@ -138,21 +139,10 @@ def test_watching_ends_with_the_study(tmp_path: Path, monkeypatch: Any):
             lock.release()
         return inner(*given)
 
-    monkeypatch.setattr(study_watch, "study_screen", screen)
+    monkeypatch.setattr(study_screen, "study_screen", screen)
     shown = run(tmp_path, "show", "toy", "--watch")
     assert drawn == ["running", "running", "interrupted"]
-    assert "q leaves; the study goes on" in shown
-
-
-def test_a_key_is_seen_behind_others(monkeypatch: Any):
-    read, write = os.pipe()
-    with os.fdopen(read) as keys, os.fdopen(write, "wb", buffering=0) as typed:
-        monkeypatch.setattr(sys, "stdin", keys)
-        assert not study_watch._pressed(0.0)
-        typed.write(b"x")
-        assert not study_watch._pressed(0.0)
-        typed.write(b"xQ")
-        assert study_watch._pressed(0.0)
+    assert "Ctrl-C leaves; the study goes on" in shown
 
 
 def test_stop_waits_until_the_driver_has_left(tmp_path: Path):
@@ -248,7 +238,7 @@ def test_every_kind_of_job_comes_back_as_it_was_written():
         JobOptions(study="toy", workers=(1, 4), concurrent=2, gpus_per_worker=0.5),
     ):
         place = Stored(options)
-        assert study_again.stored_options(place) == options  # type: ignore[arg-type]
+        assert stored_options(place) == options  # type: ignore[arg-type]
 
 
 class Stored:

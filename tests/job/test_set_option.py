@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sentune.cli.cluster_job import options_of, read_job
+from sentune.cli.cluster_plan import options_of, read_job
 from sentune.errors import InvalidValue
 from sentune.job.definition import JobDefinition
 from sentune.job.families import JobFamily, make_job

@@ -12,7 +12,7 @@ import pytest
 import ray
 from rich.console import Console
 
-from sentune.cli.cluster_job import options_of, read_job
+from sentune.cli.cluster_plan import options_of, read_job
 from sentune.corpora import tokens
 from sentune.corpora.batches import Batch, SharedSource
 from sentune.corpora.stream import StreamedSource

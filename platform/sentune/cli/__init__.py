@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from importlib import import_module, metadata
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Exit, Option
 
-from sentune.cli.options import Group, lazy_group, summary_in
+from sentune.cli.options import Group, LazyGroup
 from sentune.errors import SentuneError
 from sentune.terminal import harmless
 
@@ -16,22 +18,22 @@ MODULES = {
     "tune": "tune",
     "train": "train",
     "evaluate": "evaluate",
-    "encode": "encode",
-    "index": "encode",
-    "search": "encode",
-    "interpret": "interpret",
+    "encode": "model",
+    "index": "model",
+    "search": "model",
+    "interpret": "model",
     "fuse": "operations",
     "difference": "operations",
     "compress": "operations",
     "reconstruct": "operations",
     "compose": "operations",
-    "linear": "linear",
-    "serve": "serve",
+    "linear": "train",
+    "serve": "model",
     "dashboard": "dashboard",
     "report": "report",
-    "compare": "compare",
-    "verify": "verify",
-    "push": "push",
+    "compare": "report",
+    "verify": "report",
+    "push": "model",
     "cluster": "cluster",
     "corpora": "corpora",
     "study": "study",
@@ -46,10 +48,26 @@ def _imported(name: str) -> Any:
 
 
 def _summary(name: str) -> str:
-    return summary_in(f"{__name__}.{MODULES[name]}", name)
+    """Return the first line of a command's docstring, without importing its module."""
+    source = Path(__file__).with_name(f"{MODULES[name]}.py").read_text(encoding="utf-8")
+    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    texts = {function.name: ast.get_docstring(function) for function in functions}
+    return str(texts[name]).partition("\n")[0]
 
 
-app = Group(cls=lazy_group(lambda: MODULES, _imported, summary=_summary))
+class Commands(LazyGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*MODULES]
+
+    def make(self, name: str) -> Any:
+        return _imported(name) if name in MODULES else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _summary(name)) for name in MODULES])
+
+
+app = Group(cls=Commands)
 
 
 def _version(asked: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Column
 from rich.text import Text
 from typer import Argument, Option
 
@@ -69,8 +70,13 @@ def plan(
     All other options are the job's: sentune cluster plan jobs/tune_gumbel.py --trials 40
     --gpus-per-worker 1 --price gpu-spot=0.35
     """
-    from sentune.cli.cluster_job import options_of, read_job
-    from sentune.cli.cluster_plan import cluster_of, growth_report, parse_prices
+    from sentune.cli.cluster_plan import (
+        cluster_of,
+        growth_report,
+        options_of,
+        parse_prices,
+        read_job,
+    )
     from sentune.job.families import make_job
     from sentune.job.plan import SECONDS
 
@@ -121,9 +127,7 @@ def check_cluster(address: str | None, addresses: StudyAddresses, console: Conso
         note = f"The nodes are asked from within: {SUBMIT} ..."
     else:
         findings, note = _from_within(where, addresses)
-    table = plain_table("", "", "", show_header=False)
-    for column in table.columns[:2]:
-        column.no_wrap = True
+    table = plain_table(Column(no_wrap=True), Column(no_wrap=True), "", show_header=False)
     for finding in findings:
         sign = Text("✓", style="green") if finding.ok else Text("✗", style="bold red")
         fix = f"\nfix: {finding.fix}" if finding.fix else ""

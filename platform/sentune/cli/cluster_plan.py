@@ -1,32 +1,81 @@
-"""``sentune cluster plan``: how a cluster will grow for a study, and what that costs."""
+"""``sentune cluster plan``: how a cluster will grow for a job's study, and what that costs."""
 
 from __future__ import annotations
 
+import runpy
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import typer
 from rich.console import Group
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
+from sentune import job
+from sentune.cli.options import key_and_value
 from sentune.cluster import Cluster, NodeLimit, read_cluster
 from sentune.errors import InvalidValue
+from sentune.job.command import command, options_given
+from sentune.job.definition import JobDefinition
+from sentune.job.options import StudyOptions
 from sentune.study.config import StudyConfig
 from sentune.study.planning.capacity import Capacity, machines
-from sentune.study.planning.capacity_forecast import CapacityForecast, Stage, forecast, forecasts
+from sentune.study.planning.capacity_forecast import CapacityForecast, Stage, forecasts
 from sentune.study.planning.plan import Plan, Probe, estimate, make_plan
 from sentune.study.space.space import SearchSpace
-from sentune.terminal import plain_table
+from sentune.terminal import number_column, plain_table
+
+
+def read_job(script: Path) -> JobDefinition:
+    """Run a job's script up to its ``job.run``, which only takes note here.
+
+    Raises:
+        InvalidValue: there is no such file, or it starts no job.
+    """
+    if not script.is_file():
+        raise InvalidValue("JOB", str(script), "give a job's script, such as jobs/tune_gumbel.py")
+    found: list[JobDefinition] = []
+
+    def note(space: SearchSpace, defaults: StudyOptions, **quick: Any) -> None:
+        found.append(JobDefinition(space=space, defaults=defaults, **quick))
+
+    run, path = job.run, [*sys.path]
+    job.run = note
+    sys.path.insert(0, str(script.resolve().parent))  # as Python does for a script
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    finally:
+        job.run, sys.path[:] = run, path
+    if not found:
+        raise InvalidValue("JOB", str(script), "it never calls sentune.job.run")
+    return found[0]
+
+
+def options_of(script_job: JobDefinition, arguments: Sequence[str]) -> StudyOptions:
+    """Return the options of a command line (``--trials 40 ...``), as the script would have them.
+
+    Raises:
+        InvalidValue: naming the option, the value and what is allowed.
+    """
+    app = typer.Typer(add_completion=False)
+    app.command()(command(script_job))
+    try:
+        given = typer.main.get_command(app).make_context("JOB", [*arguments]).params
+    except typer.TyperException as error:
+        option = getattr(error, "option_name", "JOB")
+        fix = f"{script_job.space.method}'s job: {error.format_message()}"
+        raise InvalidValue(option, " ".join(arguments), fix) from error
+    return options_given(given, script_job)
 
 
 def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
-    """Return the cluster that is asked about: ``cluster.yaml`` here where nothing is named.
+    """Return the cluster of a file for ``ray up`` or KubeRay, or of nodes that no file describes.
 
-    Args:
-        file: of ``ray up`` or KubeRay.
-        nodes: machines that no file describes, up from the start to the end: ``gpu=8,1,4`` is four
-            nodes of 8 CPUs and 1 GPU.
+    These are up from the start to the end: ``gpu=8,1,4`` is four nodes of 8 CPUs and 1 GPU. Where
+    nothing is named, it is that of ``cluster.yaml`` here.
 
     Raises:
         InvalidValue: both are given, a text is no NAME=CPUS,GPUS,MOST, or the file is no cluster
@@ -36,12 +85,12 @@ def cluster_of(file: Path | None, nodes: Sequence[str]) -> Cluster:
         return read_cluster(file or Path("cluster.yaml"))
     if file is not None:
         raise InvalidValue("--node", nodes[0], "give a --cluster-file or nodes, not both")
-    kinds = {}
+    kinds, fix = {}, "give NAME=CPUS,GPUS,MOST, as in gpu=8,1,4"
     for text in nodes:
-        name, _, numbers = text.partition("=")
+        name, numbers = key_and_value("--node", text, fix)
         parts = numbers.split(",")
-        if not name or len(parts) != 3 or not all(part.isdigit() for part in parts):
-            raise InvalidValue("--node", text, "give NAME=CPUS,GPUS,MOST, as in gpu=8,1,4")
+        if len(parts) != 3 or not all(part.isdigit() for part in parts):
+            raise InvalidValue("--node", text, fix)
         cpus, gpus, most = map(int, parts)
         kinds[name] = NodeLimit(cpus=cpus, gpus=gpus, max_nodes=most, min_nodes=most)
     total = sum(kind.max_nodes for kind in kinds.values())
@@ -56,14 +105,14 @@ def parse_prices(texts: Iterable[str], kinds: Collection[str]) -> dict[str, floa
             such type.
     """
     prices: dict[str, float] = {}
+    fix = "give NODE_TYPE=DOLLARS_PER_HOUR, each node type once"
     for text in texts:
-        name, _, value = text.partition("=")
+        name, value = key_and_value("--price", text, fix)
         try:
             price = float(value)
         except ValueError:
             price = -1.0
-        if not name or not 0 <= price < float("inf") or name in prices:
-            fix = "give NODE_TYPE=DOLLARS_PER_HOUR, each node type once"
+        if not 0 <= price < float("inf") or name in prices:
             raise InvalidValue("--price", text, fix)
         if name not in kinds:
             raise InvalidValue("--price", name, f"the cluster has {', '.join(kinds)}")
@@ -80,9 +129,7 @@ def growth_report(
 ) -> Group:
     """Return tables of a study on a cluster: stages, kinds of nodes, fewer trials at a time.
 
-    Args:
-        prices: dollars an hour by node type.
-        probe: how fast a trial trains; None: not known.
+    ``prices`` are dollars an hour by node type; without a probe there are no hours.
 
     Raises:
         PlanError: the cluster cannot run it, not even grown to its limit; names the option.
@@ -90,36 +137,32 @@ def growth_report(
     start = tuple(kind for kind in cluster.kinds.values() for _ in range(kind.min_nodes))
     up = machines(replace(cluster, kinds={str(n): kind for n, kind in enumerate(start)}))
     plan = make_plan(config, space, Capacity(nodes=up, reachable=machines(cluster)))
-    whole = forecast(plan, config, cluster, probe, prices)
     steps = forecasts(plan, config, cluster, probe, prices)
+    whole = steps[plan.concurrent]
     basis = estimate(plan, config, probe).basis if probe else ""
     notes = [Text(note) for note in _notes(cluster, whole, basis)]
     tables = (_stages(plan, whole), _kinds(cluster, prices, whole), _steps(steps, prices))
     return Group(*(part for table in tables for part in (table, Text())), *notes)
 
 
-def _table(title: str, *columns: str) -> Table:
-    """Return a table whose columns are numbers from the second one on."""
-    table = plain_table(title=title)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    return table
+def _table(title: str, first: str, numbers: Iterable[str], *last: str) -> Table:
+    words = [Column(name, no_wrap=True) for name in (first, *last)]
+    return plain_table(words[0], *map(number_column, numbers), *words[1:], title=title)
 
 
 def _stages(plan: Plan, whole: CapacityForecast) -> Table:
-    table = _table(f"Study {plan.study}", "stage", "runs", "at a time", "hours", "nodes")
+    table = _table(f"Study {plan.study}", "stage", ("runs", "at a time", "hours"), "nodes")
     for stage in whole.stages:
         runs = plan.trials if stage.name == "search" else plan.finalists
         hours = _amount(stage.hours)
         table.add_row(stage.name, f"{runs:,}", f"{stage.concurrent:,}", hours, _nodes(stage))
-    table.columns[-1].justify = "left"
     return table
 
 
 def _kinds(cluster: Cluster, prices: Mapping[str, float], whole: CapacityForecast) -> Table:
     names = [stage.name for stage in whole.stages]
-    columns = ("node type", "each", "at most", *names, "node hours", "$/hour", "$")
-    table = _table("Nodes", *columns)
+    numbers = ("each", "at most", *names, "node hours", "$/hour", "$")
+    table = _table("Nodes", "node type", numbers)
     for name, kind in cluster.kinds.items():
         counts = [f"{stage.nodes[name]:,}" for stage in whole.stages]
         hours = _amount(None if whole.node_hours is None else whole.node_hours[name])
@@ -133,8 +176,8 @@ def _kinds(cluster: Cluster, prices: Mapping[str, float], whole: CapacityForecas
 
 
 def _steps(steps: Mapping[int, CapacityForecast], prices: Mapping[str, float]) -> Table:
-    table = _table("With --concurrent", "trials", "hours", *(("$",) if prices else ()), "nodes")
-    table.columns[-1].justify = "left"
+    numbers = ("hours", *(("$",) if prices else ()))
+    table = _table("With --concurrent", "trials", numbers, "nodes")
     for at_a_time, grown in steps.items():
         dollars = (_amount(grown.total),) if prices else ()
         table.add_row(f"{at_a_time:,}", _amount(grown.hours), *dollars, _nodes(grown.stages[0]))
@@ -162,5 +205,4 @@ def _nodes(stage: Stage) -> str:
 
 
 def _amount(value: float | None) -> str:
-    """Hours or dollars."""
     return "-" if value is None else f"{value:,.2f}"

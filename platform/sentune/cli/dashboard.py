@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
+from sentune.cli.options import check_port
 from sentune.errors import InvalidValue
 from sentune.terminal import say
 from sentune.tracking.database import ensure_database
@@ -57,13 +57,7 @@ def server_command(storage: Path, port: int) -> list[str]:
         maker = f"`make tune` or `python jobs/tune_gumbel.py --storage {storage}`"
         fix = f"{database} does not exist; {maker} makes it"
         raise InvalidValue("--storage", str(storage), fix)
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            fix = f"another program has it ({error.strerror}); give another one"
-            raise InvalidValue("--port", port, fix) from error
+    check_port(HOST, port)
     names = ("127.0.0.1", "localhost")
     return [
         *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port)),

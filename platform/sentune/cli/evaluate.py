@@ -1,20 +1,36 @@
-"""``sentune evaluate``: a finished model measured on tasks."""
+"""``sentune evaluate``: a finished model measured on tasks, and how results are shown."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from rich.console import Console
 from typer import Option
 
-from sentune.cli.options import BatchSize, Device, Json, Limit, Model, key_and_value, look_here
+from sentune.cli.options import (
+    BatchSize,
+    Device,
+    Json,
+    Limit,
+    Model,
+    ReferenceCorpus,
+    Settings,
+    key_and_value,
+    look_here,
+)
 from sentune.errors import InvalidValue
-from sentune.terminal import Terminal
+from sentune.terminal import Terminal, number_column, plain_table, print_line
 
 if TYPE_CHECKING:
     from sentune.corpora.schema import Corpus
     from sentune.embedder.embedder import Embedder
     from sentune.readouts import Grid
-    from sentune.tasks import References
+    from sentune.tasks import References, Result
+
+# everything else among the metrics is a share, shown in per cent
+CORRELATIONS_AND_AREAS = ("auc", "average_precision", "spearman", "pearson", "mse")
 
 
 def evaluate(
@@ -34,22 +50,12 @@ def evaluate(
             "as for --task) instead of taking those that the model was tuned to. Repeatable."
         ),
     ] = None,
-    references: Annotated[
-        str | None,
-        Option(
-            metavar="FORMAT:PATH",
-            help="Corpus of the reference sentences of interpretations; default: those that are "
-            "stored with the model.",
-        ),
-    ] = None,
+    references: ReferenceCorpus = None,
     count: Annotated[
         list[int] | None,
         Option("--count", min=1, help="Rows of --references to sample. Repeatable; default: all."),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="A grid to sweep on --dev: alpha_1=0.3,0.5."),
-    ] = None,
+    set_: Settings = None,
     json: Json = None,
     exclude: Annotated[
         Literal["both-ways", "none"],
@@ -69,8 +75,10 @@ def evaluate(
     batch_size: BatchSize = 64,
     device: Device = None,
 ) -> None:
-    """Measure a model on tasks, and say which it cannot do and why."""
-    from sentune.cli.results import report_results
+    """Measure a model on tasks, and say which it cannot do and why.
+
+    --set gives the grid of a readout, which is swept on --dev.
+    """
     from sentune.embedder.embedder import Embedder
     from sentune.methods import CLOSED_FORM
     from sentune.tasks import make_tasks
@@ -140,3 +148,52 @@ def _corpora(option: str, texts: list[str], limit: int | None) -> list[tuple[str
         kind, spec = key_and_value(option, text, fix)
         found.append((kind, read(of_task(spec, kind), kind_of(kind, option), limit=limit)))
     return found
+
+
+def report_results(result: Result, console: Console, json: Path | None = None) -> None:
+    """Print a line for each metric, the readouts that were applied, and what was left out.
+
+    ``json`` is a file for ``{task: {metric: fraction}}``.
+    """
+    from sentune.io.folders import write_json
+
+    by_task: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    table = plain_table(
+        "task", "metric", number_column("value"), number_column("pairs"), header_style="dim"
+    )
+    for name, value in result.metrics.items():
+        task, _, metric = name.partition("/")
+        by_task[task][metric] = value
+        # how many pairs it was measured on: those of its stratum, or all of the task
+        counts = result.tables.get(f"{task}/counts.json", {})
+        pairs = counts.get(metric, counts.get("pairs"))
+        shown = f"{pairs:,}" if isinstance(pairs, int) else ""
+        table.add_row(task, metric, _value(metric, value), shown)
+    console.print(table)
+    for name, readout in result.readouts.items():
+        shown = f"{readout:.4g}" if isinstance(readout, float) else readout
+        print_line(console, f"readout {name}: {shown}")
+    for reason, names in _by_reason(result).items():
+        print_line(console, f"without {names}: {reason}")
+    if json is not None:
+        json.parent.mkdir(parents=True, exist_ok=True)
+        write_json(json, by_task)
+
+
+def _by_reason(result: Result) -> dict[str, str]:
+    """Return what is missing for each reason: ``ambiguous-rte/macro_f1, accuracy``."""
+    found: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
+    for name, reason in result.skipped.items():
+        task, _, metric = name.partition("/")
+        found[reason].setdefault(task, []).extend([metric] if metric else [])
+    return {
+        reason: "; ".join(f"{task}/{', '.join(m)}" if m else task for task, m in tasks.items())
+        for reason, tasks in found.items()
+    }
+
+
+def _value(metric: str, value: float) -> str:
+    """``MSRpar/pearson``, ``pearson_weighted_mean``, ``sen_`` and ``dev_pearson``: no shares."""
+    base = metric.rpartition("/")[2].removesuffix("_mean").removesuffix("_weighted")
+    known = base.removeprefix("sen_").removeprefix("dev_") in CORRELATIONS_AND_AREAS
+    return f"{value:.4f}" if known else f"{value:.2%}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
+import socket
 import sys
 from collections.abc import Callable, Collection
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,55 +19,23 @@ Group = partial(typer.Typer, no_args_is_help=True, add_completion=False, rich_ma
 """Of commands."""
 
 
-def lazy_group(
-    names: Callable[[], Collection[str]],
-    make: Callable[[str], Callable[..., Any] | typer.Typer],
-    unlisted: Callable[[str], bool] = lambda name: False,
-    summary: Callable[[str], str] | None = None,
-) -> type[TyperGroup]:
-    """Return the class of a group that makes a command when it is asked for.
+class LazyGroup(TyperGroup):
+    """A group that makes a command when it is asked for."""
 
-    Args:
-        names: of the commands, in the order of the help.
-        make: returns a command's function, or a group, by its name.
-        unlisted: whether a name that is not among them has a command too.
-        summary: returns a command's line in the help by its name; without it, all are made.
-    """
+    def make(self, name: str) -> Callable[..., Any] | typer.Typer | None:
+        """Return a command's function, or a group; None where there is none of that name."""
+        raise NotImplementedError
 
-    class LazyGroup(TyperGroup):
-        def list_commands(self, ctx: Any) -> list[str]:
-            return [*names()]
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            if not unlisted(cmd_name) and cmd_name not in names():
-                return None
-            made = make(cmd_name)
-            if not isinstance(made, typer.Typer):
-                function, made = made, Group()
-                made.command(cmd_name)(function)
-            command = typer.main.get_command(made)
-            command.name = cmd_name
-            return command
-
-        def format_commands(self, ctx: Any, formatter: Any) -> None:
-            if summary is None:
-                return super().format_commands(ctx, formatter)
-            with formatter.section("Commands"):
-                formatter.write_dl([(name, summary(name)) for name in names()])
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        made = self.make(cmd_name)
+        if made is None:
             return None
-
-    return LazyGroup
-
-
-def summary_in(module: str, function: str) -> str:
-    """Return the first line of a function's docstring, without importing its module."""
-    source = Path(str(find_spec(module).origin)).read_text(encoding="utf-8")  # type: ignore[union-attr]
-    (found,) = [
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef) and node.name == function
-    ]
-    return str(ast.get_docstring(found)).partition("\n")[0]
+        if not isinstance(made, typer.Typer):
+            function, made = made, Group()
+            made.command(cmd_name)(function)
+        command = typer.main.get_command(made)
+        command.name = cmd_name
+        return command
 
 
 StudyName = Annotated[str, Argument(metavar="STUDY", help="Name of the study.")]
@@ -102,6 +69,22 @@ Device = Annotated[
 BatchSize = Annotated[int, Option(min=1, help="Sentences encoded together.")]
 Encoder = Annotated[str, Option(metavar="NAME|PATH", help="Hugging Face encoder, or builtin:tiny.")]
 Limit = Annotated[int | None, Option(min=1, help="Rows of each corpus at most.")]
+ReferenceCorpus = Annotated[
+    str | None,
+    Option(
+        metavar="FORMAT:PATH",
+        help="Corpus of the reference sentences of interpretations; default: those that are stored "
+        "with a model, or the training corpus.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting's value, or a readout's grid (alpha_1=0.3,0.5). Repeatable.",
+    ),
+]
 Json = Annotated[Path | None, Option(help="Write {task: {metric: fraction}} to this file.")]
 
 
@@ -113,17 +96,27 @@ def look_here() -> None:
 def key_and_value(
     option: str, text: str, fix: str, keys: Collection[str] | None = None
 ) -> tuple[str, str]:
-    """Return the two parts of ``KEY=VALUE``, split at the first equals sign.
-
-    Args:
-        option: that it was given to.
-        fix: what the user may write instead.
-        keys: that are allowed; None: any.
+    """Return the two parts of an option's ``KEY=VALUE``, split at the first equals sign.
 
     Raises:
-        InvalidValue: a part is missing, or the key is not allowed.
+        InvalidValue: a part is missing, or the key is none of ``keys``; ends with the fix.
     """
     key, _, value = text.partition("=")
     if not (key and value) or (keys is not None and key not in keys):
         raise InvalidValue(option, text, fix)
     return key, value
+
+
+def check_port(host: str, port: int) -> None:
+    """Check that nothing listens on a port yet.
+
+    Raises:
+        InvalidValue: it cannot be listened on.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            fix = f"it cannot be listened on ({error.strerror}); give another one"
+            raise InvalidValue("--port", f"{host}:{port}", fix) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -69,6 +69,7 @@ def run(
     out: Annotated[Path, Option(metavar="DIR", help="Folder of the pages.")] = Path("papers"),
 ) -> None:
     """Run the studies of a table, or go on with them, and print ours beside the paper's."""
+    from sentune.cli.report import screen_table
     from sentune.papers.data import DataFolder
     from sentune.papers.make import TableMaker
     from sentune.papers.page import comparison_table, differences, write
@@ -81,20 +82,18 @@ def run(
         "vectors": vectors,
         "frequencies": frequencies,
     }
+    options: dict[str, Any] = {"seed": seed, "gpus_per_worker": gpus_per_worker}
+    if storage is not None:
+        options["storage"] = storage
     choices = StudyChoices(
         data=DataFolder(data, _instead(instead)),
         quick=quick,
         models={option: value for option, value in models.items() if value is not None},
-        options={"seed": seed, "gpus_per_worker": gpus_per_worker}
-        | ({"storage": storage} if storage is not None else {}),
+        options=options,
     )
     made = TableMaker(choices=choices, say=say).make(from_paper, published)
-    shown = comparison_table(made)
-    console = screen()
-    table = plain_table(*shown.heads, title=f"{from_paper.paper}, {published.name}, in percent")
-    for line in shown.lines:
-        table.add_row(*(cell.text for cell, _ in line))
-    console.print(table)
+    console, title = screen(), f"{from_paper.paper}, {published.name}, in percent"
+    console.print(screen_table(comparison_table(made), title=title))
     for difference in differences(made):
         print_line(console, difference)
     for path in write(name, made, out):

@@ -1,16 +1,23 @@
-"""``sentune report``: a study as one HTML page and as Markdown, whatever state it is in."""
+"""``sentune report``, ``compare`` and ``verify``: studies as pages, side by side, and checked."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+from typer import Argument, Option
 
 from sentune.cli.options import Optuna, Storage, StudyName
-from sentune.cli.study import storage_of, view_of
+from sentune.cli.study import place_of, storage_of, view_of
 from sentune.errors import InvalidValue
-from sentune.terminal import say
+from sentune.terminal import Terminal, plain_table, print_line, say, screen
+
+if TYPE_CHECKING:
+    from sentune.report import blocks
+    from sentune.study.store.study_index import StudyPlace
 
 
 def report(
@@ -32,3 +39,104 @@ def report(
         raise InvalidValue("--out", "", fix)
     for path in write(pages, out or Path(own)):
         say(path)
+
+
+def compare(
+    names: Annotated[list[str], Argument(metavar="STUDY...", help="Names of the studies.")],
+    metric: Annotated[
+        str | None,
+        Option(metavar="TASK/METRIC", help="To compare by (default: the objective they share)."),
+    ] = None,
+    storage: Storage = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write it as a page as well.")] = None,
+    optuna: Optuna = None,
+) -> None:
+    """Compare studies of any methods by one metric: error bars, and which differ."""
+    from sentune.io.atomic import write_document
+    from sentune.job.artifacts import view_of as report_view
+    from sentune.report.leaderboard import NOTE, leaderboard_report, leaderboard_table
+    from sentune.report.render import to_html
+
+    place = storage_of(storage)
+    views = [report_view(view_of(name, storage, optuna).snapshot(), place) for name in names]
+    shown = leaderboard_table(views, metric)
+    console = screen()
+    console.print(screen_table(shown, title=shown.caption, header_style="dim"))
+    print_line(console, NOTE)
+    if html is not None:
+        page = to_html(leaderboard_report(views, metric))
+        say(write_document(str(html.parent), html.name, page))
+
+
+def screen_table(table: blocks.Table, **style: Any) -> Table:
+    """Return a report's table as one for the terminal."""
+    found = plain_table(*table.heads, **style)
+    for line in table.lines:
+        found.add_row(*(cell.text for cell, _ in line), style="bold" if line[0][0].strong else "")
+    return found
+
+
+def verify(
+    subject: Annotated[
+        str,
+        Argument(
+            metavar="STUDY|MODEL",
+            help="Name of a study; or a model folder, its URI, or models:/NAME@champion.",
+        ),
+    ],
+    storage: Storage = None,
+    optuna: Optuna = None,
+) -> None:
+    """Recompute what a study or a model was made of, from corpora to model, and change nothing.
+
+    Exit codes: 0 all that is here is as it was recorded, 1 something is not, 2 a wrong value.
+    """
+    from sentune.job.verify import Outcome, verify_model, verify_study
+
+    marks = {
+        Outcome.HOLDS: Text("✓", "green"),
+        Outcome.BROKEN: Text("✗", "red"),
+        Outcome.ABSENT: Text("-", "dim"),
+    }
+    if "/" in subject or Path(subject).is_dir():
+        checks = [*verify_model(_model(subject))]
+    else:
+        checks = [*verify_study(_study(subject, storage, optuna))]
+    table = plain_table(
+        "", Column("what", no_wrap=True), Column("where", overflow="fold"), Column(overflow="fold")
+    )
+    for one in checks:
+        table.add_row(marks[one.outcome], one.part, one.place, one.found)
+    screen().print(table)
+    broken = [one for one in checks if one.outcome is Outcome.BROKEN]
+    if broken:
+        first = broken[0]
+        line = f"broken: {first.part} {first.place}: {first.found}"
+        print_line(Terminal(stderr=True), line, "red")
+        raise typer.Exit(1)
+    gone = sum(one.outcome is Outcome.ABSENT for one in checks)
+    say(f"{len(checks) - gone} of {len(checks)} hold" + (f", {gone} are not here" if gone else ""))
+
+
+def _model(subject: str) -> str:
+    """Return the path or URI of a model folder."""
+    from sentune.embedder.load import folder_of
+    from sentune.io.object_store import asked, files_at, names_in
+    from sentune.training.model import MANIFEST, SETTINGS_FILE
+
+    place = subject.rstrip("/")
+    if place.startswith("models:/") or "://" not in place:
+        place = str(folder_of(place).resolve())
+    files, root = files_at(place)
+    if not {MANIFEST, SETTINGS_FILE} & set(asked(place, lambda: names_in(files, root))):
+        fix = "no model lies there; a study is named without its folder, beside --storage"
+        raise InvalidValue("MODEL", subject, fix)
+    return place
+
+
+def _study(name: str, storage: str | None, optuna: str | None) -> StudyPlace:
+    place = place_of(name, storage, optuna)
+    if not place.folder:
+        fix = "its folder is not known; give the --storage of its job, and --optuna"
+        raise InvalidValue("STUDY", name, fix)
+    return place

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections import defaultdict
-from typing import Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.filesize import decimal
 from typer import Argument, Option
 
-from sentune.cli.options import Group, Optuna, Storage, StudyName
+from sentune.cli.options import Group, Optuna, Settings, Storage, StudyName
 from sentune.credentials import without_credentials
 from sentune.errors import DamagedFile, InvalidValue
 from sentune.study.store.driver_lock import DriverLock, Holder, ask, break_lock, standing
 from sentune.study.store.driver_process import ProcessState
-from sentune.study.store.study_index import StudyPlace, every_study, find_study
+from sentune.study.store.study_index import DESCRIPTION, StudyPlace, every_study, find_study
 from sentune.study.store.study_view import StudySnapshot, StudyView
-from sentune.terminal import say, screen
+from sentune.terminal import Terminal, print_line, say, screen
+
+if TYPE_CHECKING:
+    from sentune.job.options import StudyOptions
 
 app = Group()
 
 POLL = 0.5
 """Seconds between two looks at a driver that was asked to stop."""
 
-AsTheJobs = Annotated[int | None, Option(min=1, help="As the job's.")]
-Hours = Annotated[float | None, Option(min=0, help="As the job's.")]
+AsTheJobs = Annotated[str | None, Option(help="As the job's.")]
 
 
 @app.callback()
@@ -37,7 +42,7 @@ def study() -> None:
 @app.command("ls")
 def list_studies(storage: Storage = None, optuna: Optuna = None) -> None:
     """List the studies of a storage: state, trials, best value, hours, driver."""
-    from sentune.cli.study_tables import studies_table
+    from sentune.cli.study_screen import studies_table
 
     place = storage_of(storage)
     found, damaged = [], []
@@ -62,7 +67,7 @@ def show(
     storage: Storage = None,
     optuna: Optuna = None,
     watch: Annotated[
-        bool, Option("--watch", help="Redraw until the study ends; q or Ctrl-C leaves.")
+        bool, Option("--watch", help="Redraw until the study ends; Ctrl-C leaves.")
     ] = False,
     as_json: Annotated[bool, Option("--json", help="Everything, as JSON.")] = False,
     rows: Annotated[
@@ -70,8 +75,8 @@ def show(
     ] = 30,
 ) -> None:
     """Show a study: state, driver, budget, trials, finalists."""
-    from sentune.cli.study_tables import as_document, study_screen
-    from sentune.cli.study_watch import watch as watch_study
+    from sentune.cli.study_screen import as_document, study_screen
+    from sentune.cli.study_screen import watch as watch_study
 
     view, console = view_of(name, storage, optuna), screen()
     if as_json:
@@ -157,21 +162,17 @@ def resume(
     name: StudyName,
     storage: Storage = None,
     optuna: Optuna = None,
-    tracking: Annotated[
-        str | None, Option(metavar="URI", help="MLflow, where it has changed.")
-    ] = None,
-    trials: Annotated[int | None, Option(min=1, help="Trials in all.")] = None,
-    concurrent: Annotated[str | None, Option(help="Trials at a time, or auto.")] = None,
+    tracking: AsTheJobs = None,
+    trials: AsTheJobs = None,
+    concurrent: AsTheJobs = None,
     max_concurrent: AsTheJobs = None,
-    priority: Annotated[float | None, Option(min=0.01, help="As the job's.")] = None,
+    priority: AsTheJobs = None,
     max_trials: AsTheJobs = None,
-    max_hours: Hours = None,
-    max_gpu_hours: Hours = None,
+    max_hours: AsTheJobs = None,
+    max_gpu_hours: AsTheJobs = None,
     stop_after_no_gain: AsTheJobs = None,
 ) -> None:
     """Go on with a study as its own command would; its budget may be another one."""
-    from sentune.cli.study_again import start_again
-
     job_options = context.params.keys() - {"name", "storage"}
     given = {option: context.params[option] for option in job_options}
     start_again(view_of(name, storage, optuna).place, given)
@@ -183,19 +184,66 @@ def fork(
     new: Annotated[str, Argument(metavar="NEW", help="Name of the new study.")],
     storage: Storage = None,
     optuna: Optuna = None,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="As the job's; repeat it for several."),
-    ] = None,
-    trials: Annotated[int | None, Option(min=1, help="Trials of the new study.")] = None,
-    seed: Annotated[int | None, Option(help="Seed of the new study.")] = None,
+    settings: Settings = None,
+    trials: AsTheJobs = None,
+    seed: AsTheJobs = None,
 ) -> None:
     """Start a new study from an old one with another space; it knows the old trials that hold."""
-    from sentune.cli.study_again import start_again
-
     _check(new, "NEW")
     given = {"fork": new, "trials": trials, "seed": seed, "set": settings}
     start_again(view_of(name, storage, optuna).place, given)
+
+
+def start_again(place: StudyPlace, given: Mapping[str, Any]) -> None:
+    """Run a study's job as its own command would, with other options, and end as that one does.
+
+    Relative paths of corpora count from the folder in which the study was started. An option that
+    is given and not None replaces that of the last start; of ``set``, that of the same key.
+
+    Raises:
+        InvalidValue: an option and what is allowed, or the study's description is missing or of
+            another version.
+    """
+    from sentune.job.command import exit_codes
+    from sentune.job.options import parse
+    from sentune.job.run import tune
+    from sentune.study.space.space import SearchSpace
+
+    stored = stored_options(place)
+    changed = {option: value for option, value in given.items() if value is not None}
+    by_key = {item.partition("=")[0]: item for item in (*stored.set, *changed.get("set", ()))}
+    options = parse({**changed, "set": tuple(by_key.values())}, stored)
+    space = SearchSpace.from_dict(place.description["space"])
+    folder = place.description.get("folder", "")
+    there = bool(folder) and Path(folder).is_dir()
+    if folder and not there:
+        missing = f"{folder} is not on this machine; relative paths of corpora count from here"
+        print_line(Terminal(stderr=True), f"warning: {missing}")
+    with (
+        exit_codes("interrupted; sentune study resume goes on"),
+        contextlib.chdir(folder) if there else contextlib.nullcontext(),
+    ):
+        tune(options, space)
+
+
+def stored_options(place: StudyPlace) -> StudyOptions:
+    """Return the options of a study's last start, with the storage where it was found now.
+
+    Raises:
+        InvalidValue: its description is missing or of another version.
+    """
+    from sentune.job.families import FAMILIES
+    from sentune.job.options import parse
+
+    stored, kinds = place.description, {kind.__name__: kind for kind in FAMILIES}
+    if not stored:
+        fix = f"{place.trouble or f'it has no {DESCRIPTION}'}; run the command that started it"
+        raise InvalidValue("STUDY", place.name, fix)
+    if stored["job"] not in kinds:
+        fix = f"give one of {', '.join(kinds)} in {place.folder}/{DESCRIPTION}"
+        raise InvalidValue("job", stored["job"], fix)
+    known = {**stored["options"], "study": place.name, "storage": place.folder.rpartition("/")[0]}
+    return parse(known, kinds[stored["job"]]())
 
 
 @app.command()

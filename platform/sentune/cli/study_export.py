@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,12 +27,9 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
 def write_trials(trials: Sequence[TrialRecord], out: str, *, curves: bool) -> int:
-    """Write trials into a file, a row each, and return the number of rows.
+    """Write trials into a file, whose ending names the format; return the number of rows.
 
-    Args:
-        trials: of one study.
-        out: its ending names the format.
-        curves: with a column ``curve``, JSON: examples -> metrics there.
+    ``curves``: with a column ``curve``, JSON: examples -> metrics there.
 
     Raises:
         InvalidValue: another ending, or a folder that does not exist.
@@ -110,17 +106,10 @@ def _cell(value: Any) -> Any:
 
 
 def _json(rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:
-    text = json.dumps(_finite(rows), indent=1, ensure_ascii=False, allow_nan=False)
+    # JSON has no NaN and no infinity: null stands for them
+    finite = json.loads(json.dumps(rows), parse_constant=lambda name: None)
+    text = json.dumps(finite, indent=1, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: null stands for them."""
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _parquet(rows: list[dict[str, Any]], columns: list[str], path: Path) -> None:

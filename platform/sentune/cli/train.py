@@ -1,4 +1,4 @@
-"""``sentune train``: one training run on this machine, without a cluster and without Ray."""
+"""``sentune train`` and ``sentune linear``: training on this machine, without Ray."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from typing import Annotated
 
 from typer import Option
 
-from sentune.cli.options import Encoder, Limit, key_and_value, look_here
-from sentune.terminal import say
+from sentune.cli.options import (
+    Encoder,
+    Json,
+    Limit,
+    ReferenceCorpus,
+    Settings,
+    key_and_value,
+    look_here,
+)
+from sentune.errors import InvalidValue
+from sentune.terminal import Terminal, say
 
 
 def train(
@@ -54,21 +63,8 @@ def train(
     ] = None,
     max_examples: Annotated[int, Option(min=1, help="Examples to train on.")] = 30_000,
     limit: Limit = None,
-    set_: Annotated[
-        list[str] | None,
-        Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A setting's value, or a readout's grid (alpha_1=0.3,0.5). Repeatable.",
-        ),
-    ] = None,
-    references: Annotated[
-        str | None,
-        Option(
-            metavar="FORMAT:PATH",
-            help="Corpus of the reference sentences of interpretations; default: the training one.",
-        ),
-    ] = None,
+    set_: Settings = None,
+    references: ReferenceCorpus = None,
     validate_every: Annotated[
         int | None, Option(min=1, help="Steps between validations; default: ten over the run.")
     ] = None,
@@ -102,3 +98,63 @@ def train(
         frequencies=frequencies,
     )
     say(f"model: {run_locally(run, out, workers=workers, say=say)}")
+
+
+def linear(
+    corpus: Annotated[
+        str, Option(metavar="FORMAT:PATH", help="Training corpus, read as triplets as SimCSE's.")
+    ],
+    encoder: Encoder,
+    test: Annotated[
+        list[str],
+        Option(
+            metavar="TASK=FORMAT:PATH",
+            help="rte, judged after the first stage, or ambiguous-rte, judged in the end. "
+            "Repeatable.",
+        ),
+    ],
+    ambiguous: Annotated[
+        str | None,
+        Option(
+            metavar="FORMAT:PATH",
+            help="Pairs of several labels for a second stage with three classes. All of them are "
+            "trained on: none is kept to choose the number of epochs. Without it there are two "
+            "classes, and ambiguous-rte is never answered by both.",
+        ),
+    ] = None,
+    epochs: Annotated[int, Option(min=1, help="Passes over the corpus.")] = 1,
+    second_epochs: Annotated[int, Option(min=1, help="Passes over --ambiguous.")] = 3,
+    batch_size: Annotated[int, Option(min=1, help="Pairs of a step.")] = 32,
+    learning_rate: Annotated[float, Option(help="Highest learning rate.")] = 5e-5,
+    max_length: Annotated[int, Option(min=8, help="Most tokens of a pair.")] = 128,
+    limit: Limit = None,
+    max_examples: Annotated[
+        int | None, Option(min=1, help="Pairs of the first stage at most; a triplet makes two.")
+    ] = None,
+    seed: Annotated[int, Option(min=0, help="Of weights, dropout and order.")] = 0,
+    json: Json = None,
+) -> None:
+    """Train BERT with a linear layer on pairs of sentences (LINEAR in GumbelCSE), and judge it."""
+    from sentune.cli.evaluate import report_results
+    from sentune.training.linear import KINDS, LinearSettings, run_linear
+
+    fix = f"write TASK=FORMAT:PATH with TASK one of {', '.join(KINDS)}"
+    tests = tuple(key_and_value("--test", text, fix, KINDS) for text in test)
+    if not learning_rate > 0:
+        raise InvalidValue("--learning-rate", learning_rate, "give a positive number")
+    settings = LinearSettings(
+        batch_size=batch_size, learning_rate=learning_rate, max_length=max_length, seed=seed
+    )
+    result = run_linear(
+        corpus=corpus,
+        encoder=encoder,
+        tests=tests,
+        ambiguous=ambiguous,
+        epochs=epochs,
+        second_epochs=second_epochs,
+        limit=limit,
+        max_examples=max_examples,
+        settings=settings,
+        say=say,
+    )
+    report_results(result, Terminal(), json)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from typing import Any
 
-from sentune.cli.options import Group, lazy_group, look_here
+from sentune.cli.options import Group, LazyGroup, look_here
 from sentune.job.command import command
 from sentune.user_code import installed
 
 
-def _methods() -> Collection[str]:
-    from search_spaces import definitions
+class Methods(LazyGroup):
+    """A command for each method, and for any class by its address."""
 
-    return [*definitions(), *installed("methods")]
+    def list_commands(self, ctx: Any) -> list[str]:
+        from search_spaces import definitions
+
+        return [*definitions(), *installed("methods")]
+
+    def make(self, name: str) -> Any:
+        from sentune.job.definition import find_job
+
+        if ":" not in name and name not in self.list_commands(None):
+            return None
+        look_here()
+        return command(find_job(name))
 
 
-def _tune(method: str) -> Callable[..., None]:
-    from sentune.job.definition import find_job
-
-    look_here()
-    return command(find_job(method))
-
-
-app = Group(cls=lazy_group(_methods, _tune, unlisted=lambda name: ":" in name))
+app = Group(cls=Methods)
 
 
 @app.callback()

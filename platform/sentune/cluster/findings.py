@@ -40,13 +40,11 @@ class NodeAnswer:
     Attributes:
         node: its address.
         trouble: why there is no answer; the rest is empty then.
-        ray: version.
-        python: version.
+        ray, python: versions.
         code: how its code differs from the driver's; empty where it is the same.
         auth: ``RAY_AUTH_MODE`` of Ray's own processes there.
         stop_seconds: between SIGTERM and SIGKILL of ``ray job stop`` there.
-        cpus: that Ray gives away; 0 on a head without trial work.
-        gpus: that Ray gives away.
+        cpus, gpus: that Ray gives away; 0 CPUs on a head without trial work.
         gpus_seen: by torch.
         reach: what was tried (``storage``, ``Optuna``, ``tracking``) -> trouble, empty for none.
         clock: the least and the most seconds that its clock may be ahead of the driver's.

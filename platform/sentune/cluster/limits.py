@@ -11,8 +11,8 @@ import yaml
 
 from sentune.errors import InvalidValue
 
-KIND, HEAD = "RayCluster", "head"
-"""Of a file for KubeRay; the second names its head's node type here."""
+HEAD = "head"
+"""Name of the head's node type of a file for KubeRay."""
 
 RAYS_IDLE_MINUTES = 5
 """Where a file for ``ray up`` does not say it."""
@@ -24,8 +24,6 @@ class NodeLimit:
 
     Attributes:
         cpus: CPUs of one node that Ray may give away; 0 for a head without trial work.
-        gpus: GPUs of one node.
-        max_nodes: nodes of this kind at most; 1 for the head.
         min_nodes: nodes of this kind that never go; 1 for the head.
         head: the node that jobs' drivers run on.
         priority: among kinds of the same size, the highest is started first.
@@ -91,9 +89,7 @@ def read_cluster(path: str | Path) -> Cluster:
     if not isinstance(minutes, int | float) or isinstance(minutes, bool) or minutes < 0:
         raise InvalidValue("idle_timeout_minutes", minutes, "state it as a number")
     return Cluster(
-        kinds={
-            n: replace(kind, stands_in_for=_stands_in(kind, kinds)) for n, kind in kinds.items()
-        },
+        kinds={n: replace(k, stands_in_for=_stands_in(k, kinds)) for n, k in kinds.items()},
         max_workers=total,
         idle_hours=minutes / 60,
     )
@@ -127,11 +123,9 @@ def _own_machines(config: Any) -> bool:
 def _load(path: Path) -> Mapping[str, Any]:
     config = _read(path)
     if _own_machines(config):
-        fix = (
-            "it does not say what its machines have; describe them with --node NAME=CPUS,GPUS,MOST"
-        )
+        fix = "it says nothing of its machines; describe them with --node NAME=CPUS,GPUS,MOST"
         raise InvalidValue("cluster file", str(path), fix)
-    if isinstance(config, dict) and config.get("kind") == KIND:
+    if isinstance(config, dict) and config.get("kind") == "RayCluster":
         config = _as_launcher_file(config)
     types = config.get("available_node_types") if isinstance(config, dict) else None
     if not isinstance(types, dict) or not all(isinstance(t, dict) for t in types.values()):
@@ -157,14 +151,14 @@ def _limit(node_type: Mapping[str, Any], where: str, *, head: bool, total: int) 
 
 def _stands_in(limit: NodeLimit, limits: Mapping[str, NodeLimit]) -> str:
     """Return the kind of the same size that is started before this one; empty if none is."""
-    size = (limit.cpus, limit.gpus)
     before = [
-        (-other.priority, name)
+        name
         for name, other in limits.items()
-        if (other.cpus, other.gpus) == size and not (other.head or limit.head)
+        if (other.cpus, other.gpus) == (limit.cpus, limit.gpus)
+        and other.priority > limit.priority
+        and not (other.head or limit.head)
     ]
-    highest, name = min(before, default=(0, ""))
-    return name if before and -highest > limit.priority else ""
+    return min(before, key=lambda name: (-limits[name].priority, name), default="")
 
 
 def _count(value: Any, field: str) -> int:

@@ -23,16 +23,13 @@ def held(node_cpus: float, node_gpus: float, cpus: float, gpus: float) -> int:
 def nodes_for(
     cluster: Cluster, workers: int, *, cpus: float, gpus: float, data_cpus: float = 0.0
 ) -> dict[str, int]:
-    """Return the nodes that are up while so many workers run at a time; what has no place waits.
+    """Return name of the node type -> nodes that are up while so many workers run at a time.
+
+    Those that never go are among them; work without a place waits.
 
     Args:
-        cluster: with its limits.
-        workers: how many.
-        cpus, gpus: of each.
+        workers: how many, each of ``cpus`` and ``gpus``.
         data_cpus: CPUs beside them, one at a time, wherever they are free.
-
-    Returns:
-        name of the node type -> nodes, those that never go among them.
     """
     up = {name: kind.min_nodes for name, kind in cluster.kinds.items()}
     there = sum(

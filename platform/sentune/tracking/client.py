@@ -43,7 +43,7 @@ class RunKey(NamedTuple):
 
     @property
     def parent(self) -> RunKey | None:
-        """The run under which this one is nested."""
+        """Return the run under which this one is nested."""
         if self.trial is None:
             return None
         return RunKey() if self.seed is None else RunKey(self.trial)
@@ -66,14 +66,10 @@ class Refused(SentuneError):
 
 
 class Refusals:
-    """Hashes of what the server refuses for good: reported once, not tried again.
+    """Hashes of what a server, named by its URI, refuses for good: logged once, not tried again."""
 
-    Args:
-        destination: name of the server in messages; credentials are taken out.
-    """
-
-    def __init__(self, destination: str) -> None:
-        self._destination = without_credentials(destination)
+    def __init__(self, server: str) -> None:
+        self._server = server
         self._hashes: set[str] = set()
         self._doubts: Counter[str] = Counter()
 
@@ -83,11 +79,9 @@ class Refusals:
     def add(self, content: Any, error: Exception) -> None:
         """Remember a refused content, and log it."""
         self._hashes.add(digest_of(content))
+        where, why, what = without_credentials([self._server, str(error), str(content)])
         log.warning(
-            "%s refuses part of the study, which is left out: %s (%s)",
-            self._destination,
-            without_credentials(str(error)),
-            without_credentials(str(content))[:200],
+            "%s refuses part of the study, which is left out: %s (%s)", where, why, what[:200]
         )
 
     def is_final(self, content: Any, error: Exception) -> bool:
@@ -129,10 +123,10 @@ def digest_of(content: Any) -> str:
 
 
 def texts(values: Mapping[str, Any], most: int, prefix: str = "") -> dict[str, str]:
-    """Values as MLflow takes them: flat, without credentials, legal names, limited length.
+    """Return values as MLflow takes them: flat, without credentials, legal names, limited length.
 
-    ``{"a": {"b": 1}}`` becomes ``{"a.b": "1"}``. A value that is cut to ``most`` characters says
-    how long it was.
+    ``{"a": {"b": 1}}`` becomes ``{"a.b": "1"}``. A text cut to ``most`` characters ends with the
+    length that it had.
     """
     found: dict[str, str] = {}
     for name, value in values.items():
@@ -148,7 +142,7 @@ def texts(values: Mapping[str, Any], most: int, prefix: str = "") -> dict[str, s
 
 
 def legal(name: str) -> str:
-    """A name that MLflow takes: letters, digits and ``_-. :/``, a normal path, not too long."""
+    """Return a name that MLflow takes: letters, digits and ``_-. :/``, a normal path, not long."""
     clean = re.sub(r"[^\w\-. :/]", "_", without_credentials(str(name)), flags=re.ASCII)
     clean = posixpath.normpath(clean).lstrip("/.")[:MOST_NAME]
     return clean or "_"

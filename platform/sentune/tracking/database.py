@@ -11,7 +11,7 @@ from pathlib import Path
 from sentune.io.database_lock import alone_in
 from sentune.io.sqlite_file import check_whole, sqlite_path
 from sentune.tracking.environment import ARTIFACTS, DATABASE
-from sentune.tracking.runs import experiment_name
+from sentune.tracking.runs import EXPERIMENTS
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +19,10 @@ log = logging.getLogger(__name__)
 def ensure_database(tracking_uri: str) -> None:
     """Make the tables of a database that has none yet, and follow a storage that was moved.
 
-    A server's address is left alone.
-
-    MLflow makes them in dozens of steps, seconds in all. A process killed among them, or two that
-    start together, leave a database that no MLflow opens again (eight studies in a fresh folder:
-    none got through). So they are made in a draft, by one process at a time, and renamed.
+    A server's address is left alone. MLflow makes its tables in dozens of steps, seconds in all: a
+    process killed among them, or two that start together, leave a database that no MLflow opens
+    again (eight studies in a fresh folder: none got through). So one process at a time makes them
+    in a draft, which is renamed.
 
     Raises:
         DamagedFile: the database is an SQLite file, and damaged.
@@ -70,7 +69,7 @@ def follow_move(tracking_uri: str) -> None:
         return
     from sentune.tracking.mlflow_internals import move_artifacts
 
-    for old in move_artifacts(tracking_uri, experiment_name(""), root.as_uri()):
+    for old in move_artifacts(tracking_uri, EXPERIMENTS, root.as_uri()):
         log.warning("%s named artifacts at %s; they lie at %s now", path, old, root.as_uri())
 
 

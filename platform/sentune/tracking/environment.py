@@ -46,15 +46,14 @@ def quieten_mlflow() -> None:
 def shorten_timeouts() -> None:
     """Make MLflow's client give up after seconds instead of minutes: the next pass tries again.
 
-    Set once, from the thread that starts the study, and left: changing the environment while
-    other threads read it can crash a process.
+    It stays set: changing the environment while other threads read it can crash a process.
     """
     for name, value in _TIMEOUTS.items():
         os.environ.setdefault(name, value)
 
 
 def tracking_uri_in(storage: str) -> str:
-    """The tracking database that studies of a local storage folder share.
+    """Return the tracking database that studies of a local storage folder share.
 
     Raises:
         InvalidValue: the storage is no local folder, where SQLite cannot live.
@@ -63,7 +62,7 @@ def tracking_uri_in(storage: str) -> str:
 
 
 def artifact_root_in(storage: str) -> str:
-    """Where studies of a storage folder or URI keep artifacts where no server does it."""
+    """Return where studies of a storage keep artifacts if no server does."""
     if _is_remote(storage):
         return f"{storage.rstrip('/')}/{ARTIFACTS}"
     return (_local(storage) / ARTIFACTS).as_uri()
@@ -74,10 +73,9 @@ def _is_remote(storage: str) -> bool:
 
 
 def local_folder(storage: str, study: str) -> Path:
-    """The study's folder on this machine, with what its job leaves for readers.
+    """Return the study's folder on this machine, with what its job leaves for readers.
 
-    For a storage that is remote it lies in the home folder; studies of one name in two storages
-    have one each.
+    For a remote storage it lies in the home folder, one for each name and storage.
     """
     if not _is_remote(storage):
         return _local(storage) / study
@@ -87,7 +85,7 @@ def local_folder(storage: str, study: str) -> Path:
 
 
 def default_tracking_uri() -> str:
-    """``MLFLOW_TRACKING_URI``, or the database in ``studies`` of the working directory.
+    """Return ``MLFLOW_TRACKING_URI``, or the database in ``studies`` of the working directory.
 
     Raises:
         InvalidValue: neither is there.

@@ -32,15 +32,12 @@ PACKAGES = (
 
 
 def lineage(command: list[str] | None = None) -> dict[str, Any]:
-    """Git commit, package versions, Python, platform and command line, free of credentials.
+    """Return git commit, package versions, Python, platform and command line, no credentials.
 
-    Args:
-        command: the words of the command line; default is this process's.
-
-    Returns:
-        ``{"git": {"commit", "branch", "dirty"}, "packages": {name: version}, "python",
-        "platform", "command"}``; ``git`` is absent where the code is no git checkout, and a
-        package that is not installed is absent.
+    They are ``{"git": {"commit", "branch", "dirty"}, "packages": {name: version}, "python",
+    "platform", "command"}``. ``git`` is absent where the code is no git checkout, and so is a
+    package that is not installed. ``command``: the words of the command line, this process's
+    where it is None.
     """
     versions: dict[str, str] = {}
     for name in PACKAGES:
@@ -60,7 +57,7 @@ def lineage(command: list[str] | None = None) -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit, branch and whether tracked files differ from it; None outside a checkout.
+    """Return commit, branch and whether tracked files differ from it; None outside a checkout.
 
     Code that git ignores or does not track (an installed package under a checkout's ``.venv``)
     is not that checkout's code, so it has no commit.
@@ -76,7 +73,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Output of a git command, or None where git is absent or refuses."""
+    """Return the output of a git command, or None where git is absent or refuses."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

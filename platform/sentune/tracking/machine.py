@@ -16,13 +16,8 @@ values. MLflow's own environment variables change both."""
 class MachineMetrics:
     """Runs MLflow's monitor for one run: CPU, memory, disk, network and, where there are, GPUs.
 
-    The monitor ends by itself where the server is away, and with its run. ``look`` starts another
+    The monitor ends by itself where the server is away, and with its run; ``look`` starts another
     one, which goes on behind the last point.
-
-    Args:
-        tracking_uri: MLflow's server or database.
-        seconds: between two samples.
-        samples: of a point.
     """
 
     def __init__(
@@ -31,26 +26,20 @@ class MachineMetrics:
         self._uri, self._seconds, self._samples = tracking_uri, seconds, samples
         self._monitor: Any = None
         self._thread: threading.Thread | None = None
-        self._unable = False
 
     def look(self, run: str) -> None:
         """Watch the machine for a run that is at work, by its id, unless that is done already."""
-        if self._unable or (self._thread is not None and self._thread.is_alive()):
+        if self._thread is not None and self._thread.is_alive():
             return
-        try:
-            from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-            self._monitor = SystemMetricsMonitor(
-                run,
-                sampling_interval=self._seconds,
-                samples_before_logging=self._samples,
-                resume_logging=True,
-                tracking_uri=self._uri,
-            )
-        except ImportError as error:
-            self._unable = True
-            log.warning("no system metrics in MLflow: %s", error)
-            return
+        self._monitor = SystemMetricsMonitor(
+            run,
+            sampling_interval=self._seconds,
+            samples_before_logging=self._samples,
+            resume_logging=True,
+            tracking_uri=self._uri,
+        )
         logging.getLogger(SystemMetricsMonitor.__module__).setLevel(logging.ERROR)  # an outage
         self._thread = threading.Thread(
             target=self._monitor.monitor, name="sentune-machine", daemon=True

@@ -22,15 +22,10 @@ PLACES = (
 
 
 def move_artifacts(tracking_uri: str, experiments: str, root: str) -> list[str]:
-    """Rewrite the places of a database whose artifacts lie at ``root`` now, in one transaction.
+    """Rewrite the places of a database whose artifacts lie at the URI ``root`` now.
 
-    Args:
-        tracking_uri: of the database.
-        experiments: beginning of the names of the experiments whose place is compared.
-        root: URI of the artifacts.
-
-    Returns:
-        Places where they lay, as the database had them.
+    It is one transaction. The places of experiments whose names begin with ``experiments`` are
+    compared with ``root``; those that differ are returned.
     """
     named = SqlExperiment.name.startswith(experiments, autoescape=True)
     place = SqlExperiment.artifact_location

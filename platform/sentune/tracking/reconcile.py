@@ -17,15 +17,7 @@ from sentune.io.atomic import read_document
 from sentune.io.object_store import on_this_machine
 from sentune.records import StudySummary
 from sentune.report.sweep_figures import write_sweeps
-from sentune.tracking.client import (
-    DOUBTFUL,
-    NEVER,
-    Point,
-    Refusals,
-    Refused,
-    RunKey,
-    digest_of,
-)
+from sentune.tracking.client import DOUBTFUL, NEVER, Point, Refusals, Refused, RunKey, digest_of
 from sentune.tracking.registry import publish
 from sentune.tracking.run_content import (
     RUNNING,
@@ -56,10 +48,7 @@ Item = tuple[str, Any]
 class Server:
     """One connection to MLflow with a study's runs as the server has them; no use after an error.
 
-    Args:
-        client: an ``MlflowClient``.
-        runs: of the study.
-        refusals: what is not tried again; it outlives the connection.
+    ``refusals``, what is not tried again, outlives it.
     """
 
     def __init__(self, client: Any, runs: StudyRuns, refusals: Refusals) -> None:
@@ -69,17 +58,24 @@ class Server:
 
     def reconcile(
         self, study: StudySnapshot, summary: StudySummary, work: Path, registered: str
-    ) -> None:
-        """Bring MLflow's runs of a study to the state of a snapshot.
+    ) -> str:
+        """Bring MLflow to the state of a snapshot and its driver's summary.
 
         Args:
             study: as it is stored.
-            summary: what its driver says of it.
+            summary: the driver's.
             work: local folder with what the job leaves for its readers.
             registered: name of the registered model.
+
+        Returns:
+            MLflow's id of the run of the whole study.
+
+        Raises:
+            Overtaken: the study's run has the generation of a later start.
         """
         of_study, folder = study_content(study, summary, registered), study.place.folder
-        self._once(("start", of_study.digest), lambda: self._refuse_late(of_study))
+        whole = self._runs.get(RunKey(), of_study.began or _now())
+        self._once(of_study.digest, lambda: self._refuse_late(whole, of_study))
         if of_study.status == RUNNING:
             self._send(of_study, folder)
         for run in (*study.runs, *study.finals):
@@ -87,37 +83,34 @@ class Server:
             if self._sent.get(key := RunKey(run.trial, run.seed)) != sent:
                 self._send(run_content(run, tables=sent[1], varied=study.varied), folder)
                 self._sent[key] = sent
-        self._once(("datasets", summary.corpora), lambda: self._datasets(summary.corpora))
+        self._once(("datasets", summary.corpora), lambda: self._datasets(whole, summary.corpora))
         for file, text in documents(study, summary).items():
-            self._once((file, text), partial(self._document, file, text))
-        if of_study.status == RUNNING:
-            return
-        left = {work / name: into for name, into in LEFT.items() if (work / name).exists()}
-        for path, into in left.items():
-            send = partial(upload, self._client, self._of_study(), path, into)
-            self._once((str(path), of_study.digest), send)
-        if summary.model is not None and winner_of(summary) is not None:
-            described, tags = of_study.tags["mlflow.note.content"], model_tags(summary)
-            register = partial(self._model, summary.model, registered, described, tags)
+            self._once((file, text), partial(self._document, whole, file, text))
+        if of_study.status != RUNNING:
+            self._leave(whole, of_study, summary, work, registered)
+            self._send(of_study, folder)
+        return whole.id
+
+    def _leave(
+        self, whole: Run, of_study: RunContent, summary: StudySummary, work: Path, registered: str
+    ) -> None:
+        """Send what a study leaves at its end: its pages, its model and its finding."""
+        described, winner = of_study.tags["mlflow.note.content"], winner_of(summary)
+        for name, into in LEFT.items():
+            if (path := work / name).exists():
+                send = partial(upload, self._client, whole, path, into)
+                self._once((name, of_study.digest), send)
+        if summary.model is not None and winner is not None:
+            tags = model_tags(summary, winner)
+            register = partial(self._model, whole, summary.model, registered, described, tags)
             self._once((summary.model, of_study.digest), register)
-        found = of_study.tags["mlflow.note.content"].partition("\n")[0]
+        found = described.partition("\n")[0]
         self._once(("found", found), lambda: self._runs.describe(found))
-        self._send(of_study, folder)
 
-    @property
-    def study_run(self) -> str:
-        """MLflow's id of the run of the whole study."""
-        return self._of_study().id
-
-    def _refuse_late(self, of_study: RunContent) -> None:
-        """Refuse to send what an earlier start says of a study that a later one has sent.
-
-        Raises:
-            Overtaken: the study's run has the generation of a later start.
-        """
+    def _refuse_late(self, whole: Run, of_study: RunContent) -> None:
+        """Refuse to send what an earlier start says of a study that a later one has sent."""
         ours = int(of_study.tags.get(GENERATION, 0))
-        run = self._runs.get(RunKey(), of_study.began or _now())
-        theirs = int(self._client.get_run(run.id).data.tags.get(GENERATION, 0))
+        theirs = int(self._client.get_run(whole.id).data.tags.get(GENERATION, 0))
         if ours and theirs > ours:
             raise Overtaken(f"start {theirs} of this study has written there, this is start {ours}")
 
@@ -207,22 +200,14 @@ class Server:
 
         run.put(self._client, "readouts", digest_of(text), send)
 
-    def _of_study(self) -> Run:
-        return self._runs.get(RunKey(), _now())
+    def _document(self, whole: Run, file: str, text: str) -> None:
+        client = self._client
+        whole.put(client, file, digest_of(text), lambda: client.log_text(whole.id, text, file))
 
-    def _document(self, file: str, text: str) -> None:
-        run = self._of_study()
-        run.put(
-            self._client,
-            file,
-            digest_of(text),
-            lambda: self._client.log_text(run.id, text, file),
-        )
-
-    def _datasets(self, corpora: Mapping[str, Mapping[str, Any]]) -> None:
+    def _datasets(self, whole: Run, corpora: Mapping[str, Mapping[str, Any]]) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        run, said = self._of_study(), without_credentials(dict(corpora))
+        said = without_credentials(dict(corpora))
         inputs = [
             DatasetInput(
                 Dataset(
@@ -236,21 +221,19 @@ class Server:
             )
             for role, corpus in said.items()
         ]
-        run.put(
-            self._client,
-            "datasets",
-            digest_of(said),
-            lambda: self._client.log_inputs(run.id, inputs),
-        )
+        client = self._client
+        whole.put(client, "datasets", digest_of(said), lambda: client.log_inputs(whole.id, inputs))
 
-    def _model(self, place: str, name: str, description: str, tags: Mapping[str, str]) -> None:
+    def _model(
+        self, whole: Run, place: str, name: str, description: str, tags: Mapping[str, str]
+    ) -> None:
         """Register a model folder or URI as the champion of a name."""
         with ExitStack() as copy:
             try:
                 folder = copy.enter_context(on_this_machine(place))
             except FileNotFoundError as error:
                 raise Refused(f"{place} is gone") from error
-            publish(self._client, self._of_study(), folder, name, description, tags)
+            publish(self._client, whole, folder, name, description, tags)
 
 
 def _now() -> int:

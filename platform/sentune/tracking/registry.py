@@ -24,12 +24,7 @@ _ADDRESS = re.compile(r"models:/(?P<name>[^/@:]+)(?:@(?P<alias>[\w-]+)|/(?P<vers
 
 
 def publish(
-    client: Any,
-    run: Run,
-    folder: Path,
-    name: str,
-    description: str,
-    tags: Mapping[str, str],
+    client: Any, run: Run, folder: Path, name: str, description: str, tags: Mapping[str, str]
 ) -> None:
     """Make the folder a version of the model ``name``, and its champion.
 
@@ -67,16 +62,11 @@ def publish(
 
 
 def resolve_model(address: str, tracking_uri: str | None = None) -> Path:
-    """The local folder of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
+    """Return the local folder of ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
 
-    Args:
-        address: the model's address.
-        tracking_uri: MLflow's server or database; default is ``MLFLOW_TRACKING_URI``, then the
-            database in ``studies``.
-
-    Returns:
-        The folder itself where it lies on this machine, else a copy in the user's cache that is
-        kept by content, so it is downloaded once.
+    It is the registered folder where that lies on this machine, else a copy in the user's cache,
+    downloaded once for each content. ``tracking_uri`` is MLflow's server or database; None:
+    ``MLFLOW_TRACKING_URI``, then the database in ``studies``.
 
     Raises:
         InvalidValue: no such address, model, alias or version, or the content is damaged.

@@ -9,9 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sentune.credentials import without_credentials
-from sentune.formatting import cost
+from sentune.formatting import setting
 from sentune.records import FinalistRecord, StudySummary, TrialRecord, TrialState
-from sentune.report.study_page import finding
+from sentune.report.blocks import Block, Section, StudyReport, Table, Text
+from sentune.report.render import to_markdown
+from sentune.report.study_page import finding, overview
 from sentune.report.view import View
 from sentune.tracking.client import MOST_PARAM, MOST_TAG, Point, RunKey, digest_of, legal, texts
 
@@ -46,9 +48,8 @@ STUDY_STATUS = {
 class RunContent:
     """The content of one MLflow run.
 
-    Attributes:
-        began, ended: UTC milliseconds; 0: when it is sent.
-        tables: name of the run whose ``readouts.json`` belongs to it; empty where there is none.
+    ``began`` and ``ended`` are UTC milliseconds, 0: when it is sent; ``tables`` is the name of the
+    run whose ``readouts.json`` belongs to it, empty where there is none.
     """
 
     key: RunKey
@@ -63,20 +64,15 @@ class RunContent:
     @cached_property
     def digest(self) -> str:
         """Equal for equal content."""
-        said = (self.status, self.params, self.tags, self.points, self.began, self.ended)
-        return digest_of((*said, self.tables))
+        return digest_of([value for name, value in vars(self).items() if name != "key"])
 
 
 def run_content(run: StoredRun, *, tables: bool, varied: Collection[str]) -> RunContent:
-    """What a run of the search or of the finals says.
+    """Return the content of a run of the search or of the finals.
 
-    Its params are the settings that differ between trials, so that MLflow's tables and plots show
-    these; the constants are tags, ``setting.NAME``.
-
-    Args:
-        run: as it is stored.
-        tables: whether it has a ``readouts.json``.
-        varied: names of the settings that are searched.
+    Its params are the settings that differ between trials (``varied``), so that MLflow's tables
+    and plots show these; the constants are tags, ``setting.NAME``. ``tables``: it has a
+    ``readouts.json``.
     """
     record, over = run.record, run.ended is not None
     traced = (LOSS, SPEED) if run.trace else ()
@@ -145,15 +141,10 @@ def _first_of_each(points: list[Point]) -> list[Point]:
 
 
 def study_content(study: StudySnapshot, summary: StudySummary, registered: str) -> RunContent:
-    """What the run of the study as a whole says.
+    """Return the content of the run of the study as a whole.
 
-    Its metrics ``trials/...`` are what each trial reached in each objective; the step is its
-    number.
-
-    Args:
-        study: with its runs.
-        summary: what its driver says of it.
-        registered: name of the registered model.
+    Its metrics ``trials/...`` are the values of each trial in each objective; the step is its
+    number. ``registered`` is the name of the registered model.
     """
     params: dict[str, Any] = {
         "method": summary.method,
@@ -225,11 +216,8 @@ def documents(study: StudySnapshot, summary: StudySummary) -> dict[str, str]:
     }
 
 
-def model_tags(summary: StudySummary) -> dict[str, str]:
-    """Tags of the registered model's version; its settings stand in its description."""
-    winner = winner_of(summary)
-    if winner is None:
-        return {}
+def model_tags(summary: StudySummary, winner: FinalistRecord) -> dict[str, str]:
+    """Return tags of the registered model's version; its settings stand in its description."""
     chosen_by = [metric for metric, _ in View(summary=summary).objectives]
     tags = {
         "method": summary.method,
@@ -253,47 +241,27 @@ def _lineage_tags(lineage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(summary: StudySummary, address: str) -> str:
-    """A study in a few lines of Markdown: what was searched, what won, and how to load it.
+    """Return a study in Markdown: what it found, in the first line, then the report's summary.
 
     Args:
         address: where the registered model is found.
     """
-    reason = f": {summary.reason}" if summary.reason else ""
-    seen = View(summary=summary)
+    seen, winner = View(summary=summary), winner_of(summary)
     against = seen.against_rules
-    lines = [
-        " ".join([finding(seen), *([against.text] if against is not None else [])]),
-        "",
-        f"**{summary.method}** tuned for `{summary.objective}` ({summary.mode}imum)"
-        f" over {len(summary.trials)} trials; the study is {summary.state}{reason}.",
-        "",
-        f"Spent: {cost(summary.spent)}.",
-        "",
-    ]
-    if summary.verdict:
-        lines += [summary.verdict, ""]
-    winner = winner_of(summary)
-    if winner is None:
-        return "\n".join([*lines, "No trial has won yet."])
-    again = f"trained again from {len(winner.seeds)} seeds" if winner.seeds else "one training run"
-    lines += [
-        f"Winner: trial {winner.trial}, {again}.",
-        "",
-        f"| metric | dev, {seen.error_kind} | test | without a model |",
-        "|---|---|---|---|",
-        *(f"| {' | '.join(row)} |" for row in seen.metric_rows),
-        "",
-        "Settings and readouts:",
-        "",
-        "| name | value |",
-        "|---|---|",
-    ]
-    values = {**winner.settings, **{f"{n} (read out)": v for n, v in winner.readouts.items()}}
-    for name, value in sorted(values.items()):
-        lines.append(f"| {name} | {f'{value:.4g}' if isinstance(value, float) else value} |")
-    if summary.model is not None:
-        lines += ["", f'Load it with `Embedder.load("{address}")`.']
-    return "\n".join(lines)
+    first = " ".join([finding(seen), *([against.text] if against is not None else [])])
+    sections = [Section("summary", "Summary", [block for block in overview(seen)[1:] if block])]
+    if winner is not None:
+        values = winner.settings | {f"{n} (read out)": v for n, v in winner.readouts.items()}
+        rows = [(name, setting(value)) for name, value in sorted(values.items())]
+        blocks: list[Block] = [Table(heads=("setting or readout", "value"), rows=rows)]
+        if summary.model is not None:
+            blocks.append(Text(f'Embedder.load("{address}")', "code"))
+        seeds = len(winner.seeds)
+        again = f"trained again from {seeds} seeds" if seeds else "one training run"
+        sections.append(Section("winner", f"Winner: trial {winner.trial}, {again}", blocks))
+    subtitle = f"{summary.method}, selected by {summary.objective}"
+    page = StudyReport(summary.study, summary.state, subtitle, sections)
+    return f"{first}\n\n{to_markdown(page)}"
 
 
 def winner_of(summary: StudySummary) -> FinalistRecord | None:

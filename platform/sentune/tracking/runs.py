@@ -17,6 +17,8 @@ from sentune.tracking.client import Point, Refused, RunKey, legal, mlflow_client
 
 PICKLES = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt"}
 """Suffixes of files that run code when they are loaded; weights travel as safetensors."""
+EXPERIMENTS = "sentune/"
+"""What the names of all studies' experiments begin with."""
 CONTENT = "sentune.content"
 """Tag of a run: JSON of each place among its artifacts with the digest of what was sent there."""
 DIGITS = 32
@@ -29,8 +31,8 @@ _CURVES = {"compareRunsMode": "CHART", "searchFilter": "tags.`sentune.trial` != 
 class Run:
     """A run, and what the server is known to hold of it.
 
-    ``metrics`` are names that had points before this session; which ones is asked when one of
-    them is sent again. ``points`` are steps by name.
+    ``metrics`` are the names that had points before this connection; their steps are asked when
+    one of them is sent again. ``points`` are steps by name.
     """
 
     id: str
@@ -46,29 +48,20 @@ class Run:
         """Params and metrics that it holds; 0 just after it was made."""
         return len(self.params) + len(self.metrics) + len(self.points)
 
-    def put(self, client: Any, place: str, content: str, send: Callable[[], object]) -> None:
-        """Send what belongs at a place among the artifacts, unless the server holds it there.
-
-        Args:
-            content: digest of what is sent.
-            send: sends it.
-        """
+    def put(self, client: Any, place: str, digest: str, send: Callable[[], object]) -> None:
+        """Send what belongs at a place among the artifacts, unless the server holds that digest."""
         sent = json.loads(self.tags.get(CONTENT, "{}"))
-        if sent.get(place) != content[:DIGITS]:
+        if sent.get(place) != digest[:DIGITS]:
             send()
-            sent[place] = content[:DIGITS]
+            sent[place] = digest[:DIGITS]
             self.tags[CONTENT] = json.dumps(sent, sort_keys=True)
             client.set_tag(self.id, CONTENT, self.tags[CONTENT])
 
 
 class StudyRuns:
-    """Finds and makes the runs of a study.
+    """Finds and makes the runs of a study, which its identity tells from others of its name.
 
-    Args:
-        client: an ``MlflowClient``.
-        artifact_root: where a new experiment keeps its artifacts; None leaves it to the server.
-        study: name of the study.
-        identity: tells studies of the same name apart.
+    A new experiment keeps its artifacts at ``artifact_root``; None leaves it to the server.
     """
 
     def __init__(self, client: Any, artifact_root: str | None, study: str, identity: str) -> None:
@@ -89,7 +82,7 @@ class StudyRuns:
         self._client.set_experiment_tag(self._experiment, "mlflow.note.content", text)
 
     def missing(self, run: Run, points: Sequence[Point]) -> list[Point]:
-        """Those of the points at whose name and step the server has no value yet.
+        """Return the points at whose name and step the server has no value yet.
 
         The steps of a metric are asked once, and only where it had points before.
         """
@@ -138,20 +131,15 @@ class StudyRuns:
                 return found
 
 
-def experiment_name(study: str) -> str:
-    """Return the name of the MLflow experiment of a study."""
-    return f"sentune/{study}"
-
-
 def runs_page(tracking_uri: str) -> str:
-    """Path of a store's newest study on a server over it: its curves; without one, the start page.
+    """Return the path, on a server over a store, of the curves of its newest study.
 
-    From the root of the server's address. MLflow folds the runs below a study away, and draws no
+    Without a study it is the start page. MLflow folds the runs below a study away, and draws no
     curves of them, unless they are sorted by a metric: by the objective, the best first.
     """
-    client, prefix = mlflow_client(tracking_uri), experiment_name("")
+    client, named = mlflow_client(tracking_uri), f"name LIKE '{EXPERIMENTS}%'"
     found = client.search_experiments(
-        max_results=1, filter_string=f"name LIKE '{prefix}%'", order_by=["last_update_time DESC"]
+        max_results=1, filter_string=named, order_by=["last_update_time DESC"]
     )
     if not found:
         return f"/#/experiments?{urlencode(_TRAINING)}"
@@ -164,7 +152,7 @@ def runs_page(tracking_uri: str) -> str:
 
 
 def _experiment(client: Any, study: str, artifact_root: str | None) -> str:
-    name = experiment_name(study)
+    name = f"{EXPERIMENTS}{study}"
     known = client.get_experiment_by_name(name)
     if known is None:
         kind = {"mlflow.experimentKind": "custom_model_development"}  # pages of training, not chat
@@ -188,11 +176,8 @@ def _run(run: Any) -> Run:
     )
 
 
-def upload(client: Any, run: Run, path: Path, folder: str) -> str:
+def upload(client: Any, run: Run, path: Path, folder: str) -> None:
     """Upload a file into ``folder`` of a run's artifacts, or a folder's content as ``folder``.
-
-    Returns:
-        SHA-256 of the content; with the same content on the server nothing is sent.
 
     Raises:
         Refused: the path is gone, or holds a pickle.
@@ -203,14 +188,12 @@ def upload(client: Any, run: Run, path: Path, folder: str) -> str:
     else:
         place = f"{folder}/{path.name}"
         run.put(client, place, content, lambda: client.log_artifact(run.id, str(path), folder))
-    return content
 
 
 def digest(path: Path, without: Collection[str] = ()) -> str:
-    """SHA-256 of a file's content, or of the names and contents of a folder's files.
+    """Return the SHA-256 of a file's content, or of the names and contents of a folder's files.
 
-    Args:
-        without: names of files of the folder that do not count.
+    Files of the folder that are named in ``without`` do not count.
 
     Raises:
         Refused: the path is gone, or holds a pickle.

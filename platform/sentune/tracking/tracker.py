@@ -44,11 +44,10 @@ LONGEST_WAIT = 30.0
 class Tracker:
     """Reconciles MLflow with one study, from a thread of its own, at most once a second.
 
-    Calls return at once, whether the server answers or not. Call ``close`` at the end: it makes
-    the last pass.
+    Calls return at once, whether the server answers or not. ``close`` makes the last pass.
 
     Args:
-        study: name of the study.
+        study: its name.
         storage: folder or URI of all studies.
         tracking_uri: MLflow's server or database; None: the database in the storage.
         machine: makes of the server's address what watches the driver's machine for the study's
@@ -97,10 +96,10 @@ class Tracker:
         """Start the thread.
 
         Args:
-            take_snapshot: takes a snapshot of the study; called from another thread.
-            summary: what its driver says of it; ``update`` gives a newer one.
-            check: raises ``Overtaken`` where another start drives the study; called before each
-                pass. After that, nothing is sent any more.
+            take_snapshot: of the study; called from the thread.
+            summary: the driver's; ``update`` gives a newer one.
+            check: called before each pass; raises ``Overtaken`` where another start drives the
+                study: then nothing is sent any more.
         """
         self._take_snapshot, self._check = take_snapshot, check
         self.update(summary)
@@ -119,11 +118,7 @@ class Tracker:
         self.notify()
 
     def flush(self, timeout: float) -> bool:
-        """Waits for a pass after this call, at most ``timeout`` seconds; tries at once.
-
-        Returns:
-            Whether MLflow holds all of the study.
-        """
+        """Wait for a pass after this call, at most ``timeout`` seconds; return whether it came."""
         with self._changed:
             self._hurry = True
             self.notify()
@@ -131,10 +126,10 @@ class Tracker:
             return self._changed.wait_for(lambda: self._done >= asked, timeout)
 
     def close(self, timeout: float = 60.0) -> bool:
-        """Makes the last pass, at most ``timeout`` seconds long, and ends the thread.
+        """Make the last pass, at most ``timeout`` seconds long, and end the thread.
 
         Returns:
-            Whether MLflow holds all of the study; what it does not is sent by the next start.
+            Whether MLflow holds all of the study; the rest is sent by the next start.
         """
         if self._take_snapshot is None:
             return True
@@ -169,7 +164,7 @@ class Tracker:
                 wait = self._first_wait if self._hurry else min(2 * wait, LONGEST_WAIT)
 
     def _next(self) -> int | None:
-        """Waits until a pass is due; None at the end."""
+        """Wait until a pass is due; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._asked > self._done or self._left)
             if not self._trouble:  # a pass that failed has waited
@@ -214,9 +209,10 @@ class Tracker:
             client = mlflow_client(self.tracking_uri)
             runs = StudyRuns(client, self._artifact_root, self.study, study.identity)
             self._server = Server(client, runs, self._refusals)
-        self._server.reconcile(study, summary, self._work, re.sub("[/:]", "-", legal(self.study)))
+        registered = re.sub("[/:]", "-", legal(self.study))
+        run = self._server.reconcile(study, summary, self._work, registered)
         if self._machine is not None and summary.state == "running":
-            self._machine.look(self._server.study_run)
+            self._machine.look(run)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,15 +1,18 @@
-"""Studies as tables on the screen and as JSON."""
+"""Studies on the screen: as tables, redrawn until the study ends, and as JSON."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -17,7 +20,7 @@ from sentune.credentials import without_credentials
 from sentune.formatting import clock, measured
 from sentune.job.trial_table import WIDE, finalists_table, marked, trials_table
 from sentune.records import Spent, TrialRecord, TrialState
-from sentune.study.store.study_view import StudySnapshot
+from sentune.study.store.study_view import StudySnapshot, StudyView
 from sentune.terminal import number_column, plain_table
 
 COLOURS = {
@@ -38,6 +41,8 @@ ORDER = (
     TrialState.RUNNING,
 )
 """Of the states in a count."""
+SECONDS = 2.0
+"""Between two drawings."""
 
 
 def studies_table(studies: Sequence[StudySnapshot]) -> Table:
@@ -171,3 +176,19 @@ def _spent(spent: Spent, options: dict[str, Any]) -> str:
     if most := options.get("max_trials"):
         parts.append(f"{spent.trials:,} of {most:,} trials")
     return ", ".join([*parts, f"{spent.examples:,} examples"])
+
+
+def watch(view: StudyView, console: Console, rows: int) -> None:
+    """Draw the study's screen until it has no driver; Ctrl-C leaves. A file gets the last one."""
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        alive = True
+        while alive:
+            study = view.snapshot()
+            alive = study.alive
+            fits = max(3, min(rows, console.height - 18)) if console.is_terminal else rows
+            screen = study_screen(study, console.width, fits)
+            if alive:
+                screen.renderables.append(Text("Ctrl-C leaves; the study goes on", "dim"))
+            live.update(screen, refresh=True)
+            if alive:
+                time.sleep(SECONDS)

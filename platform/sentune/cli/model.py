@@ -1,0 +1,250 @@
+"""``sentune encode``, ``index``, ``search``, ``interpret``, ``serve`` and ``push`` of a model."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.progress import Progress
+from rich.table import Column
+from rich.text import Text
+from typer import Argument, Option
+
+from sentune.cli.options import BatchSize, Device, Model, ReferenceCorpus, check_port
+from sentune.errors import InvalidValue, SentuneError
+from sentune.terminal import Terminal, number_column, plain_table, print_line, say, screen
+
+if TYPE_CHECKING:
+    from sentune.embedder.interpret import Interpreted
+
+NEAREST = "nearest other: similarity of an overlap to the most similar other one shown, 0 to 1."
+ROUTES = ("/embeddings", "/entails", "/similarity", "/direction", "/health")
+
+Source = Annotated[Path, Argument(metavar="IN.txt", help="One sentence a line, UTF-8.")]
+
+
+def encode(
+    model: Model,
+    source: Source,
+    out: Annotated[Path, Argument(metavar="OUT.parquet", help="Columns text, embedding.")],
+    batch_size: BatchSize = 64,
+    device: Device = None,
+) -> None:
+    """Encode the sentences of a text file; empty lines are left out."""
+    from sentune.embedder.embedder import Embedder
+    from sentune.embedder.text_file import write_embeddings
+
+    embedder = Embedder.load(model, device)
+    with _bar(source) as advance:
+        written, empty = write_embeddings(
+            embedder, source, out, batch_size=batch_size, advance=advance
+        )
+    _done(out, written, empty)
+
+
+def index(
+    model: Model,
+    source: Source,
+    out: Annotated[Path, Argument(metavar="INDEX", help="A folder.")],
+    factory: Annotated[
+        str,
+        Option(
+            help="For models of points: FAISS's index_factory, as in HNSW32 or IVF1024,Flat. "
+            "Needs the extra 'search'. Default: exact search, for all models."
+        ),
+    ] = "",
+    batch_size: BatchSize = 64,
+    device: Device = None,
+) -> None:
+    """Encode the sentences of a text file into a folder that `sentune search` reads."""
+    from sentune.embedder.embedder import Embedder
+    from sentune.embedder.index import SentenceIndex
+
+    embedder = Embedder.load(model, device)
+    with _bar(source) as advance:
+        written, empty = SentenceIndex.build(
+            embedder, source, out, factory=factory, batch_size=batch_size, advance=advance
+        )
+    _done(out, written, empty)
+
+
+def search(
+    model: Model,
+    folder: Annotated[Path, Argument(metavar="INDEX", help="What `sentune index` wrote.")],
+    queries: Annotated[list[str], Argument(metavar="SENTENCE...")],
+    k: Annotated[int, Option("-k", min=1, help="How many to show.")] = 5,
+    by: Annotated[
+        str,
+        Option(
+            help="similarity; entailed: what the sentence entails; entailing: what entails it. "
+            "The latter two need a model of boxes or Gaussians."
+        ),
+    ] = "similarity",
+    device: Device = None,
+) -> None:
+    """Show the sentences of an index that are nearest to others by the model's own score."""
+    from sentune.embedder.embedder import Embedder
+
+    found = Embedder.load(model, device).search(queries, folder, k=k, by=by)
+    for query, hits in zip(queries, found, strict=True):
+        table = plain_table("score", query)
+        for hit in hits:
+            table.add_row(f"{hit.score:.4f}", hit.sentence)
+        screen().print(table)
+
+
+@contextmanager
+def _bar(source: Path) -> Iterator[Callable[[int], object]]:
+    """Show on a terminal how much of a file was read."""
+    console = Terminal(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        size = source.stat().st_size if source.is_file() else None
+        bar = progress.add_task("Encoding", total=size)
+        yield lambda size: progress.advance(bar, size)
+
+
+def _done(out: Path, written: int, empty: int) -> None:
+    say(f"{out}: {written} sentences{f', {empty} empty lines left out' if empty else ''}")
+
+
+def interpret(
+    model: Model,
+    sentence: Annotated[str, Argument(help="The sentence to interpret, in quotes.")],
+    k: Annotated[int, Option("-k", min=1, help="Interpretations at most.")] = 5,
+    references: ReferenceCorpus = None,
+    alpha_1: Annotated[
+        float | None,
+        Option(
+            help="Share of the sentence's box that an overlap must exceed; default: the "
+            "model's own, else so low that the best 3 k references are in question."
+        ),
+    ] = None,
+    alpha_2: Annotated[
+        float | None,
+        Option(help="Share that it must stay below; default: the model's own, else 1."),
+    ] = None,
+    device: Device = None,
+) -> None:
+    """Show the most distinct interpretations of a sentence, by a model of boxes."""
+    from sentune.corpora.formats import read
+    from sentune.corpora.schema import Kind
+    from sentune.embedder.embedder import Embedder
+    from sentune.embedder.interpret import interpret as run
+
+    given = None
+    if references is not None:
+        given = read(references, Kind.SENTENCES).table["text"].to_pylist()
+    found = run(Embedder.load(model, device), sentence, k, given, alpha_1, alpha_2)
+    console = Terminal()
+    if found.interpretations:
+        columns = (
+            Column("overlap with", overflow="fold"),
+            number_column("coverage"),
+            number_column("nearest other"),
+        )
+        table = plain_table(*columns, title=Text(sentence), header_style="dim")
+        for one in found.interpretations:
+            near = "" if math.isnan(one.similarity) else f"{one.similarity:.2g}"
+            table.add_row(Text(one.reference), f"{100 * one.coverage:.3g} %", near)
+        console.print(table)
+    print_line(console, _references_in_question(found))
+
+
+def _references_in_question(found: Interpreted) -> str:
+    """Return how many references were in question, and what to do if none was."""
+    bounds = f"alpha_1 {found.alpha_1:.4g} and alpha_2 {found.alpha_2:.4g}"
+    text = f"{found.between:,} of {found.references:,} references have a coverage between {bounds}"
+    if found.between:
+        return f"{text}.\n{NEAREST}"
+    if found.largest is None:
+        return f"{text}; none has one below alpha_2, so give a larger --alpha-2."
+    return f"{text}; the largest below alpha_2 is {found.largest:.4g}, so give a lower --alpha-1."
+
+
+def serve(
+    model: Model,
+    host: Annotated[str, Option(help="Address that it listens on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=1, max=65535)] = 8000,
+    replicas: Annotated[int, Option(min=1, help="Processes with the model.")] = 1,
+    max_batch: Annotated[int, Option(min=1, help="Requests encoded at once.")] = 32,
+) -> None:
+    """Answer embeddings, entails, similarity and direction over HTTP, with Ray Serve.
+
+    It has no authentication: leave it on 127.0.0.1, or put it behind a proxy that has.
+    """
+    from sentune.embedder.load import folder_of
+    from sentune.training.model import check_model, read_settings
+
+    folder = folder_of(model).resolve()
+    read_settings(folder)
+    check_model(folder)
+    try:
+        from sentune import serving
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "sentune":
+            raise
+        fix = "Ray Serve is not installed: pip install 'sentune[serve]'"
+        raise SentuneError(fix) from error
+    check_port(host, port)
+    from sentune.study.planning.connect import connected
+
+    with connected():
+        serving.run(str(folder), host=host, port=port, replicas=replicas, max_batch=max_batch)
+        say(f"http://{host}:{port}: {', '.join(ROUTES)}; /docs describes them (Ctrl-C ends it)")
+        over = threading.Event()
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(ending, lambda *_: over.set())
+        over.wait()
+
+
+def push(
+    model: Model,
+    repo: Annotated[str, Argument(metavar="OWNER/NAME", show_default=False)],
+    private: Annotated[bool, Option("--private", help="A new repository is private.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check, and say what would go.")] = False,
+) -> None:
+    """Upload a model with its card to the Hugging Face Hub.
+
+    The folder is checked against its checksums before. The token is the one of `hf auth login`, or
+    HF_TOKEN.
+    """
+    from huggingface_hub import HfApi, ModelCard
+    from huggingface_hub.errors import HfHubHTTPError
+
+    from sentune.embedder.load import folder_of
+    from sentune.training.model import CARD_FILE, check_model, read_settings
+    from sentune.training.model_card import HUB_NAME
+
+    if not HUB_NAME.fullmatch(repo):
+        raise InvalidValue("OWNER/NAME", repo, "write the repository as in ann/boxes")
+    folder = folder_of(model)
+    method = read_settings(folder)["method"]
+    check_model(folder)
+    sizes = {path: path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+    table = plain_table("file", "kB")
+    for path, size in sizes.items():
+        table.add_row(str(path.relative_to(folder)), f"{size / 1000:,.1f}")
+    screen().print(table)
+    card = folder / CARD_FILE
+    if not (card.is_file() and ModelCard.load(card).data.to_dict().get("license")):
+        line = f"no licence is named: add `license: NAME` to the first lines of {card}"
+        print_line(Terminal(stderr=True), line, "yellow")
+    what = f"{len(sizes)} files, {sum(sizes.values()) / 1e6:,.1f} MB"
+    if dry_run:
+        say(f"{what} would go to https://huggingface.co/{repo}; the checksums hold")
+        return
+    api = HfApi()
+    try:
+        api.create_repo(repo, private=private, exist_ok=True)
+        done = api.upload_folder(
+            repo_id=repo, folder_path=Path(folder), commit_message=f"{method} from sentune"
+        )
+    except (HfHubHTTPError, OSError) as error:
+        told = " ".join(str(error).split())
+        raise SentuneError(f"{repo} was not pushed: {told}") from error
+    say(f"{what}: {done.commit_url}")
