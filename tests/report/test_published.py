@@ -19,7 +19,7 @@ from sentune.report.published import (
     published_figures,
 )
 from sentune.report.view import view
-from tests.report.studies import study, trials
+from tests.report.studies import study, texts, trials
 
 TABLES = [
     pytest.param(table, id=f"{paper.paper}-{table.name}")
@@ -94,9 +94,11 @@ def test_a_figure_of_another_column_is_found_out(table: PublishedTable) -> None:
 
 def test_compression_of_gigaword_is_compression() -> None:
     """Its figures were once filed as reconstruction, for which the paper has no column."""
-    found = [one for one in published_figures() if one.method == "intersent"]
+    found = [one for one in published_figures() if one.row.method == "intersent"]
     assert not [one for one in found if one.metric.startswith("reconstruction/")]
-    gigaword = {one.metric: one.value for one in found if one.data == "Gigaword test"}
+    gigaword = {
+        one.metric: one.percent / 100 for one in found if one.column.data == "Gigaword test"
+    }
     assert gigaword == {
         "compression/rouge1": pytest.approx(0.480),
         "compression/rouge2": pytest.approx(0.247),
@@ -118,7 +120,7 @@ def rows_beside(metrics: dict[str, float], *specs: str) -> list[list[str]]:
     }
     blocks = comparison(view(summary, summary.trials, None))
     (table,) = [block for block in blocks if isinstance(block, Table)]
-    return [[cell.text for cell, _ in line] for line in table.lines]
+    return texts(table)
 
 
 @pytest.mark.parametrize("task", ["", "generation="])
@@ -140,7 +142,7 @@ def test_a_second_corpus_of_compressions_stands_beside_its_own_column() -> None:
 def test_every_published_figure_is_a_fraction_of_a_known_data_set() -> None:
     assert len(published_figures()) > 60
     for figure in published_figures():
-        assert 0.01 < figure.value < 1
+        assert 1 < figure.percent < 100
     judged = {c.data for paper in papers() for table in paper.tables for c in table.columns}
     trained = {name for p in papers() for t in p.trained.values() for name in (*t.data, *t.dev)}
     chosen = {name for paper in papers() for table in paper.tables for name in table.dev.values()}

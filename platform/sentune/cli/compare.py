@@ -31,7 +31,9 @@ def compare(
     place = storage_of(storage)
     views = [report_view(view_of(name, storage, optuna).snapshot(), place) for name in names]
     shown = leaderboard_table(views, metric)
-    table = plain_table(*shown.heads, title=shown.caption, header_style="dim")
+    table = plain_table(
+        *(column.head for column in shown.columns), title=shown.caption, header_style="dim"
+    )
     for line in shown.lines:
         table.add_row(*(cell.text for cell, _ in line), style="bold" if line[0][0].strong else "")
     console = screen()

@@ -91,7 +91,8 @@ def run(
     made = TableMaker(choices=choices, say=say).make(from_paper, published)
     shown = comparison_table(made)
     console = screen()
-    table = plain_table(*shown.heads, title=f"{from_paper.paper}, {published.name}, in percent")
+    title = f"{from_paper.paper}, {published.name}, in percent"
+    table = plain_table(*(column.head for column in shown.columns), title=title)
     for line in shown.lines:
         table.add_row(*(cell.text for cell, _ in line))
     console.print(table)

@@ -12,13 +12,13 @@ import pandas as pd
 from sentune.errors import CorpusError
 from sentune.papers.data import cut
 from sentune.papers.table import PaperStudy, StudyChoices, Unavailable, grid_row, study_of, task_of
-from sentune.report.published import Paper, PublishedColumn, PublishedRow, PublishedTable
+from sentune.report.published import Paper, PublishedFigure, PublishedTable, figures_of
 
 if TYPE_CHECKING:
     from sentune.study_result import StudyResult
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class MadeCell:
     """One figure of a table.
 
@@ -34,9 +34,9 @@ class MadeCell:
     metric: str
     paper: float
     ours: float | None = None
-    reason: str = ""
     judged_on: str = ""
     study: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,56 +77,47 @@ class TableMaker:
             StudyFailed: the trials of a study failed.
             InvalidValue: an option that a method cannot use.
         """
-        cells = [
-            self._cell(paper, table, row, column, figure)
-            for row in table.rows
-            for column, figure in zip(table.columns, row.figures, strict=True)
-        ]
-        used = {cell.study for cell in cells if cell.study}
-        studies = tuple(study for name, (study, _) in self._studies.items() if name in used)
-        folder = self.choices.data.folder
+        cells = tuple(self._cell(table, figure) for figure in figures_of(paper, table))
+        used = {cell.study for cell in cells}
         return MadeTable(
-            paper=paper, table=table, cells=tuple(cells), studies=studies, folder=folder
+            paper=paper,
+            table=table,
+            cells=cells,
+            studies=tuple(study for name, (study, _) in self._studies.items() if name in used),
+            folder=self.choices.data.folder,
         )
 
-    def _cell(
-        self,
-        paper: Paper,
-        table: PublishedTable,
-        row: PublishedRow,
-        column: PublishedColumn,
-        figure: float,
-    ) -> MadeCell:
-        trained = paper.trained[column.trained or table.trained]
-        metric = row.metrics.get(column.metric, column.metric)
-        cell: dict[str, Any] = {
-            "row": row.name,
-            "column": column.header,
-            "data": column.data,
-            "metric": metric,
-            "paper": figure,
-        }
-        spec = self.choices.data.find(column.data)
-        if spec is None:
-            return MadeCell(**cell, reason=f"{column.data} is not there")
+    def _cell(self, table: PublishedTable, figure: PublishedFigure) -> MadeCell:
+        row, column, metric, trained = figure.row, figure.column, figure.metric, figure.trained
+        cell = MadeCell(
+            row=row.name,
+            column=column.header,
+            data=column.data,
+            metric=metric,
+            paper=figure.percent,
+        )
         try:
+            if (spec := self.choices.data.find(column.data)) is None:
+                raise Unavailable(column.data)
             asked = study_of(grid_row(table) if table.is_grid else row, trained, self.choices)
         except Unavailable as error:
-            return MadeCell(**cell, reason=f"{error} is not there")
-        result = self._run(asked)
-        cell["study"] = asked.name
+            cell.reason = f"{error} is not there"
+            return cell
+        result, cell.study = self._run(asked), asked.name
         if table.is_grid:
             at = {name: values[0] for name, values in row.settings.items()} | column.settings
-            return MadeCell(
-                **cell, **_of_trial(result, metric, at), judged_on=asked.options["dev"][0]
-            )
-        quick = trained.quick if self.choices.quick else None
-        spec = cut(spec, quick.rows if quick else None)
+            cell.judged_on = asked.options["dev"][0]
+            cell.ours, cell.reason = _of_trial(result, metric, at)
+            return cell
+        spec = cut(spec, self.choices.quick_of(trained).rows)
         try:
             found = self._measure(asked.name, result, table, task_of(column), spec)
         except CorpusError as error:
-            return MadeCell(**cell, reason=str(error))
-        return MadeCell(**cell, **_of_table(found, metric), judged_on=spec)
+            cell.reason = str(error)
+            return cell
+        cell.judged_on = spec
+        cell.ours, cell.reason = _of_table(found, metric)
+        return cell
 
     def _run(self, study: PaperStudy) -> StudyResult:
         from sentune.api import tune
@@ -152,20 +143,20 @@ class TableMaker:
         return self._measured[name, task, spec]
 
 
-def _of_table(found: pd.DataFrame, metric: str) -> dict[str, Any]:
+def _of_table(found: pd.DataFrame, metric: str) -> tuple[float | None, str]:
     """Return the figure of a metric in percent, or why there is none."""
     if metric not in found.index:
-        return {"reason": f"the model has no {metric}"}
+        return None, f"the model has no {metric}"
     value = found.loc[metric, "value"]
-    if pd.isna(value):
-        return {"reason": str(found.loc[metric, "reason"])}
-    return {"ours": 100 * float(value)}
+    return (None, str(found.loc[metric, "reason"])) if pd.isna(value) else (100 * float(value), "")
 
 
-def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the best value in percent among the trials of these settings."""
+def _of_trial(
+    result: StudyResult, metric: str, settings: dict[str, Any]
+) -> tuple[float | None, str]:
+    """Return the best value in percent among the trials of these settings, or why there is none."""
     trials = result.trials
     for name, value in settings.items():
         trials = trials[trials[f"settings.{name}"] == value]
     found = trials[f"metrics.{metric}"].dropna() if f"metrics.{metric}" in trials else []
-    return {"ours": 100 * float(max(found))} if len(found) else {"reason": "no trial has it"}
+    return (100 * float(max(found)), "") if len(found) else (None, "no trial has it")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
+from dataclasses import asdict
 from pathlib import Path
 
+import pandas as pd
+
 from sentune.io.atomic import write_document
-from sentune.papers.make import MadeCell, MadeTable
-from sentune.report.blocks import Block, Cell, Section, StudyReport, Table, Text
+from sentune.papers.make import MadeTable
+from sentune.report.blocks import Block, Cell, Row, Section, StudyReport, Table, Text
 from sentune.report.published import data_sets
 from sentune.report.render import to_html, to_markdown
 
@@ -30,12 +31,13 @@ def write(name: str, made: MadeTable, folder: Path) -> list[Path]:
 def comparison_table(made: MadeTable) -> Table:
     """Return two lines for each row of a paper's table: the paper's figures and ours."""
     heads = ["", "", *(", ".join(column.header) for column in made.table.columns)]
-    rows: list[list[Cell | str]] = []
+    rows: list[Row] = []
     for row in dict.fromkeys(cell.row for cell in made.cells):
         cells = [cell for cell in made.cells if cell.row == row]
-        rows.append([row, "paper", *(_figure(cell.paper) for cell in cells)])
-        rows.append(["", "ours", *(Cell(_ours(cell), strong=True) for cell in cells)])
-    return Table(heads=heads, rows=rows, numbers=tuple(heads[2:]), caption=made.table.caption)
+        rows.append([row, "paper", *(Cell(_figure(cell.paper), cell.paper) for cell in cells)])
+        ours = (Cell(_figure(cell.ours), cell.ours, strong=True) for cell in cells)
+        rows.append(["", "ours", *ours])
+    return Table(heads=heads, rows=rows, caption=made.table.caption)
 
 
 def differences(made: MadeTable) -> list[str]:
@@ -87,25 +89,11 @@ def report(name: str, made: MadeTable) -> StudyReport:
 
 def to_csv(made: MadeTable) -> str:
     """Return a line for each cell, figures in percent."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["row", "column", "data", "metric", "paper", "ours", "judged_on", "study", "reason"]
-    )
-    for cell in made.cells:
-        paper = "" if math.isnan(cell.paper) else cell.paper
-        ours = "" if cell.ours is None else f"{cell.ours:.2f}"
-        header = ", ".join(cell.column)
-        writer.writerow(
-            [cell.row, header, cell.data, cell.metric, paper, ours, cell.judged_on, cell.study,
-             cell.reason]
-        )  # fmt: skip
-    return out.getvalue()
+    table = pd.DataFrame(asdict(cell) for cell in made.cells)
+    table["column"] = table["column"].str.join(", ")
+    table["ours"] = table["ours"].map(_figure)
+    return str(table.to_csv(index=False))
 
 
-def _figure(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.2f}"
-
-
-def _ours(cell: MadeCell) -> str:
-    return "" if cell.ours is None else f"{cell.ours:.2f}"
+def _figure(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:.2f}"

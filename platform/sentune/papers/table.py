@@ -17,6 +17,7 @@ from sentune.report.published import (
     PublishedColumn,
     PublishedRow,
     PublishedTable,
+    Quick,
     TrainedOn,
     data_sets,
     papers,
@@ -41,6 +42,10 @@ class StudyChoices:
     models: dict[str, str]
     options: dict[str, Any]
 
+    def quick_of(self, trained: TrainedOn) -> Quick:
+        """What makes a study small; nothing where none is wanted."""
+        return trained.quick if self.quick else Quick()
+
 
 @dataclass(frozen=True, kw_only=True)
 class PaperStudy:
@@ -59,11 +64,7 @@ class PaperStudy:
 
 
 class Unavailable(Exception):
-    """Data sets that a study needs and that are not there; ``names`` of them."""
-
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(", ".join(names))
-        self.names = names
+    """Data sets that a study needs and that are not there."""
 
 
 def tables() -> Iterator[tuple[str, Paper, PublishedTable]]:
@@ -93,27 +94,25 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     """
     from search_spaces import find
 
-    job = find(row.method)
+    job, quick = find(row.method), choices.quick_of(trained)
+    defaults, published = job.defaults, job.space.published
     known = {name: choices.data.find(name) for name in (*trained.data, *trained.dev)}
     missing = [name for name, spec in known.items() if spec is None]
-    quick = trained.quick if choices.quick else None
     corpora = [spec for name in trained.data if (spec := known[name]) is not None]
-    dev = [
-        cut(spec, quick.rows if quick else None) for name in trained.dev if (spec := known[name])
-    ]
+    dev = [cut(spec, quick.rows) for name in trained.dev if (spec := known[name]) is not None]
     if not corpora or not dev:
-        raise Unavailable(missing)
-    several = isinstance(job.defaults.corpus, tuple)
-    fields = type(job.defaults).model_fields
+        raise Unavailable(", ".join(missing))
+    several = isinstance(defaults.corpus, tuple)
+    fields = type(defaults).model_fields
     models = {name: value for name, value in choices.models.items() if name in fields}
-    asked = trained.options | (quick.options if quick else {}) | choices.options | models
-    if isinstance(job.defaults.model_dump().get("vectors"), tuple) and "vectors" in models:
+    asked = trained.options | quick.options | choices.options | models
+    if isinstance(getattr(defaults, "vectors", None), tuple) and "vectors" in models:
         asked["vectors"] = (models["vectors"],)
-    fixed = {**job.space.published, **{k: v[0] for k, v in row.settings.items() if len(v) == 1}}
-    fixed |= {k: v for k, v in (quick.set if quick else {}).items() if k not in row.settings}
     searched = {name: list(values) for name, values in row.settings.items() if len(values) > 1}
+    setting = {**published, **quick.set, **searched}
+    setting |= {name: values[0] for name, values in row.settings.items() if len(values) == 1}
     names = {*job.space.settings, *row.settings}
-    setting = {name: value for name, value in (fixed | searched).items() if name in names}
+    setting = {name: value for name, value in setting.items() if name in names}
     for name, conditions in job.space.conditions.items():
         if any(not _any_of(setting.get(on), values) for on, values in conditions.items()):
             setting.pop(name, None)
@@ -128,14 +127,13 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     differs = [f"without {name}" for name in missing if name in trained.data]
     if not several and len(corpora) > 1:
         differs.append(f"trained on {trained.data[0]} alone")
-    if quick is not None:
+    if quick.options:
         differs.append(f"quick: {', '.join(f'{k}={v}' for k, v in quick.options.items())}")
-        usual = job.space.published
-        differs += [
-            f"{name}={value} instead of {usual.get(name)}"
-            for name, value in quick.set.items()
-            if name in setting and value == setting[name] != usual.get(name)
-        ]
+    differs += [
+        f"{name}={value} instead of {published.get(name)}"
+        for name, value in quick.set.items()
+        if name in setting and value == setting[name] != published.get(name)
+    ]
     digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
     label = "-".join([row.method, *(f"{n}-{v[0]}" for n, v in row.settings.items() if v)])
     return PaperStudy(

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sentune.formatting import measured, percent, spread
-from sentune.report.blocks import Block, Cell, Table, Text
-from sentune.report.published import (
-    PublishedFigure,
-    PublishedTable,
-    data_sets,
-    papers,
-    published_figures,
-)
+from sentune.formatting import measured, percent
+from sentune.report.blocks import Block, Cell, Row, Table, Text, metric_cell
+from sentune.report.published import PublishedFigure, data_sets, papers, published_figures
 from sentune.report.view import View
 
 KINDS = {
@@ -31,21 +25,23 @@ KINDS = {
 SLICED = re.compile(r"[?&](rows|premises|size)=")
 HEADS = ("paper", "metric", "judged on", "the paper", "ours", "ours judged on",
          "differs in")  # fmt: skip
+ELSEWHERE = "data judged on"
+"""Difference of a figure that was not measured on the paper's data set, whole and alone."""
 
 
 class Ours(NamedTuple):
-    """The study's figure: a metric, its value, and the corpora that it was measured on."""
+    """The study's figure of a metric, the corpora that it was measured on, and what differs."""
 
     metric: str
-    value: str
-    specs: tuple[str, ...]
-    part: str
+    value: Cell
+    judged_on: str
+    differences: Sequence[str]
 
 
 def comparison(view: View) -> list[Block]:
     """A row for each published figure whose metric the study has; none where there is none."""
     theirs = [figure for figure in published_figures() if _is_of(view, figure)]
-    rows, grid = _rows(view, theirs), _grid(view)
+    rows, grid = [*_rows(view, theirs)], _grid(view)
     if not rows and grid is None:
         return []
     encoder = view.encoder or "an encoder that the summary does not name"
@@ -60,44 +56,38 @@ def comparison(view: View) -> list[Block]:
         text = f"{lead}: encoder or corpora differ from the paper's, as the last column says."
         blocks.append(Text(text, "warning"))
     if rows:
-        numbers, wide = ("the paper", "ours"), (HEADS[0], *HEADS[-2:])
-        blocks.append(Table(heads=HEADS, rows=rows, numbers=numbers, wide=wide))
+        blocks.append(Table(heads=HEADS, rows=rows))
     return blocks if grid is None else [*blocks, grid]
-
-
-def _rows(view: View, theirs: Sequence[PublishedFigure]) -> list[list[str]]:
-    """Of each metric what was judged on the study's own data set, or else all that there is."""
-    known: dict[str, list[tuple[PublishedFigure, Ours]]] = {}
-    for figure in theirs:
-        if (ours := _ours(view, figure)) is not None:
-            known.setdefault(ours.metric, []).append((figure, ours))
-    rows = []
-    for found in known.values():
-        alike = [(figure, ours) for figure, ours in found if _judged_alike(figure.data, ours.specs)]
-        rows += [
-            [
-                f"{figure.source}: {figure.row}",
-                ours.metric,
-                figure.data,
-                percent(figure.value),
-                ours.value,
-                f"{ours.part}: {', '.join(ours.specs) or 'not said'}",
-                ", ".join(_differences(view, figure, ours)),
-            ]
-            for figure, ours in alike or found
-        ]
-    return rows
 
 
 def _is_of(view: View, figure: PublishedFigure) -> bool:
     """Whether the study's winner is of the method and the settings of a paper's row."""
     winner = view.winner or view.best
-    if figure.method != view.summary.method or winner is None:
+    if figure.row.method != view.summary.method or winner is None:
         return False
     settings = {**view.summary.space.get("fixed", {}), **winner.settings}
-    return all(
-        settings[name] in allowed for name, allowed in figure.where.items() if name in settings
-    )
+    wanted = figure.row.settings
+    return all(settings[name] in wanted[name] for name in wanted.keys() & settings.keys())
+
+
+def _rows(view: View, theirs: Sequence[PublishedFigure]) -> Iterator[Row]:
+    """Of each metric what was judged on the study's own data set, or else all that there is."""
+    known: dict[str, list[tuple[PublishedFigure, Ours]]] = {}
+    for figure in theirs:
+        if (ours := _ours(view, figure)) is not None:
+            known.setdefault(ours.metric, []).append((figure, ours))
+    for found in known.values():
+        alike = [(figure, ours) for figure, ours in found if ELSEWHERE not in ours.differences]
+        for figure, ours in alike or found:
+            yield [
+                f"{figure.paper.paper}, {figure.table.name}: {figure.row.name}",
+                ours.metric,
+                figure.column.data,
+                Cell(percent(figure.percent / 100), figure.percent),
+                ours.value,
+                ours.judged_on,
+                ", ".join(ours.differences),
+            ]
 
 
 def _ours(view: View, figure: PublishedFigure) -> Ours | None:
@@ -105,38 +95,37 @@ def _ours(view: View, figure: PublishedFigure) -> Ours | None:
 
     A task over a second corpus has that corpus' format in its name (``compression-gigaword``).
     """
-    summary, wanted = view.summary, data_sets()[figure.data].format
+    summary, wanted = view.summary, data_sets()[figure.column.data]
     task, _, rest = figure.metric.partition("/")
+    own = f"{task}-{wanted.format}/{rest}"
+    known = (m for m in (own, figure.metric) if m in summary.test or m in view.measured)
+    if (metric := next(known, None)) is None:
+        return None
+    if metric in summary.test:
+        part, value = "test", metric_cell(metric, summary.test[metric])
+    else:
+        part, value = "dev", Cell(view.on_dev(metric), view.measured[metric].mean)
     kind = KINDS.get(task, "scored-pairs")
-    for metric, only in ((f"{task}-{wanted}/{rest}", wanted), (figure.metric, "")):
-        if metric in summary.test:
-            value, part = measured(metric, summary.test[metric]), "test"
-        elif (over := view.measured.get(metric)) is not None:
-            value, part = spread(metric, over, view.error(metric)), "dev"
-        else:
-            continue
-        specs = tuple(
-            spec
-            for role, corpus in summary.corpora.items()
-            if role.partition("-")[0] == part
-            and corpus.get("kind", kind) == kind
-            # of TASK=FORMAT:PATH without the task
-            and (spec := str(corpus["spec"]).removeprefix(f"{corpus.get('task', '')}="))
-            and spec.startswith(only)
-        )
-        return Ours(metric, value, specs, part)
-    return None
-
-
-def _differences(view: View, figure: PublishedFigure, ours: Ours) -> list[str]:
-    found = []
+    specs = [
+        spec
+        for role, corpus in summary.corpora.items()
+        if role.partition("-")[0] == part
+        and corpus.get("kind", kind) == kind
+        # of TASK=FORMAT:PATH without the task
+        and (spec := str(corpus["spec"]).removeprefix(f"{corpus.get('task', '')}="))
+        and spec.startswith(wanted.format if metric == own else "")
+    ]
+    differences = []
     if figure.trained.encoder.lower() not in view.encoder.lower().rpartition("/")[2]:
-        found.append("encoder")
+        differences.append("encoder")
     if not _trained_alike(view, figure):
-        found.append("training corpus")
-    if not _judged_alike(figure.data, ours.specs):
-        found.append("data judged on")
-    return found
+        differences.append("training corpus")
+    found, _, path = specs[0].partition(":") if len(specs) == 1 else ("", "", "")
+    whole = wanted.word in path.lower() and not SLICED.search(path)
+    if found != wanted.format or not whole:
+        differences.append(ELSEWHERE)
+    judged_on = f"{part}: {', '.join(specs) or 'not said'}"
+    return Ours(metric, value, judged_on, differences)
 
 
 def _trained_alike(view: View, figure: PublishedFigure) -> bool:
@@ -150,28 +139,20 @@ def _trained_alike(view: View, figure: PublishedFigure) -> bool:
     return formats == set(trained.formats) and whole and trained.rows in (None, rows)
 
 
-def _judged_alike(name: str, specs: tuple[str, ...]) -> bool:
-    """Whether one whole corpus alone is of the data set's format and, by its path, of its part."""
-    wanted = data_sets()[name]
-    if len(specs) != 1:
-        return False
-    found, _, path = specs[0].partition(":")
-    return found == wanted.format and wanted.word in path.lower() and not SLICED.search(path)
-
-
 def _grid(view: View) -> Table | None:
     """A paper's table over two settings of the study's method, with the study's own cells.
 
     None where there is no such table, or the study has none of its cells.
     """
-    for paper in papers():
-        for table in paper.tables:
-            if table.is_grid and table.rows[0].method == view.summary.method:
-                return _cells(view, table, paper.paper)
-    return None
-
-
-def _cells(view: View, table: PublishedTable, paper: str) -> Table | None:
+    grids = (
+        (paper.paper, table)
+        for paper in papers()
+        for table in paper.tables
+        if table.is_grid and table.rows[0].method == view.summary.method
+    )
+    paper, table = next(grids, ("", None))
+    if table is None:
+        return None
     rows: list[list[Cell | str]] = []
     for row in table.rows:
         settings = {name: allowed[0] for name, allowed in row.settings.items()}

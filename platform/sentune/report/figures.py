@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sentune.formatting import STATES, counted, measured
 from sentune.records import TrialRecord, TrialState
 from sentune.report.axes import Axis
-from sentune.report.blocks import Cell, Figure, Table
+from sentune.report.blocks import Cell, Figure, Table, metric_cell
 from sentune.report.drawing import (
     ACCENT,
     BEST,
@@ -323,15 +323,14 @@ def _curve_table(view: View, points: Mapping[int, Mapping[int, float]]) -> Table
     if len(wanted) < 2:
         wanted = every
     shown = wanted[:: max(1, math.ceil(len(wanted) / MOST_COLUMNS))]
-    metric, heads = view.summary.objective, ["trial", *(f"{at:,}" for at in shown)]
     rows = [
         [
             Cell(str(number), number),
-            *(Cell(measured(metric, curve.get(at)), curve.get(at)) for at in shown),
+            *(metric_cell(view.summary.objective, curve.get(at)) for at in shown),
         ]
         for number, curve in sorted(points.items())
     ]
-    return Table(heads=heads, rows=rows, numbers=heads, sortable=True)
+    return Table(heads=["trial", *(f"{at:,}" for at in shown)], rows=rows, sortable=True)
 
 
 def _trial_axis(axes: Axes, trials: Sequence[TrialRecord]) -> None:

@@ -38,7 +38,7 @@ class DataSet(_Strict):
 
 
 class Quick(_Strict):
-    """What makes a study of a paper a small one.
+    """What makes a study of a paper a small one: nothing, unless it is said.
 
     Attributes:
         options: of its job.
@@ -48,7 +48,7 @@ class Quick(_Strict):
 
     options: dict[str, Any] = {}
     set: dict[str, Any] = {}
-    rows: int
+    rows: int | None = None
 
 
 class TrainedOn(_Strict):
@@ -58,7 +58,6 @@ class TrainedOn(_Strict):
         rows: examples that the paper counts; None where it gives no number.
         data, dev: data sets to train and to select on.
         options: of the job, beside the paper's own settings.
-        quick: None: it is quick as it is.
     """
 
     encoder: str
@@ -68,7 +67,7 @@ class TrainedOn(_Strict):
     data: tuple[str, ...] = ()
     dev: tuple[str, ...] = ()
     options: dict[str, Any] = {}
-    quick: Quick | None = None
+    quick: Quick = Quick()
 
 
 class PublishedColumn(_Strict):
@@ -142,19 +141,23 @@ class Paper(_Strict):
 
 
 class PublishedFigure(NamedTuple):
-    """One figure, as a fraction: from a paper's table and row, on a data set.
+    """One figure of a paper's table, in percent; NaN where the paper has none."""
 
-    ``where`` are the settings that make a study of it, setting -> values; empty: any.
-    """
+    paper: Paper
+    table: PublishedTable
+    row: PublishedRow
+    column: PublishedColumn
+    percent: float
 
-    method: str
-    source: str
-    row: str
-    metric: str
-    data: str
-    value: float
-    trained: TrainedOn
-    where: dict[str, tuple[Any, ...]]
+    @property
+    def metric(self) -> str:
+        """The column's metric, or the row's own in its place."""
+        return self.row.metrics.get(self.column.metric, self.column.metric)
+
+    @property
+    def trained(self) -> TrainedOn:
+        """What it was trained on."""
+        return self.paper.trained[self.column.trained or self.table.trained]
 
 
 @functools.cache
@@ -171,26 +174,25 @@ def data_sets() -> dict[str, DataSet]:
     return {name: DataSet.model_validate(said) for name, said in content.items()}
 
 
+def figures_of(paper: Paper, table: PublishedTable) -> list[PublishedFigure]:
+    """All figures of a table, row by row."""
+    return [
+        PublishedFigure(paper, table, row, column, figure)
+        for row in table.rows
+        for column, figure in zip(table.columns, row.figures, strict=True)
+    ]
+
+
 @functools.cache
 def published_figures() -> tuple[PublishedFigure, ...]:
-    """All figures of all papers, but those of a table over two settings."""
+    """The figures of all papers, but those of a table over two settings."""
     return tuple(
-        PublishedFigure(
-            method=row.method,
-            source=f"{paper.paper}, {table.name}",
-            row=row.name,
-            metric=row.metrics.get(column.metric, column.metric),
-            data=column.data,
-            value=figure / 100,
-            trained=paper.trained[column.trained or table.trained],
-            where=row.settings,
-        )
+        figure
         for paper in papers()
         for table in paper.tables
         if not table.is_grid
-        for row in table.rows
-        for column, figure in zip(table.columns, row.figures, strict=True)
-        if not math.isnan(figure)
+        for figure in figures_of(paper, table)
+        if not math.isnan(figure.percent)
     )
 
 
