@@ -90,7 +90,12 @@ Optuna = Annotated[
         help="Their Optuna storage, where the job had --optuna (default: $SENTUNE_OPTUNA).",
     ),
 ]
-Model = Annotated[str, Argument(help="A model folder or its URI, or models:/NAME@champion.")]
+Model = Annotated[
+    str,
+    Argument(
+        help="A model folder or its URI, or models:/NAME@champion; or an encoder as it is, hf:NAME."
+    ),
+]
 Device = Annotated[
     str | None, Option(help="cpu, cuda, cuda:1, ...; default: a GPU if there is one.")
 ]

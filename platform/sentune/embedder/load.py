@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 
 from sentune.embedder.embedder import Embedder
+from sentune.embedder.pretrained import PREFIXES, load_pretrained
 from sentune.embedder.references import StoredReferences
 from sentune.embedder.word_embedders import InvertibleEmbedder, WordEmbedder
 from sentune.errors import InvalidValue
@@ -32,6 +33,8 @@ from sentune.training.model import (
 
 def load(source: str | Path, device: str | torch.device | None = None) -> Embedder:
     """Return the embedder of the kind that a model needs; see ``Embedder.load``."""
+    if str(source).startswith(PREFIXES):
+        return load_pretrained(str(source), device)
     folder = folder_of(source)
     if not folder.is_dir():
         raise InvalidValue("model", str(folder), "there is no such folder")

@@ -1,0 +1,227 @@
+"""Encoders as models without any training of ours: from the hub or a folder, and random ones.
+
+Legend: N = sentences, L = words of the longest one, n = width of a word vector, D = of a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl
+
+import torch
+from huggingface_hub import snapshot_download
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from sentune.embedder.embedder import Embedder, device_of
+from sentune.encoders.padding import length_sorted_chunks
+from sentune.encoders.transformer import no_progress_bars
+from sentune.encoders.words import WordTable, open_words
+from sentune.encoders.words.random import KINDS, RandomEncoder
+from sentune.errors import InvalidValue
+from sentune.geometry.points import Points
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+PREFIXES = ("hf:", "random:")
+
+POOLING = {"mean": "mean", "cls": "cls", "max": "max", "last": "lasttoken"}
+"""Ours -> the name of sentence-transformers' ``Pooling``; ``pooler`` is the model's own output."""
+
+_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+
+PROMPTS = {"eol": 'This sentence : "{}" means in one word:"'}
+"""Name -> template. ``eol``: Jiang et al., Scaling Sentence Embeddings with Large Language Models,
+2023, for ``pooling=last`` of a causal language model."""
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class HubOptions(_Options):
+    """Options of ``hf:NAME``; without ``pooling`` a sentence-transformers model keeps its own."""
+
+    pooling: Literal["mean", "cls", "max", "last", "pooler"] | None = None
+    prompt: str = "{}"
+    max_length: int | None = Field(None, ge=1)
+
+
+class RandomOptions(_Options):
+    """Options of ``random:KIND``; the defaults are those of Wieting and Kiela (2019)."""
+
+    vectors: str
+    size: int = Field(4096, ge=1)
+    seed: int = Field(0, ge=0)
+
+
+class PointEmbedder(Embedder):
+    """An encoder whose vectors are points, compared by their cosine; it was tuned to nothing.
+
+    Args:
+        name: of the encoder, as it was asked for.
+        embed: N sentences and a batch size -> [N, D].
+        device: where it computes.
+    """
+
+    def __init__(
+        self, name: str, embed: Callable[[list[str], int], Tensor], device: torch.device
+    ) -> None:
+        self.device, self.references = device, None
+        self.settings, self.readouts, self.card = {"encoder": name}, {}, ""
+        self._name, self._embed = name, embed
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def geometry(self) -> Points:
+        return Points()
+
+    def _embed_block(
+        self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
+    ) -> Tensor:
+        found = self._embed(list(sentences), batch_size)
+        advance(len(sentences))
+        return found
+
+
+def load_pretrained(source: str, device: str | torch.device | None = None) -> PointEmbedder:
+    """Return an encoder as it is.
+
+    Args:
+        source: ``hf:NAME_OR_FOLDER?pooling=mean`` (``cls``, ``max``, ``last`` or ``pooler``; with
+            ``prompt=eol`` or any text with ``{}`` around each sentence; ``max_length=``), or
+            ``random:borep?vectors=glove:FILE`` (``lstm``, ``esn``; ``size=``, ``seed=``).
+        device: where to compute; the first GPU if there is one.
+
+    Raises:
+        InvalidValue: no such encoder here or on the hub, weights that are not safetensors, an
+            option that is unknown, or sentence-transformers is not installed.
+    """
+    kind, _, rest = source.partition(":")
+    name, _, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    place = device_of(device)
+    if kind == "random":
+        return _random(source, name, _checked(RandomOptions, source, options), place)
+    return _pretrained(source, name, _checked(HubOptions, source, options), place)
+
+
+def _checked(kind: type[Any], source: str, options: Mapping[str, str]) -> Any:
+    try:
+        return kind.model_validate(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        fix = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        fix = f"{fix}; options are {', '.join(kind.model_fields)}"
+        raise InvalidValue("model", source, fix) from error
+
+
+def _pretrained(source: str, name: str, options: HubOptions, device: torch.device) -> PointEmbedder:
+    """Return an encoder of the hub or of a folder, loaded by sentence-transformers."""
+    template = PROMPTS.get(options.prompt, options.prompt)
+    if "{}" not in template:
+        fix = f"write prompt={' or '.join(PROMPTS)}, or a text with {{}} for the sentence"
+        raise InvalidValue("prompt", options.prompt, fix)
+    model = _sentence_transformer(source, name, options, device)
+    if options.max_length:
+        model.max_seq_length = options.max_length
+
+    def embed(sentences: list[str], batch_size: int) -> Tensor:
+        texts = [template.replace("{}", sentence) for sentence in sentences]
+        found: Tensor = model.encode(
+            texts, batch_size=batch_size, convert_to_tensor=True, show_progress_bar=False
+        )
+        return found.float()
+
+    return PointEmbedder(source, embed, device)
+
+
+def _sentence_transformer(
+    source: str, name: str, options: HubOptions, device: torch.device
+) -> SentenceTransformer:
+    try:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.base.modules import Transformer
+        from sentence_transformers.sentence_transformer.modules import Pooling
+    except ImportError as error:
+        fix = "it is not installed: pip install 'sentune[pretrained]'"
+        raise InvalidValue("sentence-transformers", source, fix) from error
+    loading: dict[str, Any] = {"model_kwargs": {"use_safetensors": True, "dtype": torch.float32}}
+    try:
+        path = _folder(name)
+        with no_progress_bars():
+            if options.pooling is None and (Path(path) / "modules.json").is_file():
+                return SentenceTransformer(
+                    path, device=str(device), trust_remote_code=False, **loading
+                )
+            if options.pooling == "pooler":
+                output = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
+                loading |= {"modality_config": output, "module_output_name": "sentence_embedding"}
+                return SentenceTransformer(
+                    modules=[Transformer(path, **loading)], device=str(device)
+                )
+            transformer = Transformer(path, **loading)
+            tokenizer = transformer.tokenizer
+            if tokenizer.pad_token is None:  # of many causal models; the mask hides it
+                tokenizer.pad_token = tokenizer.eos_token
+            mode = POOLING[options.pooling or "mean"]
+            pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode=mode)
+            return SentenceTransformer(modules=[transformer, pooling], device=str(device))
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        fix = f"name a folder of an encoder with safetensors, or a name on the hub ({reason})"
+        raise InvalidValue("model", source, fix) from error
+
+
+def _folder(name: str) -> str:
+    """Return the local folder of a path, or of a name on the hub: nothing executable, no pickles.
+
+    Raises:
+        OSError, ValueError: the hub does not give it.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return str(folder)
+    return snapshot_download(name, allow_patterns=_FILES, ignore_patterns=["onnx/*", "openvino/*"])
+
+
+def _random(source: str, kind: str, options: RandomOptions, device: torch.device) -> PointEmbedder:
+    """Return a random encoder over word vectors."""
+    if kind not in KINDS:
+        raise InvalidValue(
+            "model", source, f"write random:KIND with KIND one of {', '.join(KINDS)}"
+        )
+    cache = Path("~/.cache/sentune").expanduser()
+    words = open_words(options.vectors, None, cache)
+    width = words.vectors.shape[1]
+    encoder = KINDS[kind](width, options.size, torch.Generator().manual_seed(options.seed))
+    return PointEmbedder(source, _WordSentences(words, encoder.to(device), device), device)
+
+
+class _WordSentences:
+    """Sentences to the vectors of a random encoder; zeros where no word is known."""
+
+    def __init__(self, words: WordTable, encoder: RandomEncoder, device: torch.device) -> None:
+        self.words, self.encoder, self.device = words, encoder, device
+
+    def __call__(self, sentences: list[str], batch_size: int) -> Tensor:
+        found = self.words.ids(sentences)
+        rows = [found.ids[a:b] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+        known = [place for place, row in enumerate(rows) if len(row)]
+        out = torch.zeros(len(rows), self.encoder.width, device=self.device)
+        if known:
+            chunks, restore = length_sorted_chunks([rows[k] for k in known], batch_size, 0)
+            parts = []
+            with torch.no_grad():
+                for chunk in chunks:
+                    vectors = torch.from_numpy(self.words.vectors[chunk.input_ids.numpy()])
+                    mask = chunk.attention_mask.bool().to(self.device)
+                    parts.append(self.encoder(vectors.to(self.device), mask))
+            out[known] = torch.cat(parts)[restore.to(self.device)]
+        return out

@@ -1,0 +1,139 @@
+"""Sentence encoders that are drawn at random and never trained, over word vectors.
+
+Wieting and Kiela: No Training Required: Exploring Random Encoders for Sentence Classification,
+2019, whose sizes and distributions these are. The largest value of each dimension over the words
+is the sentence's vector.
+
+Legend: N = sentences, L = words of the longest one, n = width of a word vector, D = of a sentence.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import exp, log, sqrt
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+SPECTRAL_RADIUS = 0.8
+"""Of the echo state network's recurrent matrix."""
+
+SPARSITY = 0.5
+"""Share of the recurrent matrix that is zero."""
+
+INPUT_SCALE = 0.1
+"""Largest weight of a word vector in the echo state network."""
+
+
+class RandomEncoder(nn.Module, ABC):
+    """States at each word, of which the largest of each dimension are taken.
+
+    Args:
+        inputs: n.
+        width: D.
+        generator: draws the weights.
+    """
+
+    def __init__(self, inputs: int, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.width = width
+        self.draw(inputs, width, generator)
+        self.requires_grad_(False)
+
+    @abstractmethod
+    def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
+        """Draw the weights."""
+
+    @abstractmethod
+    def states(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """[N, L, n] word vectors, [N] words of each sentence -> [N, L, D]."""
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:
+        """[N, L, n] word vectors, [N, L] true on words -> [N, D]."""
+        states = self.states(words, mask.sum(1))
+        return states.masked_fill(~mask.unsqueeze(-1), float("-inf")).amax(1)
+
+
+class Borep(RandomEncoder):
+    """Bag of random embedding projections: each word vector through one matrix.
+
+    Weights from U(-1/sqrt(n), 1/sqrt(n)).
+    """
+
+    def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
+        self.weight = nn.Parameter(_uniform((inputs, width), 1 / sqrt(inputs), generator))
+
+    def states(self, words: Tensor, lengths: Tensor) -> Tensor:
+        del lengths
+        return words @ self.weight
+
+
+class RandomLstm(RandomEncoder):
+    """A bidirectional LSTM of D / 2 units a direction.
+
+    Weights from U(-1/sqrt(D/2), 1/sqrt(D/2)).
+    """
+
+    def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
+        self.lstm = nn.LSTM(inputs, width // 2, batch_first=True, bidirectional=True)
+        for parameter in self.lstm.parameters():
+            parameter.data = _uniform(tuple(parameter.shape), 1 / sqrt(width // 2), generator)
+
+    def states(self, words: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        found: Tensor = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)[0]
+        return found
+
+
+class EchoState(RandomEncoder):
+    """A bidirectional echo state network of D / 2 units a direction, without leak.
+
+    h_t = tanh(W_i e_t + W_h h_(t-1)), W_h sparse and scaled to its spectral radius.
+    """
+
+    def draw(self, inputs: int, width: int, generator: torch.Generator) -> None:
+        half = width // 2
+        self.inner = nn.Parameter(_uniform((2, inputs, half), INPUT_SCALE, generator))
+        recurrent = _uniform((2, half, half), 1.0, generator)
+        kept = torch.rand((2, half, half), generator=generator) >= SPARSITY
+        self.recurrent = nn.Parameter(torch.stack([_scaled(one) for one in recurrent * kept]))
+
+    def states(self, words: Tensor, lengths: Tensor) -> Tensor:
+        count, longest, _ = words.shape
+        places = torch.arange(longest, device=words.device).expand(count, -1)
+        ends = lengths.to(words.device).unsqueeze(1)
+        backward = torch.where(places < ends, ends - 1 - places, places)  # each from its last word
+        turned = words.gather(1, backward.unsqueeze(-1).expand_as(words))
+        found = [self._run(words, 0), self._run(turned, 1)]
+        found[1] = found[1].gather(1, backward.unsqueeze(-1).expand_as(found[1]))
+        return torch.cat(found, dim=-1)
+
+    def _run(self, words: Tensor, direction: int) -> Tensor:
+        inputs, recurrent = words @ self.inner[direction], self.recurrent[direction]
+        state = torch.zeros_like(inputs[:, 0])
+        states = []
+        for step in inputs.unbind(1):
+            state = torch.tanh(step + state @ recurrent)
+            states.append(state)
+        return torch.stack(states, dim=1)
+
+
+def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> Tensor:
+    return torch.empty(shape).uniform_(-bound, bound, generator=generator)
+
+
+def _scaled(matrix: Tensor, steps: int = 100) -> Tensor:
+    """Return a square matrix scaled to ``SPECTRAL_RADIUS``.
+
+    The mean logarithm of a vector's growth over many products tends to that of the radius, also
+    where the largest eigenvalues are a complex pair; a decomposition of 2,048 rows takes a minute.
+    """
+    vector, growth = torch.ones(matrix.shape[0]), 0.0
+    for _ in range(steps):
+        vector = vector / vector.norm() @ matrix
+        growth += log(float(vector.norm())) / steps
+    return matrix * (SPECTRAL_RADIUS / exp(growth))
+
+
+KINDS: dict[str, type[RandomEncoder]] = {"borep": Borep, "lstm": RandomLstm, "esn": EchoState}
