@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,12 +48,10 @@ class StudyChoices:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperStudy:
-    """A study that rows of a table need; rows with equal ones share it.
+    """A study that rows of a table need, with keywords of ``sentune.tune``.
 
-    Attributes:
-        name: made of its content, so that another encoder or corpus is another study.
-        options: keywords of ``sentune.tune``.
-        differs: what is not the paper's, in words.
+    Its ``name`` is made of its content, so that rows share it and another encoder or corpus is
+    another study. ``differs`` says what is not the paper's.
     """
 
     name: str
@@ -67,11 +64,13 @@ class Unavailable(Exception):
     """Data sets that a study needs and that are not there."""
 
 
-def tables() -> Iterator[tuple[str, Paper, PublishedTable]]:
-    """Yield name (``gumbelcse/table-2``), paper and table, of all papers."""
-    for paper in papers():
-        for table in paper.tables:
-            yield f"{_slug(paper.paper)}/{_slug(table.name)}", paper, table
+def tables() -> list[tuple[str, Paper, PublishedTable]]:
+    """Return name (``gumbelcse/table-2``), paper and table, of all papers."""
+    return [
+        (f"{_slug(paper.paper)}/{_slug(table.name)}", paper, table)
+        for paper in papers()
+        for table in paper.tables
+    ]
 
 
 def find_table(name: str) -> tuple[Paper, PublishedTable]:
@@ -152,23 +151,19 @@ def task_of(column: PublishedColumn) -> str:
 
 def missing_data(table: PublishedTable, paper: Paper, data: DataFolder) -> dict[str, str]:
     """Return the data sets of a table that are not there -> where one gets them."""
-    trained = {column.trained or table.trained for column in table.columns}
-    names = [c.data for c in table.columns] + [*table.dev.values()]
-    for name in trained:
-        names += [*paper.trained[name].data, *paper.trained[name].dev]
+    names = [*(column.data for column in table.columns), *table.dev.values()]
+    for trained in dict.fromkeys(column.trained or table.trained for column in table.columns):
+        names += [*paper.trained[trained].data, *paper.trained[trained].dev]
     return {name: data_sets()[name].source for name in names if data.find(name) is None}
 
 
 def grid_row(table: PublishedTable) -> PublishedRow:
     """Return the rows of a table over two settings as one: its study has a trial for each cell."""
-    values: dict[str, list[Any]] = {}
-    for row in table.rows:
-        for name, several in row.settings.items():
-            values.setdefault(name, []).extend(several)
-    for column in table.columns:
-        for name, value in column.settings.items():
-            values.setdefault(name, []).append(value)
-    settings = {name: tuple(dict.fromkeys(each)) for name, each in values.items()}
+    down = [(name, values) for row in table.rows for name, values in row.settings.items()]
+    across = [(n, (value,)) for column in table.columns for n, value in column.settings.items()]
+    settings: dict[str, tuple[Any, ...]] = {}
+    for name, values in (*down, *across):
+        settings[name] = tuple(dict.fromkeys((*settings.get(name, ()), *values)))
     return table.rows[0].model_copy(update={"header": (table.name,), "settings": settings})
 
 

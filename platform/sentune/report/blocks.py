@@ -147,6 +147,16 @@ class Facts:
 Block: TypeAlias = Table | Figure | Chart | Text | Facts
 
 
+def is_empty(block: Block | None) -> bool:
+    """Return whether a block shows nothing: a text or a table without content, or none."""
+    match block:
+        case Text():
+            return not block.text
+        case Table():
+            return not (block.rows or block.caption)
+    return block is None
+
+
 class Section(NamedTuple):
     """Blocks under a heading; ``name`` is its anchor."""
 
