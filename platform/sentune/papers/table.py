@@ -1,4 +1,4 @@
-"""What a table of a paper takes to be made: its studies, and what each cell is measured on."""
+"""What a table of a paper takes to be made: data sets, studies, and what cells are measured on."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
-from sentune.papers.data import DataFolder, cut
 from sentune.report.published import (
+    SLICED,
     Paper,
     PublishedColumn,
     PublishedRow,
@@ -23,6 +27,53 @@ from sentune.report.published import (
 )
 
 GENERATED = ("fusion", "difference", "compression", "reconstruction")
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """A folder in which data sets lie under the names of their publishers, at any depth.
+
+    ``instead`` names data set -> ``FORMAT:PATH`` that is taken in its place; without a folder there
+    is nothing else.
+    """
+
+    folder: Path | None
+    instead: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if self.folder is not None and not self.folder.is_dir():
+            raise InvalidValue("--data", self.folder, "give a folder of data sets")
+        for name in self.instead:
+            if name not in data_sets():
+                fix = f"name one of {', '.join(sorted(data_sets()))}"
+                raise InvalidValue("--instead", name, fix)
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        """Path below the folder, in lower case -> path; of several copies the shallowest counts."""
+        if self.folder is None:
+            return {}
+        found = sorted(self.folder.rglob("*"), key=lambda path: (len(path.parts), path))
+        return {f"/{path.relative_to(self.folder).as_posix()}".lower(): path for path in found}
+
+    def find(self, name: str) -> str | None:
+        """Return a data set as ``FORMAT:PATH``; None where it is not there."""
+        if name in self.instead:
+            return self.instead[name]
+        known = data_sets()[name]
+        query = f"?{known.options}" if known.options else ""
+        for pattern in known.files:
+            for relative, path in self._files.items():
+                if fnmatch(relative, f"*/{pattern.lower()}"):
+                    return f"{known.format}:{str(path).replace('?', '%3F')}{query}"
+        return None
+
+
+def cut(spec: str, rows: int | None) -> str:
+    """Return a corpus with at most so many rows, unless it names a part of it already."""
+    if rows is None or SLICED.search(spec):
+        return spec
+    return f"{spec}{'&' if '?' in spec else '?'}rows=0:{rows}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from sentune.formatting import percent
 from sentune.report.blocks import Block, Cell, Row, Table, Text, metric_cell
-from sentune.report.published import PublishedFigure, data_sets, published_figures
+from sentune.report.published import SLICED, PublishedFigure, data_sets, published_figures
 from sentune.report.view import View
 
 KINDS = {
@@ -21,7 +20,6 @@ KINDS = {
     "reconstruction": "operations",
 }
 """Task -> kind of corpus that poses it; everything else is scored pairs."""
-SLICED = re.compile(r"[?&](rows|premises|size)=")
 HEADS = ("paper", "metric", "judged on", "the paper", "ours", "ours judged on",
          "differs in")  # fmt: skip
 ELSEWHERE = "data judged on"

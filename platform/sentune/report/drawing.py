@@ -57,6 +57,18 @@ def to_canvas(figure: Figure) -> Canvas:
         axes.grid(axis="y", color=LINE, linewidth=0.8)
         axes.set_axisbelow(True)
     figure.draw(axes)
+    if axes.get_legend_handles_labels()[0]:  # above the drawing it covers nothing
+        axes.legend(
+            frameon=False,
+            fontsize=8.5,
+            ncols=3,
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1.0),
+            borderaxespad=0,
+            handletextpad=0.4,
+            columnspacing=1.0,
+            labelcolor=INK,
+        )
     return canvas
 
 
@@ -141,22 +153,6 @@ def metric_axis(axes: Axes, metric: str, along: str = "y") -> None:
 def percent_axis(axis: XAxis | YAxis) -> None:
     """Shows fractions in percent."""
     axis.set_major_formatter(lambda value, _: f"{100 * value:.4g} %")
-
-
-def legend(axes: Axes, columns: int = 3) -> None:
-    """Puts a legend above the drawing, where it covers nothing."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(
-            frameon=False,
-            fontsize=8.5,
-            ncols=columns,
-            loc="lower left",
-            bbox_to_anchor=(-0.02, 1.0),
-            borderaxespad=0,
-            handletextpad=0.4,
-            columnspacing=1.0,
-            labelcolor=INK,
-        )
 
 
 def plotly_js() -> str:

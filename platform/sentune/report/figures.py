@@ -23,7 +23,6 @@ from sentune.report.drawing import (
     MARKERS,
     MUTED,
     PAPER,
-    legend,
     metric_axis,
     plain,
     scatter,
@@ -70,7 +69,6 @@ def history(view: View) -> Figure | None:
             scatter(axes, state, foot, label, transform=axes.get_xaxis_transform())
         _trial_axis(axes, trials)
         metric_axis(axes, objective)
-        legend(axes)
 
     said = (
         f"{objective} of each trial by its number, and the best so far "
@@ -105,7 +103,6 @@ def curves(view: View) -> Figure | None:
         axes.set_xlabel("examples seen")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.locator_params(axis="x", nbins=5)
-        legend(axes)
 
     rungs = ", ".join(f"{rung:,}" for rung in view.rungs)
     dotted = f", dotted lines are the rungs at {rungs}" if rungs else ""
@@ -139,7 +136,6 @@ def front(view: View) -> Figure | None:
         axes.margins(0.08)  # the numbers stay below the legend
         metric_axis(axes, first, along="x")
         metric_axis(axes, second)
-        legend(axes)
 
     listed = ", ".join(str(number) for number in view.summary.front) or "none yet"
     said = (
@@ -243,7 +239,6 @@ def survival(view: View) -> Figure | None:
         axes.set_xlim(0, 1.18 * max(left))
         axes.locator_params(axis="x", integer=True, nbins=6)
         axes.set(xlabel="trials", ylabel="examples")
-        legend(axes, columns=2)
 
     told = (
         f"How many trials reached each rung, of those that could; {said[-1]} "
@@ -284,7 +279,6 @@ def finalists(view: View) -> Figure | None:
         axes.set_ylim(len(shown) - 0.4, -0.5)
         axes.locator_params(axis="x", nbins=5)
         metric_axis(axes, objective, along="x")
-        legend(axes)
 
     seeds = counted(max(len(f.seeds) for f in shown), "fresh seed")
     said = f"{objective} on dev over {seeds} each: mean, standard deviation and every seed."
@@ -307,7 +301,6 @@ def cost(view: View) -> Figure | None:
                 axes.bar([*of], [*of.values()], label=word, color=face, edgecolor=edge, lw=0.7)
         _trial_axis(axes, view.summary.trials)
         axes.set_ylabel("seconds")
-        legend(axes)
 
     total = sum(trial.seconds for trial in trials)
     said = f"Training and validation, over all starts; {total:,.0f} seconds in all."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 FOLDER = Path(__file__).with_name("published")
+SLICED = re.compile(r"[?&](rows|premises|size)=")
+"""Options of a corpus that name a part of it."""
 
 
 class _Strict(BaseModel):

@@ -19,7 +19,7 @@ from sentune.errors import InvalidValue
 from sentune.formatting import percent, setting
 from sentune.readouts.sweep import SWEEP_FILE
 from sentune.report.blocks import Figure
-from sentune.report.drawing import ACCENT, BEST, MUTED, legend, percent_axis, plain, write_png
+from sentune.report.drawing import ACCENT, BEST, MUTED, percent_axis, plain, write_png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,10 +170,9 @@ def precision_recall(curves: Mapping[str, Curve]) -> Figure | None:
     def draw(axes: Axes) -> None:
         tasks = zip(cycle(looks), curves.items(), strict=False)
         for (colour, style), (task, (precision, recall)) in tasks:
-            axes.plot(recall, precision, style, color=colour, label=plain(task))
+            label = plain(task) if len(curves) > 1 else ""
+            axes.plot(recall, precision, style, color=colour, label=label)
         axes.set(xlim=(0, 1.01), ylim=(0, 1.03), xlabel="recall", ylabel="precision")
-        if len(curves) > 1:
-            legend(axes)
 
     areas = "; ".join(
         f"{task}: area {percent(abs(float(np.trapezoid(precision, recall))))}"
