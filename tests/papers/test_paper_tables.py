@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from sentune.errors import InvalidValue
-from sentune.papers.data import DataFolder, cut
 from sentune.papers.make import MadeCell, MadeTable
 from sentune.papers.page import comparison_table, differences, report, to_csv
 from sentune.papers.table import (
+    DataFolder,
     StudyChoices,
     Unavailable,
+    cut,
     find_table,
     grid_row,
     missing_data,

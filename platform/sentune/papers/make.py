@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from sentune.errors import CorpusError
-from sentune.papers.data import cut
-from sentune.papers.table import PaperStudy, StudyChoices, Unavailable, grid_row, study_of, task_of
+from sentune.papers.table import (
+    PaperStudy,
+    StudyChoices,
+    Unavailable,
+    cut,
+    grid_row,
+    study_of,
+    task_of,
+)
 from sentune.report.published import Paper, PublishedFigure, PublishedTable, figures_of
 
 if TYPE_CHECKING:
@@ -20,12 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class MadeCell:
-    """One figure of a table.
+    """One figure of a table, in percent.
 
-    Attributes:
-        paper: in percent, NaN where the paper has none.
-        ours: in percent; None where it was not measured, ``reason`` says why.
-        judged_on: corpus that it was measured on.
+    The paper's is NaN where it has none. Ours is None where it was not measured, and ``reason``
+    says why; ``judged_on`` is the corpus that it was measured on.
     """
 
     row: str
@@ -41,12 +46,7 @@ class MadeCell:
 
 @dataclass(frozen=True, kw_only=True)
 class MadeTable:
-    """A table of a paper with our figures.
-
-    Attributes:
-        studies: that it was made of.
-        folder: of the data sets.
-    """
+    """A table of a paper with our figures, the studies and the folder of data sets behind them."""
 
     paper: Paper
     table: PublishedTable
@@ -59,8 +59,7 @@ class MadeTable:
 class TableMaker:
     """Makes tables; what two cells share is run and measured once.
 
-    Attributes:
-        say: prints a line about what comes next.
+    ``say`` prints a line about what comes next.
     """
 
     choices: StudyChoices

@@ -1,4 +1,4 @@
-"""What a table of a paper takes to be made: its studies, and what each cell is measured on."""
+"""What a table of a paper takes to be made: data sets, studies, and what cells are measured on."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
-from sentune.papers.data import DataFolder, cut
 from sentune.report.published import (
+    SLICED,
     Paper,
     PublishedColumn,
     PublishedRow,
@@ -24,6 +27,53 @@ from sentune.report.published import (
 )
 
 GENERATED = ("fusion", "difference", "compression", "reconstruction")
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """A folder in which data sets lie under the names of their publishers, at any depth.
+
+    ``instead`` names data set -> ``FORMAT:PATH`` that is taken in its place; without a folder there
+    is nothing else.
+    """
+
+    folder: Path | None
+    instead: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if self.folder is not None and not self.folder.is_dir():
+            raise InvalidValue("--data", self.folder, "give a folder of data sets")
+        for name in self.instead:
+            if name not in data_sets():
+                fix = f"name one of {', '.join(sorted(data_sets()))}"
+                raise InvalidValue("--instead", name, fix)
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        """Path below the folder, in lower case -> path; of several copies the shallowest counts."""
+        if self.folder is None:
+            return {}
+        found = sorted(self.folder.rglob("*"), key=lambda path: (len(path.parts), path))
+        return {f"/{path.relative_to(self.folder).as_posix()}".lower(): path for path in found}
+
+    def find(self, name: str) -> str | None:
+        """Return a data set as ``FORMAT:PATH``; None where it is not there."""
+        if name in self.instead:
+            return self.instead[name]
+        known = data_sets()[name]
+        query = f"?{known.options}" if known.options else ""
+        for pattern in known.files:
+            for relative, path in self._files.items():
+                if fnmatch(relative, f"*/{pattern.lower()}"):
+                    return f"{known.format}:{str(path).replace('?', '%3F')}{query}"
+        return None
+
+
+def cut(spec: str, rows: int | None) -> str:
+    """Return a corpus with at most so many rows, unless it names a part of it already."""
+    if rows is None or SLICED.search(spec):
+        return spec
+    return f"{spec}{'&' if '?' in spec else '?'}rows=0:{rows}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +99,10 @@ class StudyChoices:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperStudy:
-    """A study that rows of a table need; rows with equal ones share it.
+    """A study that rows of a table need, with keywords of ``sentune.tune``.
 
-    Attributes:
-        name: made of its content, so that another encoder or corpus is another study.
-        options: keywords of ``sentune.tune``.
-        differs: what is not the paper's, in words.
+    Its ``name`` is made of its content, so that rows share it and another encoder or corpus is
+    another study. ``differs`` says what is not the paper's.
     """
 
     name: str
@@ -67,11 +115,13 @@ class Unavailable(Exception):
     """Data sets that a study needs and that are not there."""
 
 
-def tables() -> Iterator[tuple[str, Paper, PublishedTable]]:
-    """Yield name (``gumbelcse/table-2``), paper and table, of all papers."""
-    for paper in papers():
-        for table in paper.tables:
-            yield f"{_slug(paper.paper)}/{_slug(table.name)}", paper, table
+def tables() -> list[tuple[str, Paper, PublishedTable]]:
+    """Return name (``gumbelcse/table-2``), paper and table, of all papers."""
+    return [
+        (f"{_slug(paper.paper)}/{_slug(table.name)}", paper, table)
+        for paper in papers()
+        for table in paper.tables
+    ]
 
 
 def find_table(name: str) -> tuple[Paper, PublishedTable]:
@@ -152,23 +202,19 @@ def task_of(column: PublishedColumn) -> str:
 
 def missing_data(table: PublishedTable, paper: Paper, data: DataFolder) -> dict[str, str]:
     """Return the data sets of a table that are not there -> where one gets them."""
-    trained = {column.trained or table.trained for column in table.columns}
-    names = [c.data for c in table.columns] + [*table.dev.values()]
-    for name in trained:
-        names += [*paper.trained[name].data, *paper.trained[name].dev]
+    names = [*(column.data for column in table.columns), *table.dev.values()]
+    for trained in dict.fromkeys(column.trained or table.trained for column in table.columns):
+        names += [*paper.trained[trained].data, *paper.trained[trained].dev]
     return {name: data_sets()[name].source for name in names if data.find(name) is None}
 
 
 def grid_row(table: PublishedTable) -> PublishedRow:
     """Return the rows of a table over two settings as one: its study has a trial for each cell."""
-    values: dict[str, list[Any]] = {}
-    for row in table.rows:
-        for name, several in row.settings.items():
-            values.setdefault(name, []).extend(several)
-    for column in table.columns:
-        for name, value in column.settings.items():
-            values.setdefault(name, []).append(value)
-    settings = {name: tuple(dict.fromkeys(each)) for name, each in values.items()}
+    down = [(name, values) for row in table.rows for name, values in row.settings.items()]
+    across = [(n, (value,)) for column in table.columns for n, value in column.settings.items()]
+    settings: dict[str, tuple[Any, ...]] = {}
+    for name, values in (*down, *across):
+        settings[name] = tuple(dict.fromkeys((*settings.get(name, ()), *values)))
     return table.rows[0].model_copy(update={"header": (table.name,), "settings": settings})
 
 

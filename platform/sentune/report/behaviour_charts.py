@@ -11,9 +11,8 @@ import numpy as np
 
 from sentune.formatting import percent
 from sentune.report.blocks import Cell, Chart, Row, Table, metric_cell
-from sentune.report.drawing import ACCENT, BEST, INK, MUTED
+from sentune.report.drawing import ACCENT, BEST, INK, MUTED, canvas, hover, safe
 from sentune.report.importance import finite_curve
-from sentune.report.plotting import canvas, hover, safe
 from sentune.report.view import View
 
 if TYPE_CHECKING:

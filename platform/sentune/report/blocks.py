@@ -41,13 +41,10 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under heads.
+    """Rows under heads, with a caption.
 
-    Attributes:
-        caption: below it.
-        sortable: a reader may sort it.
-        beside: it stands beside figures.
-        folded: heading that unfolds it; empty: it is open.
+    A reader may sort a ``sortable`` one; one ``beside`` stands beside figures; the heading
+    ``folded`` unfolds it, without one it is open.
     """
 
     kind: ClassVar[str] = "table"
@@ -93,7 +90,7 @@ class Figure:
         width, height: inches.
         table: the numbers behind it.
         wide: takes the whole width of a page.
-        framed: whether it has a frame, ticks and a grid.
+        framed: has a frame, ticks and a grid.
     """
 
     kind: ClassVar[str] = "figure"
@@ -126,10 +123,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph.
-
-    ``tone`` is ``lead``, ``good``, ``bad``, ``note``, ``warning``, ``code`` (verbatim) or empty.
-    """
+    """A paragraph; its tone: ``lead``, ``good``, ``bad``, ``note``, ``warning``, ``code``, none."""
 
     kind: ClassVar[str] = "text"
     text: str
@@ -145,6 +139,16 @@ class Facts:
 
 
 Block: TypeAlias = Table | Figure | Chart | Text | Facts
+
+
+def is_empty(block: Block | None) -> bool:
+    """Return whether a block shows nothing: a text or a table without content, or none."""
+    match block:
+        case Text():
+            return not block.text
+        case Table():
+            return not (block.rows or block.caption)
+    return block is None
 
 
 class Section(NamedTuple):

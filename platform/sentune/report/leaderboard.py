@@ -41,14 +41,10 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
         raise InvalidValue("--metric", ", ".join(sorted(objectives)), fix)
     chosen = metric or objectives.pop()
     modes = {v.summary.mode for v in views if v.summary.objective == chosen}
-    sign = 1 if "min" in modes else -1
-    rows = [_row(view, chosen) for view in views]
-    rows.sort(key=lambda row: (math.isnan(row["dev"]), sign * row["dev"]))
-    best = rows[0]["values"]
-    for place, row in enumerate(rows):
-        values = row.pop("values")
-        row["p"] = _welch(best, values) if place else math.nan
-    return pd.DataFrame(rows).set_index("study")
+    found = pd.DataFrame([_row(view, chosen) for view in views]).set_index("study")
+    found = found.sort_values("dev", ascending="min" in modes, kind="stable")
+    best, *others = found.pop("values")
+    return found.assign(p=[math.nan, *(_welch(best, values) for values in others)])
 
 
 def _row(view: View, metric: str) -> dict[str, Any]:

@@ -17,8 +17,7 @@ def costs(view: View) -> list[Block | None]:
     """Totals against limits, savings, and the seconds of each trial."""
     if not view.summary.trials:
         return []
-    saved = _saved(view)
-    return [Text(saved) if saved else None, cost(view), _totals(view)]
+    return [Text(_saved(view)), cost(view), _totals(view)]
 
 
 def _totals(view: View) -> Table:
@@ -71,22 +70,20 @@ def _saved(view: View) -> str:
 def lineage(view: View) -> list[Block]:
     """Where the result came from."""
     summary, found = view.summary, view.summary.lineage
-    blocks: list[Block] = [_corpora(summary), _code(view)]
-    if command := found.get("command"):
-        blocks.append(Text(str(command), "code"))
-    if summary.test_reads:  # more than one was forced
-        heads = [*dict.fromkeys(name for read in summary.test_reads for name in read)]
-        reads = [[_read(read.get(name)) for name in heads] for read in summary.test_reads]
-        blocks.append(Table(heads=heads, rows=reads, caption="Readings of the test corpora."))
-    if packages := found.get("packages"):
-        versions = [(name, str(version)) for name, version in sorted(packages.items())]
-        blocks.append(Table(heads=("package", "version"), rows=versions, folded="Packages"))
-    if summary.space:
-        blocks.append(_space(summary.space))
-    if summary.plan:
-        plan = [(name.replace("_", " "), setting(v)) for name, v in summary.plan.items()]
-        blocks.append(Table(heads=("plan", ""), rows=plan, folded="Plan"))
-    return blocks
+    heads = [*dict.fromkeys(name for read in summary.test_reads for name in read)]
+    reads = [[_read(read.get(name)) for name in heads] for read in summary.test_reads]
+    said = "Readings of the test corpora." if reads else ""
+    packages = [(name, str(v)) for name, v in sorted(found.get("packages", {}).items())]
+    plan = [(name.replace("_", " "), setting(v)) for name, v in summary.plan.items()]
+    return [
+        _corpora(summary),
+        _code(view),
+        Text(str(found.get("command") or ""), "code"),
+        Table(heads=heads, rows=reads, caption=said),  # more than one was forced
+        Table(heads=("package", "version"), rows=packages, folded="Packages"),
+        _space(summary.space),
+        Table(heads=("plan", ""), rows=plan, folded="Plan"),
+    ]
 
 
 def _corpora(summary: StudySummary) -> Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 FOLDER = Path(__file__).with_name("published")
+SLICED = re.compile(r"[?&](rows|premises|size)=")
+"""Options of a corpus that name a part of it."""
 
 
 class _Strict(BaseModel):
@@ -24,10 +27,8 @@ class _Strict(BaseModel):
 class DataSet(_Strict):
     """A data set that a paper trains or judges on, where one gets it, and the format that reads it.
 
-    Attributes:
-        word: in the path of its wanted part, in lower case.
-        files: patterns of the names under which it is published, without regard to case.
-        options: of the format, that choose the wanted part.
+    ``files`` are patterns of the names under which it is published, without regard to case; the
+    path of the wanted part has the ``word``, and ``options`` of the format choose it.
     """
 
     format: str
@@ -40,10 +41,8 @@ class DataSet(_Strict):
 class Quick(_Strict):
     """What makes a study of a paper a small one: nothing, unless it is said.
 
-    Attributes:
-        options: of its job.
-        set: settings in place of the paper's.
-        rows: of each data set that is judged on, at most.
+    Options of its job, settings in place of the paper's, and the most rows of each data set that
+    is judged on.
     """
 
     options: dict[str, Any] = {}
@@ -54,10 +53,8 @@ class Quick(_Strict):
 class TrainedOn(_Strict):
     """The encoder and corpus of a paper in its words, and the formats that read the corpus here.
 
-    Attributes:
-        rows: examples that the paper counts; None where it gives no number.
-        data, dev: data sets to train and to select on.
-        options: of the job, beside the paper's own settings.
+    ``rows`` are the examples that the paper counts; ``data`` and ``dev`` the data sets to train
+    and to select on; ``options`` those of the job, beside the paper's own settings.
     """
 
     encoder: str
@@ -71,12 +68,10 @@ class TrainedOn(_Strict):
 
 
 class PublishedColumn(_Strict):
-    """A metric on a data set.
+    """A metric on a data set, under cells of the table's head from the top.
 
-    Attributes:
-        header: cells of the table's head above it, from the top.
-        settings: that the column stands for, in a table over two settings.
-        trained: where it is not the table's.
+    In a table over two settings it stands for ``settings``; ``trained`` is said where it is not
+    the table's.
     """
 
     header: tuple[str, ...]
@@ -108,10 +103,9 @@ class PublishedRow(_Strict):
 
 
 class PublishedTable(_Strict):
-    """A table of a paper.
+    """A table of a paper, and its text as the paper prints it.
 
     Attributes:
-        text: the table as the paper prints it.
         transposed: its rows are columns here.
         dev: task -> data set on which its readouts are chosen, where the study's own does not.
     """

@@ -10,7 +10,7 @@ from sentune.formatting import counted, hours, spread
 from sentune.io.atomic import write_document
 from sentune.records import TrialState
 from sentune.report import behaviour, trial_sections
-from sentune.report.blocks import Block, Cell, Facts, Section, StudyReport, Table, Text
+from sentune.report.blocks import Block, Cell, Facts, Section, StudyReport, Table, Text, is_empty
 from sentune.report.comparison import comparison
 from sentune.report.provenance import costs, lineage
 from sentune.report.render import to_html, to_markdown
@@ -34,7 +34,7 @@ def build(seen: View) -> StudyReport:
         InvalidValue: an exhibit is damaged.
     """
     made = [
-        Section(name, title, [block for block in blocks(seen) if block is not None])
+        Section(name, title, [b for b in blocks(seen) if b is not None and not is_empty(b)])
         for name, title, blocks in SECTIONS
     ]
     return StudyReport(
@@ -60,21 +60,20 @@ def write(report: StudyReport, folder: Path) -> tuple[Path, Path]:
 
 def overview(view: View) -> list[Block | None]:
     """Finding, verdict, state, figures."""
-    summary = view.summary
-    blocks: list[Block | None] = [Text(finding(view), "lead")]
-    if (against := view.against_rules) is not None:
-        blocks.append(Text(against.text, "good" if against.beaten else "bad"))
-    if summary.verdict:
-        blocks.append(Text(summary.verdict))
+    summary, against = view.summary, view.against_rules
+    state = Text(summary.reason)
     if summary.state in ENDS:
         why = f" Why: {summary.reason}" if summary.reason else ""
-        blocks.append(Text(ENDS[summary.state] + why, "warning"))
-    elif summary.reason:
-        blocks.append(Text(summary.reason))
-    blocks.append(Facts(_facts(view)))
-    if view.metric_rows:
-        blocks += [_figures(view), _about(view)]
-    return blocks
+        state = Text(ENDS[summary.state] + why, "warning")
+    return [
+        Text(finding(view), "lead"),
+        Text(against.text, "good" if against.beaten else "bad") if against is not None else None,
+        Text(summary.verdict),
+        state,
+        Facts(_facts(view)),
+        _figures(view),
+        Text(_about(view), "note"),
+    ]
 
 
 def finding(view: View) -> str:
@@ -134,7 +133,7 @@ def _figures(view: View) -> Table:
     return Table(heads=heads, rows=rows)
 
 
-def _about(view: View) -> Text | None:
+def _about(view: View) -> str:
     """How often test was read, and what the table leaves out."""
     summary = view.summary
     said = []
@@ -148,7 +147,7 @@ def _about(view: View) -> Text | None:
         said.append("No test corpus was read.")
     if view.subsets:
         said.append(f"Metrics by subset ({view.subsets}) are in summary.json.")
-    return Text(" ".join(said), "note") if said else None
+    return " ".join(said)
 
 
 Blocks: TypeAlias = Callable[[View], Sequence[Block | None]]

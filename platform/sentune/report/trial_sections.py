@@ -108,11 +108,9 @@ def rungs(view: View) -> list[Block | None]:
 
 def finals(view: View) -> list[Block | None]:
     """Finalists by mean, best first, with seeds and settings; none where none has run."""
-    every, objective = view.summary.finalists, view.summary.objective
-    if not every:
-        return []
-    rows = [_finalist(view, finalist) for finalist in every]
-    table = Table(heads=["trial", "", objective, "seeds", *view.varied], rows=rows)
+    rows = [_finalist(view, finalist) for finalist in view.summary.finalists]
+    heads = ["trial", "", view.summary.objective, "seeds", *view.varied]
+    table = Table(heads=heads, rows=rows)
     return [figures.finalists(view), _tested(view.summary.comparison), table]
 
 
@@ -153,9 +151,9 @@ def readouts(view: View) -> list[Block]:
     if not chosen and not drawn:
         return []
     rows = [(name, setting_cell(value)) for name, value in sorted(chosen.items())]
-    table = [Table(heads=("readout", "best value"), rows=rows, beside=True)] if rows else []
     said = "Hyperparameters that need no training run: swept exhaustively on the frozen model."
-    return [Text(said, "note"), *drawn, *table]
+    table = Table(heads=("readout", "best value"), rows=rows, beside=True)
+    return [Text(said, "note"), *drawn, table]
 
 
 def notes(view: View) -> list[Block]:
@@ -166,15 +164,14 @@ def notes(view: View) -> list[Block]:
         for trial in every
         for what, said in events(trial)
     ]
-    if not rows:
-        return []
     restarts, bad = sum(trial.restarts for trial in every), view.count(*WITHOUT_RESULT)
-    lead = [
-        *([f"{counted(restarts, 'restart')} after a process had died"] if restarts else []),
-        *([f"{counted(bad, 'trial')} without a result"] if bad else []),
-    ]
-    table = Table(heads=("trial", "what", "said"), rows=rows, sortable=True)
-    return [Text("; ".join(lead) + "."), table] if lead else [table]
+    lead = []
+    if restarts:
+        lead.append(f"{counted(restarts, 'restart')} after a process had died")
+    if bad:
+        lead.append(f"{counted(bad, 'trial')} without a result")
+    said = Text(f"{'; '.join(lead)}." if lead else "")
+    return [said, Table(heads=("trial", "what", "said"), rows=rows, sortable=True)]
 
 
 def events(trial: TrialRecord) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ class View:
 
     Attributes:
         summary: with the curves of its trials, where they are known.
-        folder: of the exhibits that a finished study leaves; None where there is none.
+        folder: of the exhibits that a finished study leaves, if it has any.
     """
 
     summary: StudySummary
@@ -85,7 +84,7 @@ class View:
         at = self.summary.winner
         return self.summary.finalists[at] if at is not None else None
 
-    @property
+    @cached_property
     def measured(self) -> dict[str, Spread]:
         """What the study says of its winner on dev: over seeds, or of the best trial's one run."""
         if self.winner is not None:
@@ -199,9 +198,8 @@ class View:
     def encoder(self) -> str:
         """What the study started from: its encoder or its word vectors; empty if it is not said."""
         summary = self.summary
-        fixed: Mapping[str, Any] = summary.space.get("fixed", {})
         named = summary.lineage.get("encoder") or summary.plan.get("encoder")
-        return str(named or fixed.get("vectors", ""))
+        return str(named or summary.space.get("fixed", {}).get("vectors", ""))
 
     def count(self, *states: TrialState) -> int:
         """Trials in any of these states."""
@@ -247,27 +245,22 @@ def view(
         InvalidValue: the summary is of a later version, or lacks a field.
     """
     whole = summary if isinstance(summary, StudySummary) else _summary(summary)
-    listed = {trial.id: trial for trial in whole.trials}
-    later = {record.id: record for record in sorted(records, key=lambda record: record.id)}
+    trials = {trial.id: trial for trial in whole.trials}
+    trials |= {record.id: record for record in sorted(records, key=lambda record: record.id)}
     there = folder if folder is not None and folder.is_dir() else None
-    return View(summary=replace(whole, trials=[*(listed | later).values()]), folder=there)
+    return View(summary=replace(whole, trials=[*trials.values()]), folder=there)
 
 
 def _summary(content: Mapping[str, Any]) -> StudySummary:
-    newest = StudySummary.__dataclass_fields__["version"].default
+    newest = StudySummary.version
     if content.get("version", newest) > newest:
         fix = f"this report reads versions up to {newest}; update sentune"
         raise InvalidValue("version of the summary", content["version"], fix)
     try:
-        return _records().validate_python(dict(content))
+        return TypeAdapter(StudySummary).validate_python(dict(content))
     except ValidationError as error:
         first = error.errors()[0]
         given = "" if first["type"] == "missing" else f", not {first['input']!r:.80}"
         what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}{given}"
         fix = f"it is damaged ({what}); the study's own command writes it again"
         raise InvalidValue("summary", content.get("study"), fix) from error
-
-
-@functools.cache
-def _records() -> TypeAdapter[StudySummary]:
-    return TypeAdapter(StudySummary)
