@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from sentune.errors import CorpusError
+from sentune.errors import CorpusError, InvalidValue
 from sentune.papers.table import (
     PaperStudy,
     StudyChoices,
@@ -19,10 +20,26 @@ from sentune.papers.table import (
     study_of,
     task_of,
 )
-from sentune.report.published import Paper, PublishedFigure, PublishedTable, figures_of
+from sentune.report.published import (
+    Measurement,
+    Paper,
+    PublishedFigure,
+    PublishedTable,
+    data_sets,
+    figures_of,
+)
 
 if TYPE_CHECKING:
+    from sentune.embedder.embedder import Embedder
     from sentune.study_result import StudyResult
+
+
+PUBLISHED_ONLY = "published only"
+"""Reason of the cells of rows that are not made here."""
+
+
+class Empty(Exception):
+    """Why a cell has no figure of ours."""
 
 
 @dataclass(kw_only=True)
@@ -65,6 +82,7 @@ class TableMaker:
     choices: StudyChoices
     say: Callable[[str], None]
     _studies: dict[str, tuple[PaperStudy, StudyResult]] = field(default_factory=dict)
+    _models: dict[str, Embedder] = field(default_factory=dict)
     _measured: dict[tuple[str, str, str], pd.DataFrame] = field(default_factory=dict)
 
     def make(self, paper: Paper, table: PublishedTable) -> MadeTable:
@@ -87,36 +105,68 @@ class TableMaker:
         )
 
     def _cell(self, table: PublishedTable, figure: PublishedFigure) -> MadeCell:
-        row, column, metric, trained = figure.row, figure.column, figure.metric, figure.trained
+        row, parts = figure.row, figure.parts
         cell = MadeCell(
             row=row.name,
-            column=column.header,
-            data=column.data,
-            metric=metric,
+            column=figure.column.header,
+            data=", ".join(dict.fromkeys(part.data for part in parts)),
+            metric=", ".join(dict.fromkeys(part.metric for part in parts)),
             paper=figure.percent,
         )
         try:
-            if (spec := self.choices.data.find(column.data)) is None:
-                raise Unavailable(column.data)
-            asked = study_of(grid_row(table) if table.is_grid else row, trained, self.choices)
+            if not (row.method or row.model):
+                raise Empty(PUBLISHED_ONLY)
+            specs = [self._corpus(part, figure) for part in parts]
+            if table.is_grid:
+                asked = study_of(grid_row(table), figure.trained, self.choices)
+                at = {name: values[0] for name, values in row.settings.items()}
+                cell.judged_on, cell.study = asked.options["dev"][0], asked.name
+                ours = _of_trial(self._run(asked), cell.metric, at | figure.column.settings)
+            else:
+                name, model = self._model(figure)
+                cell.judged_on, cell.study = ", ".join(dict.fromkeys(specs)), name
+                ours = fmean(
+                    _of_table(self._measure(name, model, figure, part, spec), part.metric)
+                    for part, spec in zip(parts, specs, strict=True)
+                )
         except Unavailable as error:
             cell.reason = f"{error} is not there"
-            return cell
-        result, cell.study = self._run(asked), asked.name
-        if table.is_grid:
-            at = {name: values[0] for name, values in row.settings.items()} | column.settings
-            cell.judged_on = asked.options["dev"][0]
-            cell.ours, cell.reason = _of_trial(result, metric, at)
-            return cell
-        spec = cut(spec, self.choices.quick_of(trained).rows)
-        try:
-            found = self._measure(asked.name, result, table, task_of(column), spec)
-        except CorpusError as error:
+        except (Empty, CorpusError) as error:
             cell.reason = str(error)
-            return cell
-        cell.judged_on = spec
-        cell.ours, cell.reason = _of_table(found, metric)
+        else:
+            cell.ours = ours
         return cell
+
+    def _corpus(self, part: Measurement, figure: PublishedFigure) -> str:
+        if (spec := self.choices.data.find(part.data)) is None:
+            raise Unavailable(part.data)
+        rows = None if data_sets()[part.data].whole else self.choices.quick_of(figure.trained).rows
+        return cut(spec, rows)
+
+    def _model(self, figure: PublishedFigure) -> tuple[str, Embedder]:
+        """Return name and model of a row: that of its study, or an encoder as it is."""
+        from sentune.embedder.embedder import Embedder
+
+        row = figure.row
+        if row.method:
+            asked = study_of(row, figure.trained, self.choices)
+            try:
+                return asked.name, self._run(asked).model
+            except InvalidValue as error:
+                if not row.options:
+                    raise
+                raise Empty(str(error)) from error  # the row's own encoder is not at hand
+        model = row.model
+        if model.startswith("random:"):
+            if (vectors := self.choices.models.get("vectors")) is None:
+                raise Empty("it wants --vectors")
+            model = f"{model}{'&' if '?' in model else '?'}vectors={vectors}"
+        if model not in self._models:
+            try:
+                self._models[model] = Embedder.load(model)
+            except InvalidValue as error:
+                raise Empty(str(error)) from error
+        return model, self._models[model]
 
     def _run(self, study: PaperStudy) -> StudyResult:
         from sentune.api import tune
@@ -128,34 +178,37 @@ class TableMaker:
         return self._studies[study.name][1]
 
     def _measure(
-        self, name: str, result: StudyResult, table: PublishedTable, task: str, spec: str
+        self, name: str, model: Embedder, figure: PublishedFigure, part: Measurement, spec: str
     ) -> pd.DataFrame:
         from sentune.api import evaluate
 
+        task = task_of(part)
         if (name, task, spec) not in self._measured:
             self.say(f"== {task} of {name} on {spec}")
-            own = table.dev.get(task)
+            own = figure.table.dev.get(task)
             dev = self.choices.data.find(own) if own is not None else None
             rows = 2_000 if self.choices.quick else None
             tuned = {task: cut(dev, rows)} if dev is not None else None
-            self._measured[name, task, spec] = evaluate(result.model, {task: spec}, dev=tuned)
+            self._measured[name, task, spec] = evaluate(model, {task: spec}, dev=tuned)
         return self._measured[name, task, spec]
 
 
-def _of_table(found: pd.DataFrame, metric: str) -> tuple[float | None, str]:
-    """Return the figure of a metric in percent, or why there is none."""
+def _of_table(found: pd.DataFrame, metric: str) -> float:
+    """Return the figure of a metric in percent."""
     if metric not in found.index:
-        return None, f"the model has no {metric}"
+        raise Empty(f"the model has no {metric}")
     value = found.loc[metric, "value"]
-    return (None, str(found.loc[metric, "reason"])) if pd.isna(value) else (100 * float(value), "")
+    if pd.isna(value):
+        raise Empty(str(found.loc[metric, "reason"]))
+    return 100 * float(value)
 
 
-def _of_trial(
-    result: StudyResult, metric: str, settings: dict[str, Any]
-) -> tuple[float | None, str]:
-    """Return the best value in percent among the trials of these settings, or why there is none."""
+def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> float:
+    """Return the best value in percent among the trials of these settings."""
     trials = result.trials
     for name, value in settings.items():
         trials = trials[trials[f"settings.{name}"] == value]
     found = trials[f"metrics.{metric}"].dropna() if f"metrics.{metric}" in trials else []
-    return (100 * float(max(found)), "") if len(found) else (None, "no trial has it")
+    if not len(found):
+        raise Empty("no trial has it")
+    return 100 * float(max(found))

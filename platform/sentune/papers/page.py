@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from sentune.io.atomic import write_document
-from sentune.papers.make import MadeTable
+from sentune.papers.make import PUBLISHED_ONLY, MadeTable
 from sentune.report.blocks import Block, Cell, Row, Section, StudyReport, Table, Text
 from sentune.report.published import data_sets
 from sentune.report.render import to_html, to_markdown
@@ -35,6 +35,8 @@ def comparison_table(made: MadeTable) -> Table:
     for row in dict.fromkeys(cell.row for cell in made.cells):
         cells = [cell for cell in made.cells if cell.row == row]
         rows.append([row, "paper", *(Cell(_figure(cell.paper), cell.paper) for cell in cells)])
+        if all(cell.reason == PUBLISHED_ONLY for cell in cells):
+            continue
         ours = (Cell(_figure(cell.ours), cell.ours, strong=True) for cell in cells)
         rows.append(["", "ours", *ours])
     return Table(heads=heads, rows=rows, caption=made.table.caption)
@@ -62,7 +64,11 @@ def differences(made: MadeTable) -> list[str]:
         if cell.judged_on:
             judged.setdefault(cell.data, set()).add(cell.judged_on)
     said += [f"{data}: judged on {', '.join(sorted(on))}." for data, on in judged.items()]
-    for reason in dict.fromkeys(cell.reason for cell in made.cells if cell.reason):
+    reasons = dict.fromkeys(cell.reason for cell in made.cells if cell.reason)
+    if reasons.pop(PUBLISHED_ONLY, 0) is None:
+        only = dict.fromkeys(c.row for c in made.cells if c.reason == PUBLISHED_ONLY)
+        said.append(f"Published only, not made here: {', '.join(only)}.")
+    for reason in reasons:
         names = [name for name in data_sets() if reason.startswith(f"{name} is")]
         source = f"; it is at {data_sets()[names[0]].source}" if names else ""
         said.append(f"Empty cells: {reason}{source}.")
@@ -78,7 +84,8 @@ def report(name: str, made: MadeTable) -> StudyReport:
         Section("ours", "Ours beside the paper's, in percent", blocks),
         Section("paper", "The table as the paper has it", text),
     ]
-    state = "complete" if all(cell.ours is not None for cell in made.cells) else "with gaps"
+    whole = all(c.ours is not None for c in made.cells if c.reason != PUBLISHED_ONLY)
+    state = "complete" if whole else "with gaps"
     return StudyReport(
         title=f"{made.paper.paper}, {made.table.name}",
         state=state,

@@ -16,8 +16,8 @@ from typing import Any
 from sentune.errors import InvalidValue
 from sentune.report.published import (
     SLICED,
+    Measurement,
     Paper,
-    PublishedColumn,
     PublishedRow,
     PublishedTable,
     Quick,
@@ -155,7 +155,7 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     several = isinstance(defaults.corpus, tuple)
     fields = type(defaults).model_fields
     models = {name: value for name, value in choices.models.items() if name in fields}
-    asked = trained.options | quick.options | choices.options | models
+    asked = trained.options | quick.options | choices.options | models | row.options
     if isinstance(getattr(defaults, "vectors", None), tuple) and "vectors" in models:
         asked["vectors"] = (models["vectors"],)
     searched = {name: list(values) for name, values in row.settings.items() if len(values) > 1}
@@ -194,16 +194,18 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     )
 
 
-def task_of(column: PublishedColumn) -> str:
-    """Return the task that a column's metric belongs to, as ``sentune.evaluate`` names it."""
-    task = column.metric.partition("/")[0]
+def task_of(part: Measurement) -> str:
+    """Return the task that a metric belongs to, as ``sentune.evaluate`` names it."""
+    task = part.metric.partition("/")[0]
     return "generation" if task in GENERATED else "sts" if re.fullmatch(r"sts\d\d", task) else task
 
 
 def missing_data(table: PublishedTable, paper: Paper, data: DataFolder) -> dict[str, str]:
     """Return the data sets of a table that are not there -> where one gets them."""
-    names = [*(column.data for column in table.columns), *table.dev.values()]
-    for trained in dict.fromkeys(column.trained or table.trained for column in table.columns):
+    names = [part.data for column in table.columns for part in column.parts]
+    names += table.dev.values()
+    used = [row.trained or c.trained or table.trained for row in table.rows for c in table.columns]
+    for trained in dict.fromkeys(used):
         names += [*paper.trained[trained].data, *paper.trained[trained].dev]
     return {name: data_sets()[name].source for name in names if data.find(name) is None}
 

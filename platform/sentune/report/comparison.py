@@ -46,13 +46,12 @@ def comparison(view: View) -> list[Block]:
 
 
 def _is_of(view: View, figure: PublishedFigure) -> bool:
-    """Whether the study's winner is of the method and the settings of a paper's row."""
+    """Whether the study's winner has the method and all settings of a paper's row."""
     winner = view.winner or view.best
-    if figure.row.method != view.summary.method or winner is None:
+    if figure.row.method != view.summary.method or figure.row.options or winner is None:
         return False
     settings = {**view.summary.space.get("fixed", {}), **winner.settings}
-    wanted = figure.row.settings
-    return all(settings[name] in wanted[name] for name in wanted.keys() & settings.keys())
+    return all(settings.get(name) in values for name, values in figure.row.settings.items())
 
 
 def _rows(view: View, theirs: Sequence[PublishedFigure]) -> list[Row]:

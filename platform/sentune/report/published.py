@@ -28,13 +28,15 @@ class DataSet(_Strict):
     """A data set that a paper trains or judges on, where one gets it, and the format that reads it.
 
     ``files`` are patterns of the names under which it is published, without regard to case; the
-    path of the wanted part has the ``word``, and ``options`` of the format choose it.
+    path of the wanted part has the ``word``, and ``options`` of the format choose it. What is
+    ``whole`` is never cut, since its parts stand one after the other.
     """
 
     format: str
     word: str = ""
     files: tuple[str, ...] = ()
     options: str = ""
+    whole: bool = False
     source: str
 
 
@@ -67,18 +69,34 @@ class TrainedOn(_Strict):
     quick: Quick = Quick()
 
 
-class PublishedColumn(_Strict):
-    """A metric on a data set, under cells of the table's head from the top.
+class Measurement(_Strict):
+    """A metric on a data set."""
 
-    In a table over two settings it stands for ``settings``; ``trained`` is said where it is not
-    the table's.
+    data: str
+    metric: str
+
+
+class PublishedColumn(_Strict):
+    """A metric on a data set, or the mean of several.
+
+    Attributes:
+        header: cells of the table's head above it, from the top.
+        mean: what it is the mean of, in place of ``data`` and ``metric``.
+        settings: that the column stands for, in a table over two settings.
+        trained: where it is not the table's.
     """
 
     header: tuple[str, ...]
-    data: str
-    metric: str
+    data: str = ""
+    metric: str = ""
+    mean: tuple[Measurement, ...] = ()
     settings: dict[str, Any] = {}
     trained: str = ""
+
+    @property
+    def parts(self) -> tuple[Measurement, ...]:
+        """What it is the mean of; itself where it is a single metric."""
+        return self.mean or (Measurement(data=self.data, metric=self.metric),)
 
 
 class PublishedRow(_Strict):
@@ -86,13 +104,20 @@ class PublishedRow(_Strict):
 
     Attributes:
         header: cells of the table that name it.
+        method: that a study of this row tunes.
+        model: an encoder that is measured as it is, ``hf:NAME?pooling=cls``, in place of a study.
+            Without method and model the row is published only.
         settings: that make a study of this row, setting -> values; empty: any.
+        options, trained: of its study, where they are not the table's.
         metrics: metric of a column -> name of this row's own.
     """
 
     header: tuple[str, ...]
-    method: str
+    method: str = ""
+    model: str = ""
     settings: dict[str, tuple[Any, ...]] = {}
+    options: dict[str, Any] = {}
+    trained: str = ""
     figures: tuple[float, ...]
     metrics: dict[str, str] = {}
 
@@ -144,14 +169,23 @@ class PublishedFigure(NamedTuple):
     percent: float
 
     @property
+    def parts(self) -> tuple[Measurement, ...]:
+        """What the column is the mean of, with the row's own metrics in their places."""
+        own = self.row.metrics
+        return tuple(
+            part.model_copy(update={"metric": own.get(part.metric, part.metric)})
+            for part in self.column.parts
+        )
+
+    @property
     def metric(self) -> str:
-        """The column's metric, or the row's own in its place."""
-        return self.row.metrics.get(self.column.metric, self.column.metric)
+        """The metric of a column of one."""
+        return self.parts[0].metric
 
     @property
     def trained(self) -> TrainedOn:
         """What it was trained on."""
-        return self.paper.trained[self.column.trained or self.table.trained]
+        return self.paper.trained[self.row.trained or self.column.trained or self.table.trained]
 
 
 @functools.cache
@@ -179,14 +213,14 @@ def figures_of(paper: Paper, table: PublishedTable) -> list[PublishedFigure]:
 
 @functools.cache
 def published_figures() -> tuple[PublishedFigure, ...]:
-    """The figures of all papers, but those of a table over two settings."""
+    """The figures of all papers that one metric of one method stands for."""
     return tuple(
         figure
         for paper in papers()
         for table in paper.tables
         if not table.is_grid
         for figure in figures_of(paper, table)
-        if not math.isnan(figure.percent)
+        if figure.row.method and not figure.column.mean and not math.isnan(figure.percent)
     )
 
 
