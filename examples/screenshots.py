@@ -31,7 +31,7 @@ from rich.text import Text
 import sentune
 from sentune.corpora.formats.open import read
 from sentune.corpora.schema import Kind
-from sentune.report.plotting import plotly_js
+from sentune.report.drawing import plotly_js
 from tests.chromium import Chromium, chromium
 
 IMAGES = Path(__file__).parents[1] / "docs/images"

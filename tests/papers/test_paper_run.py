@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from sentune import Embedder, evaluate
-from sentune.papers.data import DataFolder
 from sentune.papers.make import TableMaker
-from sentune.papers.table import StudyChoices, find_table
+from sentune.papers.table import DataFolder, StudyChoices, find_table
 from tests.end_to_end.test_closed_form_jobs import write_files
 
 pytestmark = pytest.mark.cluster

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from sentune.errors import InvalidValue
-from sentune.papers.data import DataFolder, cut
 from sentune.papers.make import MadeCell, MadeTable
 from sentune.papers.page import comparison_table, differences, report, to_csv
 from sentune.papers.table import (
+    DataFolder,
     StudyChoices,
     Unavailable,
+    cut,
     find_table,
     grid_row,
     missing_data,
@@ -23,6 +24,7 @@ from sentune.papers.table import (
 )
 from sentune.report.published import data_sets, papers
 from sentune.report.render import to_html, to_markdown
+from tests.report.studies import texts
 
 
 @pytest.fixture
@@ -142,7 +144,7 @@ def test_ours_stands_under_the_paper_s_with_what_differs(folder: Path) -> None:
             MadeCell(**cell, data="SICK test", paper=float("nan"), ours=70.0, judged_on="sick:s"),
         ),
     )
-    first, second = [[cell.text for cell, _ in line] for line in comparison_table(made).lines]
+    first, second = texts(comparison_table(made))
     assert first == ["GumbelCSE", "paper", "98.10", "92.41", ""]
     assert second == ["", "ours", "91.24", "", "70.00"]
     said = "\n".join(differences(made))

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from sentune.records import FinalistRecord, Spent, Spread, StudySummary, TrialRecord, TrialState
+from sentune.report.blocks import Table
 
 OBJECTIVE = "direction/accuracy"
 RUNGS, FULL = [1000, 3000], 9000
@@ -121,6 +122,11 @@ def finished(count: int = 12) -> StudySummary:
         ],
         model="studies/little/model",
     )
+
+
+def texts(table: Table) -> list[list[str]]:
+    """What the cells of a table say, row by row."""
+    return [[cell.text for cell, _ in line] for line in table.lines]
 
 
 def _corpus(spec: str, kind: str, rows: int) -> dict[str, Any]:

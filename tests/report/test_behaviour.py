@@ -15,7 +15,7 @@ from sentune.report.behaviour import BEHAVIOUR_FILE, chapter
 from sentune.report.blocks import Chart, Table
 from sentune.report.render import to_html, to_markdown
 from sentune.report.view import View, view
-from tests.report.studies import finished
+from tests.report.studies import finished, texts
 
 EVIL = '</script><img src=x onerror="alert(1)"> <b>bold</b>'
 
@@ -85,26 +85,27 @@ def test_every_chart_has_its_numbers_and_words(seen: View) -> None:
         assert chart.description
         assert chart.table.lines
         assert chart.draw().data
-    counted = [sum(int(row[place]) for row in charts["scores_0"].table.rows) for place in (1, 2)]
-    assert counted == [25, 15]
-    lengths = {row[0]: row[1:] for row in charts["lengths_0"].table.rows}
+    scores = texts(charts["scores_0"].table)
+    assert [sum(int(row[place]) for row in scores) for place in (1, 2)] == [25, 15]
+    lengths = {row[0]: tuple(row[1:]) for row in texts(charts["lengths_0"].table)}
     assert lengths == {
         "-39 to -20": ("100.0 %", "1"),
         "-19 to -1": ("73.7 %", "19"),
         "0": ("0.0 %", "1"),
         "1 to 20": ("100.0 %", "19"),
     }
-    assert ("direction/accuracy", "93.1 ± 0.5 %", "91.7 %") in charts["dev_and_test"].table.rows
+    both = texts(charts["dev_and_test"].table)
+    assert ["direction/accuracy", "93.1 ± 0.5 %", "91.7 %"] in both
 
 
 def test_confusion_counts_every_pair(seen: View) -> None:
     tables = [block for block in chapter(seen) if isinstance(block, Table)]
     rte, direction = (table for table in tables if table.caption.startswith("Confusion"))
-    assert rte.rows == [
+    assert texts(rte) == [
         ["entailment", "19 (76.0 %)", "6 (24.0 %)", "25"],
         ["other", "0 (0.0 %)", "15 (100.0 %)", "15"],
     ]
-    assert direction.rows == [
+    assert texts(direction) == [
         ["first is longer", "19 (100.0 %)", "0 (0.0 %)", "19"],
         ["first is not longer", "0 (0.0 %)", "21 (100.0 %)", "21"],
     ]
@@ -149,10 +150,10 @@ def test_small_scores_have_a_logarithmic_axis(seen: View, tmp_path: Path) -> Non
     found["tasks"][0]["scores"] = [10.0 ** -(n / 4) for n in range(40)]
     (tmp_path / BEHAVIOUR_FILE).write_text(json.dumps(found))
     chart = next(block for block in chapter(seen) if isinstance(block, Chart))
-    first, last = (str(row[0]) for row in (chart.table.rows[0], chart.table.rows[-1]))
-    assert first.startswith("1.78e-10 to ")
-    assert last.endswith(" to 1")
-    assert sum(int(str(row[1])) for row in chart.table.rows) == 25
+    rows = texts(chart.table)
+    assert rows[0][0].startswith("1.78e-10 to ")
+    assert rows[-1][0].endswith(" to 1")
+    assert sum(int(row[1]) for row in rows) == 25
 
 
 def _plotly(page: str) -> str:

@@ -30,8 +30,7 @@ def paper() -> None:
 @app.command("ls")
 def ls(data: Data = None, instead: Instead = None) -> None:
     """List all tables; with --data, which data sets they lack."""
-    from sentune.papers.data import DataFolder
-    from sentune.papers.table import missing_data, tables
+    from sentune.papers.table import DataFolder, missing_data, tables
 
     folder = DataFolder(data, _instead(instead))
     table = plain_table("table", "rows", "shows", *(["lacks"] if data else []), header_style="dim")
@@ -70,10 +69,9 @@ def run(
 ) -> None:
     """Run the studies of a table, or go on with them, and print ours beside the paper's."""
     from sentune.cli.report import screen_table
-    from sentune.papers.data import DataFolder
     from sentune.papers.make import TableMaker
     from sentune.papers.page import comparison_table, differences, write
-    from sentune.papers.table import StudyChoices, find_table
+    from sentune.papers.table import DataFolder, StudyChoices, find_table
 
     from_paper, published = find_table(name)
     models = {

@@ -70,7 +70,7 @@ def compare(
 
 def screen_table(table: blocks.Table, **style: Any) -> Table:
     """Return a report's table as one for the terminal."""
-    found = plain_table(*table.heads, **style)
+    found = plain_table(*(column.head for column in table.columns), **style)
     for line in table.lines:
         found.add_row(*(cell.text for cell, _ in line), style="bold" if line[0][0].strong else "")
     return found

@@ -5,27 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from sentune.errors import CorpusError
-from sentune.papers.data import cut
-from sentune.papers.table import PaperStudy, StudyChoices, Unavailable, grid_row, study_of, task_of
-from sentune.report.published import Paper, PublishedColumn, PublishedRow, PublishedTable
+from sentune.errors import CorpusError, InvalidValue
+from sentune.papers.table import (
+    PaperStudy,
+    StudyChoices,
+    Unavailable,
+    cut,
+    grid_row,
+    study_of,
+    task_of,
+)
+from sentune.report.published import (
+    Measurement,
+    Paper,
+    PublishedFigure,
+    PublishedTable,
+    data_sets,
+    figures_of,
+)
 
 if TYPE_CHECKING:
+    from sentune.embedder.embedder import Embedder
     from sentune.study_result import StudyResult
 
 
-@dataclass(frozen=True, kw_only=True)
-class MadeCell:
-    """One figure of a table.
+PUBLISHED_ONLY = "published only"
+"""Reason of the cells of rows that are not made here."""
 
-    Attributes:
-        paper: in percent, NaN where the paper has none.
-        ours: in percent; None where it was not measured, ``reason`` says why.
-        judged_on: corpus that it was measured on.
+
+class Empty(Exception):
+    """Why a cell has no figure of ours."""
+
+
+@dataclass(kw_only=True)
+class MadeCell:
+    """One figure of a table, in percent.
+
+    The paper's is NaN where it has none. Ours is None where it was not measured, and ``reason``
+    says why; ``judged_on`` is the corpus that it was measured on.
     """
 
     row: str
@@ -34,19 +56,14 @@ class MadeCell:
     metric: str
     paper: float
     ours: float | None = None
-    reason: str = ""
     judged_on: str = ""
     study: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MadeTable:
-    """A table of a paper with our figures.
-
-    Attributes:
-        studies: that it was made of.
-        folder: of the data sets.
-    """
+    """A table of a paper with our figures, the studies and the folder of data sets behind them."""
 
     paper: Paper
     table: PublishedTable
@@ -59,13 +76,13 @@ class MadeTable:
 class TableMaker:
     """Makes tables; what two cells share is run and measured once.
 
-    Attributes:
-        say: prints a line about what comes next.
+    ``say`` prints a line about what comes next.
     """
 
     choices: StudyChoices
     say: Callable[[str], None]
     _studies: dict[str, tuple[PaperStudy, StudyResult]] = field(default_factory=dict)
+    _models: dict[str, Embedder] = field(default_factory=dict)
     _measured: dict[tuple[str, str, str], pd.DataFrame] = field(default_factory=dict)
 
     def make(self, paper: Paper, table: PublishedTable) -> MadeTable:
@@ -77,56 +94,79 @@ class TableMaker:
             StudyFailed: the trials of a study failed.
             InvalidValue: an option that a method cannot use.
         """
-        cells = [
-            self._cell(paper, table, row, column, figure)
-            for row in table.rows
-            for column, figure in zip(table.columns, row.figures, strict=True)
-        ]
-        used = {cell.study for cell in cells if cell.study}
-        studies = tuple(study for name, (study, _) in self._studies.items() if name in used)
-        folder = self.choices.data.folder
+        cells = tuple(self._cell(table, figure) for figure in figures_of(paper, table))
+        used = {cell.study for cell in cells}
         return MadeTable(
-            paper=paper, table=table, cells=tuple(cells), studies=studies, folder=folder
+            paper=paper,
+            table=table,
+            cells=cells,
+            studies=tuple(study for name, (study, _) in self._studies.items() if name in used),
+            folder=self.choices.data.folder,
         )
 
-    def _cell(
-        self,
-        paper: Paper,
-        table: PublishedTable,
-        row: PublishedRow,
-        column: PublishedColumn,
-        figure: float,
-    ) -> MadeCell:
-        trained = paper.trained[column.trained or table.trained]
-        metric = row.metrics.get(column.metric, column.metric)
-        cell: dict[str, Any] = {
-            "row": row.name,
-            "column": column.header,
-            "data": column.data,
-            "metric": metric,
-            "paper": figure,
-        }
-        spec = self.choices.data.find(column.data)
-        if spec is None:
-            return MadeCell(**cell, reason=f"{column.data} is not there")
+    def _cell(self, table: PublishedTable, figure: PublishedFigure) -> MadeCell:
+        row, parts = figure.row, figure.parts
+        cell = MadeCell(
+            row=row.name,
+            column=figure.column.header,
+            data=", ".join(dict.fromkeys(part.data for part in parts)),
+            metric=", ".join(dict.fromkeys(part.metric for part in parts)),
+            paper=figure.percent,
+        )
         try:
-            asked = study_of(grid_row(table) if table.is_grid else row, trained, self.choices)
+            if not (row.method or row.model):
+                raise Empty(PUBLISHED_ONLY)
+            specs = [self._corpus(part, figure) for part in parts]
+            if table.is_grid:
+                asked = study_of(grid_row(table), figure.trained, self.choices)
+                at = {name: values[0] for name, values in row.settings.items()}
+                cell.judged_on, cell.study = asked.options["dev"][0], asked.name
+                ours = _of_trial(self._run(asked), cell.metric, at | figure.column.settings)
+            else:
+                name, model = self._model(figure)
+                cell.judged_on, cell.study = ", ".join(dict.fromkeys(specs)), name
+                ours = fmean(
+                    _of_table(self._measure(name, model, figure, part, spec), part.metric)
+                    for part, spec in zip(parts, specs, strict=True)
+                )
         except Unavailable as error:
-            return MadeCell(**cell, reason=f"{error} is not there")
-        result = self._run(asked)
-        cell["study"] = asked.name
-        if table.is_grid:
-            at = {name: values[0] for name, values in row.settings.items()} | column.settings
-            return MadeCell(
-                **cell, **_of_trial(result, metric, at), judged_on=asked.options["dev"][0]
-            )
-        quick = trained.quick if self.choices.quick else None
-        spec = cut(spec, quick.rows if quick else None)
-        try:
-            found = self._measure(asked.name, result, table, task_of(column), spec)
-        except CorpusError as error:
-            return MadeCell(**cell, reason=str(error))
-        return MadeCell(**cell, **_of_table(found, metric), judged_on=spec)
+            cell.reason = f"{error} is not there"
+        except (Empty, CorpusError) as error:
+            cell.reason = str(error)
+        else:
+            cell.ours = ours
+        return cell
+
+    def _corpus(self, part: Measurement, figure: PublishedFigure) -> str:
+        if (spec := self.choices.data.find(part.data)) is None:
+            raise Unavailable(part.data)
+        rows = None if data_sets()[part.data].whole else self.choices.quick_of(figure.trained).rows
+        return cut(spec, rows)
+
+    def _model(self, figure: PublishedFigure) -> tuple[str, Embedder]:
+        """Return name and model of a row: that of its study, or an encoder as it is."""
+        from sentune.embedder.embedder import Embedder
+
+        row = figure.row
+        if row.method:
+            asked = study_of(row, figure.trained, self.choices)
+            try:
+                return asked.name, self._run(asked).model
+            except InvalidValue as error:
+                if not row.options:
+                    raise
+                raise Empty(str(error)) from error  # the row's own encoder is not at hand
+        model = row.model
+        if model.startswith("random:"):
+            if (vectors := self.choices.models.get("vectors")) is None:
+                raise Empty("it wants --vectors")
+            model = f"{model}{'&' if '?' in model else '?'}vectors={vectors}"
+        if model not in self._models:
+            try:
+                self._models[model] = Embedder.load(model)
+            except InvalidValue as error:
+                raise Empty(str(error)) from error
+        return model, self._models[model]
 
     def _run(self, study: PaperStudy) -> StudyResult:
         from sentune.api import tune
@@ -138,34 +178,37 @@ class TableMaker:
         return self._studies[study.name][1]
 
     def _measure(
-        self, name: str, result: StudyResult, table: PublishedTable, task: str, spec: str
+        self, name: str, model: Embedder, figure: PublishedFigure, part: Measurement, spec: str
     ) -> pd.DataFrame:
         from sentune.api import evaluate
 
+        task = task_of(part)
         if (name, task, spec) not in self._measured:
             self.say(f"== {task} of {name} on {spec}")
-            own = table.dev.get(task)
+            own = figure.table.dev.get(task)
             dev = self.choices.data.find(own) if own is not None else None
             rows = 2_000 if self.choices.quick else None
             tuned = {task: cut(dev, rows)} if dev is not None else None
-            self._measured[name, task, spec] = evaluate(result.model, {task: spec}, dev=tuned)
+            self._measured[name, task, spec] = evaluate(model, {task: spec}, dev=tuned)
         return self._measured[name, task, spec]
 
 
-def _of_table(found: pd.DataFrame, metric: str) -> dict[str, Any]:
-    """Return the figure of a metric in percent, or why there is none."""
+def _of_table(found: pd.DataFrame, metric: str) -> float:
+    """Return the figure of a metric in percent."""
     if metric not in found.index:
-        return {"reason": f"the model has no {metric}"}
+        raise Empty(f"the model has no {metric}")
     value = found.loc[metric, "value"]
     if pd.isna(value):
-        return {"reason": str(found.loc[metric, "reason"])}
-    return {"ours": 100 * float(value)}
+        raise Empty(str(found.loc[metric, "reason"]))
+    return 100 * float(value)
 
 
-def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> dict[str, Any]:
+def _of_trial(result: StudyResult, metric: str, settings: dict[str, Any]) -> float:
     """Return the best value in percent among the trials of these settings."""
     trials = result.trials
     for name, value in settings.items():
         trials = trials[trials[f"settings.{name}"] == value]
     found = trials[f"metrics.{metric}"].dropna() if f"metrics.{metric}" in trials else []
-    return {"ours": 100 * float(max(found))} if len(found) else {"reason": "no trial has it"}
+    if not len(found):
+        raise Empty("no trial has it")
+    return 100 * float(max(found))

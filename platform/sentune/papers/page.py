@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
+from dataclasses import asdict
 from pathlib import Path
 
+import pandas as pd
+
 from sentune.io.atomic import write_document
-from sentune.papers.make import MadeCell, MadeTable
-from sentune.report.blocks import Block, Cell, Section, StudyReport, Table, Text
+from sentune.papers.make import PUBLISHED_ONLY, MadeTable
+from sentune.report.blocks import Block, Cell, Row, Section, StudyReport, Table, Text
 from sentune.report.published import data_sets
 from sentune.report.render import to_html, to_markdown
 
@@ -30,12 +31,15 @@ def write(name: str, made: MadeTable, folder: Path) -> list[Path]:
 def comparison_table(made: MadeTable) -> Table:
     """Return two lines for each row of a paper's table: the paper's figures and ours."""
     heads = ["", "", *(", ".join(column.header) for column in made.table.columns)]
-    rows: list[list[Cell | str]] = []
+    rows: list[Row] = []
     for row in dict.fromkeys(cell.row for cell in made.cells):
         cells = [cell for cell in made.cells if cell.row == row]
-        rows.append([row, "paper", *(_figure(cell.paper) for cell in cells)])
-        rows.append(["", "ours", *(Cell(_ours(cell), strong=True) for cell in cells)])
-    return Table(heads=heads, rows=rows, numbers=tuple(heads[2:]), caption=made.table.caption)
+        rows.append([row, "paper", *(Cell(_figure(cell.paper), cell.paper) for cell in cells)])
+        if all(cell.reason == PUBLISHED_ONLY for cell in cells):
+            continue
+        ours = (Cell(_figure(cell.ours), cell.ours, strong=True) for cell in cells)
+        rows.append(["", "ours", *ours])
+    return Table(heads=heads, rows=rows, caption=made.table.caption)
 
 
 def differences(made: MadeTable) -> list[str]:
@@ -60,7 +64,11 @@ def differences(made: MadeTable) -> list[str]:
         if cell.judged_on:
             judged.setdefault(cell.data, set()).add(cell.judged_on)
     said += [f"{data}: judged on {', '.join(sorted(on))}." for data, on in judged.items()]
-    for reason in dict.fromkeys(cell.reason for cell in made.cells if cell.reason):
+    reasons = dict.fromkeys(cell.reason for cell in made.cells if cell.reason)
+    if reasons.pop(PUBLISHED_ONLY, 0) is None:
+        only = dict.fromkeys(c.row for c in made.cells if c.reason == PUBLISHED_ONLY)
+        said.append(f"Published only, not made here: {', '.join(only)}.")
+    for reason in reasons:
         names = [name for name in data_sets() if reason.startswith(f"{name} is")]
         source = f"; it is at {data_sets()[names[0]].source}" if names else ""
         said.append(f"Empty cells: {reason}{source}.")
@@ -76,7 +84,8 @@ def report(name: str, made: MadeTable) -> StudyReport:
         Section("ours", "Ours beside the paper's, in percent", blocks),
         Section("paper", "The table as the paper has it", text),
     ]
-    state = "complete" if all(cell.ours is not None for cell in made.cells) else "with gaps"
+    whole = all(c.ours is not None for c in made.cells if c.reason != PUBLISHED_ONLY)
+    state = "complete" if whole else "with gaps"
     return StudyReport(
         title=f"{made.paper.paper}, {made.table.name}",
         state=state,
@@ -87,25 +96,11 @@ def report(name: str, made: MadeTable) -> StudyReport:
 
 def to_csv(made: MadeTable) -> str:
     """Return a line for each cell, figures in percent."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["row", "column", "data", "metric", "paper", "ours", "judged_on", "study", "reason"]
-    )
-    for cell in made.cells:
-        paper = "" if math.isnan(cell.paper) else cell.paper
-        ours = "" if cell.ours is None else f"{cell.ours:.2f}"
-        header = ", ".join(cell.column)
-        writer.writerow(
-            [cell.row, header, cell.data, cell.metric, paper, ours, cell.judged_on, cell.study,
-             cell.reason]
-        )  # fmt: skip
-    return out.getvalue()
+    table = pd.DataFrame(asdict(cell) for cell in made.cells)
+    table["column"] = table["column"].str.join(", ")
+    table["ours"] = table["ours"].map(_figure)
+    return str(table.to_csv(index=False))
 
 
-def _figure(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.2f}"
-
-
-def _ours(cell: MadeCell) -> str:
-    return "" if cell.ours is None else f"{cell.ours:.2f}"
+def _figure(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""What a table of a paper takes to be made: its studies, and what each cell is measured on."""
+"""What a table of a paper takes to be made: data sets, studies, and what cells are measured on."""
 
 from __future__ import annotations
 
@@ -6,23 +6,74 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sentune.errors import InvalidValue
-from sentune.papers.data import DataFolder, cut
 from sentune.report.published import (
+    SLICED,
+    Measurement,
     Paper,
-    PublishedColumn,
     PublishedRow,
     PublishedTable,
+    Quick,
     TrainedOn,
     data_sets,
     papers,
 )
 
 GENERATED = ("fusion", "difference", "compression", "reconstruction")
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """A folder in which data sets lie under the names of their publishers, at any depth.
+
+    ``instead`` names data set -> ``FORMAT:PATH`` that is taken in its place; without a folder there
+    is nothing else.
+    """
+
+    folder: Path | None
+    instead: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if self.folder is not None and not self.folder.is_dir():
+            raise InvalidValue("--data", self.folder, "give a folder of data sets")
+        for name in self.instead:
+            if name not in data_sets():
+                fix = f"name one of {', '.join(sorted(data_sets()))}"
+                raise InvalidValue("--instead", name, fix)
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        """Path below the folder, in lower case -> path; of several copies the shallowest counts."""
+        if self.folder is None:
+            return {}
+        found = sorted(self.folder.rglob("*"), key=lambda path: (len(path.parts), path))
+        return {f"/{path.relative_to(self.folder).as_posix()}".lower(): path for path in found}
+
+    def find(self, name: str) -> str | None:
+        """Return a data set as ``FORMAT:PATH``; None where it is not there."""
+        if name in self.instead:
+            return self.instead[name]
+        known = data_sets()[name]
+        query = f"?{known.options}" if known.options else ""
+        for pattern in known.files:
+            for relative, path in self._files.items():
+                if fnmatch(relative, f"*/{pattern.lower()}"):
+                    return f"{known.format}:{str(path).replace('?', '%3F')}{query}"
+        return None
+
+
+def cut(spec: str, rows: int | None) -> str:
+    """Return a corpus with at most so many rows, unless it names a part of it already."""
+    if rows is None or SLICED.search(spec):
+        return spec
+    return f"{spec}{'&' if '?' in spec else '?'}rows=0:{rows}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +92,17 @@ class StudyChoices:
     models: dict[str, str]
     options: dict[str, Any]
 
+    def quick_of(self, trained: TrainedOn) -> Quick:
+        """What makes a study small; nothing where none is wanted."""
+        return trained.quick if self.quick else Quick()
+
 
 @dataclass(frozen=True, kw_only=True)
 class PaperStudy:
-    """A study that rows of a table need; rows with equal ones share it.
+    """A study that rows of a table need, with keywords of ``sentune.tune``.
 
-    Attributes:
-        name: made of its content, so that another encoder or corpus is another study.
-        options: keywords of ``sentune.tune``.
-        differs: what is not the paper's, in words.
+    Its ``name`` is made of its content, so that rows share it and another encoder or corpus is
+    another study. ``differs`` says what is not the paper's.
     """
 
     name: str
@@ -59,18 +112,16 @@ class PaperStudy:
 
 
 class Unavailable(Exception):
-    """Data sets that a study needs and that are not there; ``names`` of them."""
-
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(", ".join(names))
-        self.names = names
+    """Data sets that a study needs and that are not there."""
 
 
-def tables() -> Iterator[tuple[str, Paper, PublishedTable]]:
-    """Yield name (``gumbelcse/table-2``), paper and table, of all papers."""
-    for paper in papers():
-        for table in paper.tables:
-            yield f"{_slug(paper.paper)}/{_slug(table.name)}", paper, table
+def tables() -> list[tuple[str, Paper, PublishedTable]]:
+    """Return name (``gumbelcse/table-2``), paper and table, of all papers."""
+    return [
+        (f"{_slug(paper.paper)}/{_slug(table.name)}", paper, table)
+        for paper in papers()
+        for table in paper.tables
+    ]
 
 
 def find_table(name: str) -> tuple[Paper, PublishedTable]:
@@ -93,27 +144,25 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     """
     from search_spaces import find
 
-    job = find(row.method)
+    job, quick = find(row.method), choices.quick_of(trained)
+    defaults, published = job.defaults, job.space.published
     known = {name: choices.data.find(name) for name in (*trained.data, *trained.dev)}
     missing = [name for name, spec in known.items() if spec is None]
-    quick = trained.quick if choices.quick else None
     corpora = [spec for name in trained.data if (spec := known[name]) is not None]
-    dev = [
-        cut(spec, quick.rows if quick else None) for name in trained.dev if (spec := known[name])
-    ]
+    dev = [cut(spec, quick.rows) for name in trained.dev if (spec := known[name]) is not None]
     if not corpora or not dev:
-        raise Unavailable(missing)
-    several = isinstance(job.defaults.corpus, tuple)
-    fields = type(job.defaults).model_fields
+        raise Unavailable(", ".join(missing))
+    several = isinstance(defaults.corpus, tuple)
+    fields = type(defaults).model_fields
     models = {name: value for name, value in choices.models.items() if name in fields}
-    asked = trained.options | (quick.options if quick else {}) | choices.options | models
-    if isinstance(job.defaults.model_dump().get("vectors"), tuple) and "vectors" in models:
+    asked = trained.options | quick.options | choices.options | models | row.options
+    if isinstance(getattr(defaults, "vectors", None), tuple) and "vectors" in models:
         asked["vectors"] = (models["vectors"],)
-    fixed = {**job.space.published, **{k: v[0] for k, v in row.settings.items() if len(v) == 1}}
-    fixed |= {k: v for k, v in (quick.set if quick else {}).items() if k not in row.settings}
     searched = {name: list(values) for name, values in row.settings.items() if len(values) > 1}
+    setting = {**published, **quick.set, **searched}
+    setting |= {name: values[0] for name, values in row.settings.items() if len(values) == 1}
     names = {*job.space.settings, *row.settings}
-    setting = {name: value for name, value in (fixed | searched).items() if name in names}
+    setting = {name: value for name, value in setting.items() if name in names}
     for name, conditions in job.space.conditions.items():
         if any(not _any_of(setting.get(on), values) for on, values in conditions.items()):
             setting.pop(name, None)
@@ -128,14 +177,13 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     differs = [f"without {name}" for name in missing if name in trained.data]
     if not several and len(corpora) > 1:
         differs.append(f"trained on {trained.data[0]} alone")
-    if quick is not None:
+    if quick.options:
         differs.append(f"quick: {', '.join(f'{k}={v}' for k, v in quick.options.items())}")
-        usual = job.space.published
-        differs += [
-            f"{name}={value} instead of {usual.get(name)}"
-            for name, value in quick.set.items()
-            if name in setting and value == setting[name] != usual.get(name)
-        ]
+    differs += [
+        f"{name}={value} instead of {published.get(name)}"
+        for name, value in quick.set.items()
+        if name in setting and value == setting[name] != published.get(name)
+    ]
     digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
     label = "-".join([row.method, *(f"{n}-{v[0]}" for n, v in row.settings.items() if v)])
     return PaperStudy(
@@ -146,31 +194,29 @@ def study_of(row: PublishedRow, trained: TrainedOn, choices: StudyChoices) -> Pa
     )
 
 
-def task_of(column: PublishedColumn) -> str:
-    """Return the task that a column's metric belongs to, as ``sentune.evaluate`` names it."""
-    task = column.metric.partition("/")[0]
+def task_of(part: Measurement) -> str:
+    """Return the task that a metric belongs to, as ``sentune.evaluate`` names it."""
+    task = part.metric.partition("/")[0]
     return "generation" if task in GENERATED else "sts" if re.fullmatch(r"sts\d\d", task) else task
 
 
 def missing_data(table: PublishedTable, paper: Paper, data: DataFolder) -> dict[str, str]:
     """Return the data sets of a table that are not there -> where one gets them."""
-    trained = {column.trained or table.trained for column in table.columns}
-    names = [c.data for c in table.columns] + [*table.dev.values()]
-    for name in trained:
-        names += [*paper.trained[name].data, *paper.trained[name].dev]
+    names = [part.data for column in table.columns for part in column.parts]
+    names += table.dev.values()
+    used = [row.trained or c.trained or table.trained for row in table.rows for c in table.columns]
+    for trained in dict.fromkeys(used):
+        names += [*paper.trained[trained].data, *paper.trained[trained].dev]
     return {name: data_sets()[name].source for name in names if data.find(name) is None}
 
 
 def grid_row(table: PublishedTable) -> PublishedRow:
     """Return the rows of a table over two settings as one: its study has a trial for each cell."""
-    values: dict[str, list[Any]] = {}
-    for row in table.rows:
-        for name, several in row.settings.items():
-            values.setdefault(name, []).extend(several)
-    for column in table.columns:
-        for name, value in column.settings.items():
-            values.setdefault(name, []).append(value)
-    settings = {name: tuple(dict.fromkeys(each)) for name, each in values.items()}
+    down = [(name, values) for row in table.rows for name, values in row.settings.items()]
+    across = [(n, (value,)) for column in table.columns for n, value in column.settings.items()]
+    settings: dict[str, tuple[Any, ...]] = {}
+    for name, values in (*down, *across):
+        settings[name] = tuple(dict.fromkeys((*settings.get(name, ()), *values)))
     return table.rows[0].model_copy(update={"header": (table.name,), "settings": settings})
 
 

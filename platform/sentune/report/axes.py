@@ -42,21 +42,20 @@ class Axis:
         return 0.5 if high == low else float((value - low) / (high - low))
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Positions and labels, at most ``MOST_TICKS``."""
-        placed = ((self.position(value), _label(value)) for value in self._tick_values())
-        return [(position, label) for position, label in placed if position is not None]
-
-    def _tick_values(self) -> list[Any]:
+        """Positions and labels; of many choices ``MOST_TICKS`` at most."""
+        values: list[Any]
         if self.choices:
-            return list(self.choices[:: math.ceil(len(self.choices) / MOST_TICKS)])
-        if self.low == self.high:
-            return [self.low]
-        if self.log:
+            values = [*self.choices[:: math.ceil(len(self.choices) / MOST_TICKS)]]
+        elif self.log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
             decades = [10.0**power for power in range(first, last + 1)]
             inner = [d for d in decades if self.low * 2 < d < self.high / 2]
-            return [self.low, *inner, self.high]
-        return [self.low + share * (self.high - self.low) for share in (0, 0.25, 0.5, 0.75, 1)]
+            values = [self.low, *inner, self.high]
+        else:
+            step = (self.high - self.low) / 4
+            values = [self.low + place * step for place in range(5)]
+        labels = {self.position(value): _label(value) for value in values}
+        return [(position, label) for position, label in labels.items() if position is not None]
 
 
 def axes_of(summary: StudySummary) -> list[Axis]:
@@ -89,9 +88,8 @@ def _axis(name: str, dimension: Any, values: list[Any]) -> Axis:
                 distinct.append(value)
         return Axis(name, tuple(sorted(distinct) if _are_numbers(distinct) else distinct))
     ends = declared.get("uniform") or declared.get("integer") or ()
-    numbers = [*ends, *map(float, values)]
-    low, high = min(numbers), max(numbers)
-    log = bool(declared.get("log")) if ends else high > 20 * low
+    low, high = min((*ends, *values)), max((*ends, *values))
+    log = declared.get("log", False) if ends else high > 20 * low
     return Axis(name, low=low, high=high, log=log and low > 0)
 
 

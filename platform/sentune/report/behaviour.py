@@ -11,7 +11,7 @@ from typing import Any
 
 from sentune.formatting import counted, percent
 from sentune.report import behaviour_charts as charts
-from sentune.report.blocks import Block, Cell, Table, Text
+from sentune.report.blocks import Block, Cell, Row, Table, Text
 from sentune.report.sweep_figures import read_exhibit
 from sentune.report.view import View
 
@@ -80,68 +80,59 @@ def _task(entry: Mapping[str, Any], place: int) -> Iterator[Block]:
 
 def _pairs(entry: Mapping[str, Any], outcome: str, caption: str) -> Table:
     """Some pairs with their scores, the surest first."""
+    heads = ("first sentence", "second sentence", "label", "score")
     if not entry[outcome]:
-        return Table(heads=("first sentence",), rows=[], caption=f"No pair is {outcome}.")
+        return Table(heads=heads[:1], rows=[], caption=f"No pair is {outcome}.")
     labels = len({pair["label"] for pair in entry[outcome]}) > 1
-    heads = ("first sentence", "second sentence", *(("label",) if labels else ()), "score")
-    rows: list[list[Cell | str]] = [
+    rows = [
         [
             pair["first"],
             pair["second"],
-            *([charts.word(pair["label"])] if labels else []),
-            Cell(charts.word(pair["score"]), pair["score"]),
+            charts.word_cell(pair["label"]) if labels else "",
+            charts.word_cell(pair["score"]),
         ]
         for pair in entry[outcome]
     ]
-    numbers = ("score", *(("label",) if entry["kind"] == "sts" else ()))
     said = f"{caption}; the surest first." if entry["kind"] != "sts" else f"{caption}."
-    return Table(
-        heads=heads, rows=rows, numbers=numbers, wide=heads[:2], caption=said,
-        folded=f"{entry['task']}: {caption}",
-    )  # fmt: skip
+    return Table(heads=heads, rows=rows, caption=said, folded=f"{entry['task']}: {caption}")
 
 
 def _confusion(entry: Mapping[str, Any]) -> Table:
     """Labels against decisions; of a direction, lengths against outcomes."""
-    groups = charts.groups(entry)
-    hits = charts.hits(entry)
-    rows: list[list[Cell | str]] = []
-    for name in dict.fromkeys(sorted(groups)):
-        of = [hit for hit, group in zip(hits, groups, strict=True) if group == name]
+    decided = [*zip(charts.groups(entry), charts.hits(entry), strict=True)]
+    rows: list[Row] = []
+    for name in sorted({group for group, _ in decided}):
+        of = [hit for group, hit in decided if group == name]
         right, every = sum(of), len(of)
-        cells = [right, every - right]
+        cells = [Cell(f"{n:,} ({percent(n / every)})", n) for n in (right, every - right)]
         if entry["kind"] == "rte" and name == charts.OTHER:
             cells.reverse()
-        rows.append([name, *(f"{n:,} ({percent(n / every)})" for n in cells), f"{every:,}"])
+        rows.append([name, *cells, every])
     said = ("right", "wrong") if entry["kind"] == "direction" else ("said entailment", "said other")
     heads = ("label" if entry["kind"] == "rte" else "pairs", *said, "in all")
     caption = f"Confusion of {entry['task']}, of the pairs above."
-    return Table(heads=heads, rows=rows, numbers=heads[1:], caption=caption, beside=True)
+    return Table(heads=heads, rows=rows, caption=caption, beside=True)
 
 
 def _interpretations(found: Sequence[Mapping[str, Any]]) -> list[Block]:
     if not found:
         return []
-    rows: list[list[Cell | str]] = []
+    rows: list[Row] = []
     for one in found:
         if not one["interpretations"]:
             rows.append([one["sentence"], "no reference lies between the alphas", "", ""])
         for place, chosen in enumerate(one["interpretations"]):
-            rows.append(
-                [
-                    Cell("" if place else one["sentence"], strong=True),
-                    chosen["reference"],
-                    percent(chosen["coverage"]),
-                    percent(chosen["similarity"]),
-                ]
-            )
-    heads = ("sentence", "interpreted with", "coverage", "similarity")
+            sentence = Cell("" if place else one["sentence"], strong=True)
+            shares = (chosen["coverage"], chosen["similarity"])
+            cells = (Cell(percent(share), share) for share in shares)
+            rows.append([sentence, chosen["reference"], *cells])
     said = (
         "Interpretations of five sentences: the overlaps with boxes of reference sentences that "
         "differ most. Coverage is the share of the sentence's box that the overlap takes; "
         "similarity is that to the most similar of the other overlaps."
     )
-    return [Text(said), Table(heads=heads, rows=rows, numbers=heads[2:], wide=heads[:2])]
+    heads = ("sentence", "interpreted with", "coverage", "similarity")
+    return [Text(said), Table(heads=heads, rows=rows)]
 
 
 def _operations(view: View) -> list[Block]:
@@ -151,18 +142,17 @@ def _operations(view: View) -> list[Block]:
     if not items:
         return []
     part = "test" if any("/rouge" in name for name in view.summary.test) else "dev"
-    rows: list[list[Cell | str]] = [
-        [
+    rows = [
+        (
             item["operation"],
             item["first"],
             item["second"] or "",
             Cell(item["generated"], strong=True),
             item["target"],
             Cell(percent(item["rouge1"]), item["rouge1"]),
-        ]
+        )
         for item in items
     ]
     heads = ("operation", "first", "second", "decoded", "asked for", "ROUGE-1")
     said = f"Operations on embeddings, decoded: the first items of each operation of {part}."
-    table = Table(heads=heads, rows=rows, numbers=heads[5:], wide=heads[1:5])
-    return [Text(said), table]
+    return [Text(said), Table(heads=heads, rows=rows)]

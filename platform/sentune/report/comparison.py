@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
-from sentune.formatting import measured, percent, spread
-from sentune.report.blocks import Block, Cell, Table, Text
-from sentune.report.published import (
-    PublishedFigure,
-    PublishedTable,
-    data_sets,
-    papers,
-    published_figures,
-)
+from sentune.formatting import percent
+from sentune.report.blocks import Block, Cell, Row, Table, Text, metric_cell
+from sentune.report.published import SLICED, PublishedFigure, data_sets, published_figures
 from sentune.report.view import View
 
 KINDS = {
@@ -28,25 +20,16 @@ KINDS = {
     "reconstruction": "operations",
 }
 """Task -> kind of corpus that poses it; everything else is scored pairs."""
-SLICED = re.compile(r"[?&](rows|premises|size)=")
 HEADS = ("paper", "metric", "judged on", "the paper", "ours", "ours judged on",
          "differs in")  # fmt: skip
-
-
-class Ours(NamedTuple):
-    """The study's figure: a metric, its value, and the corpora that it was measured on."""
-
-    metric: str
-    value: str
-    specs: tuple[str, ...]
-    part: str
+ELSEWHERE = "data judged on"
+"""Difference of a figure that was not measured on the paper's data set, whole and alone."""
 
 
 def comparison(view: View) -> list[Block]:
     """A row for each published figure whose metric the study has; none where there is none."""
     theirs = [figure for figure in published_figures() if _is_of(view, figure)]
-    rows, grid = _rows(view, theirs), _grid(view)
-    if not rows and grid is None:
+    if not (rows := _rows(view, theirs)):
         return []
     encoder = view.encoder or "an encoder that the summary does not name"
     corpus = view.summary.corpora.get("corpus")
@@ -54,89 +37,81 @@ def comparison(view: View) -> list[Block]:
     blocks: list[Block] = [Text(f"Ours: {encoder}, trained on {trained}.")]
     described = (f"{one.trained.encoder}, trained on {one.trained.corpus}" for one in theirs)
     blocks += [Text(f"The paper: {said}.") for said in dict.fromkeys(described)]
-    differ = sum(bool(row[-1]) for row in rows)
-    if differ or grid is not None:
-        lead = "Not a reproduction" if differ == len(rows) else "Not all are reproductions"
+    differ = [bool(row[-1]) for row in rows]
+    if any(differ):
+        lead = "Not a reproduction" if all(differ) else "Not all are reproductions"
         text = f"{lead}: encoder or corpora differ from the paper's, as the last column says."
         blocks.append(Text(text, "warning"))
-    if rows:
-        numbers, wide = ("the paper", "ours"), (HEADS[0], *HEADS[-2:])
-        blocks.append(Table(heads=HEADS, rows=rows, numbers=numbers, wide=wide))
-    return blocks if grid is None else [*blocks, grid]
-
-
-def _rows(view: View, theirs: Sequence[PublishedFigure]) -> list[list[str]]:
-    """Of each metric what was judged on the study's own data set, or else all that there is."""
-    known: dict[str, list[tuple[PublishedFigure, Ours]]] = {}
-    for figure in theirs:
-        if (ours := _ours(view, figure)) is not None:
-            known.setdefault(ours.metric, []).append((figure, ours))
-    rows = []
-    for found in known.values():
-        alike = [(figure, ours) for figure, ours in found if _judged_alike(figure.data, ours.specs)]
-        rows += [
-            [
-                f"{figure.source}: {figure.row}",
-                ours.metric,
-                figure.data,
-                percent(figure.value),
-                ours.value,
-                f"{ours.part}: {', '.join(ours.specs) or 'not said'}",
-                ", ".join(_differences(view, figure, ours)),
-            ]
-            for figure, ours in alike or found
-        ]
-    return rows
+    return [*blocks, Table(heads=HEADS, rows=rows)]
 
 
 def _is_of(view: View, figure: PublishedFigure) -> bool:
-    """Whether the study's winner is of the method and the settings of a paper's row."""
+    """Whether the study's winner has the method and all settings of a paper's row."""
     winner = view.winner or view.best
-    if figure.method != view.summary.method or winner is None:
+    if figure.row.method != view.summary.method or figure.row.options or winner is None:
         return False
     settings = {**view.summary.space.get("fixed", {}), **winner.settings}
-    return all(
-        settings[name] in allowed for name, allowed in figure.where.items() if name in settings
-    )
+    return all(settings.get(name) in values for name, values in figure.row.settings.items())
 
 
-def _ours(view: View, figure: PublishedFigure) -> Ours | None:
-    """The study's own figure: on test where it was measured there, else on dev.
+def _rows(view: View, theirs: Sequence[PublishedFigure]) -> list[Row]:
+    """Of each metric what was judged on the study's own data set, or else all that there is."""
+    known: dict[str, list[list[Cell | str]]] = {}
+    for figure in theirs:
+        if (metric := _metric(view, figure)) is not None:
+            known.setdefault(metric, []).append(_row(view, figure, metric))
+    rows: list[Row] = []
+    for found in known.values():
+        rows += [row for row in found if ELSEWHERE not in row[-1]] or found
+    return rows
+
+
+def _metric(view: View, figure: PublishedFigure) -> str | None:
+    """The study's name of a figure's metric, None where it has none.
 
     A task over a second corpus has that corpus' format in its name (``compression-gigaword``).
     """
-    summary, wanted = view.summary, data_sets()[figure.data].format
     task, _, rest = figure.metric.partition("/")
-    kind = KINDS.get(task, "scored-pairs")
-    for metric, only in ((f"{task}-{wanted}/{rest}", wanted), (figure.metric, "")):
-        if metric in summary.test:
-            value, part = measured(metric, summary.test[metric]), "test"
-        elif (over := view.measured.get(metric)) is not None:
-            value, part = spread(metric, over, view.error(metric)), "dev"
-        else:
-            continue
-        specs = tuple(
-            spec
-            for role, corpus in summary.corpora.items()
-            if role.partition("-")[0] == part
-            and corpus.get("kind", kind) == kind
-            # of TASK=FORMAT:PATH without the task
-            and (spec := str(corpus["spec"]).removeprefix(f"{corpus.get('task', '')}="))
-            and spec.startswith(only)
-        )
-        return Ours(metric, value, specs, part)
-    return None
+    own = f"{task}-{data_sets()[figure.column.data].format}/{rest}"
+    known = (m for m in (own, figure.metric) if m in view.summary.test or m in view.measured)
+    return next(known, None)
 
 
-def _differences(view: View, figure: PublishedFigure, ours: Ours) -> list[str]:
-    found = []
+def _row(view: View, figure: PublishedFigure, metric: str) -> list[Cell | str]:
+    """The study's own figure, on test where it was measured there, beside the paper's."""
+    summary, wanted = view.summary, data_sets()[figure.column.data]
+    if metric in summary.test:
+        part, value = "test", metric_cell(metric, summary.test[metric])
+    else:
+        part, value = "dev", Cell(view.on_dev(metric), view.measured[metric].mean)
+    kind = KINDS.get(figure.metric.partition("/")[0], "scored-pairs")
+    specs = [
+        spec
+        for role, corpus in summary.corpora.items()
+        if role.partition("-")[0] == part
+        and corpus.get("kind", kind) == kind
+        # of TASK=FORMAT:PATH without the task
+        and (spec := str(corpus["spec"]).removeprefix(f"{corpus.get('task', '')}="))
+        and spec.startswith("" if metric == figure.metric else wanted.format)
+    ]
+    differences = []
     if figure.trained.encoder.lower() not in view.encoder.lower().rpartition("/")[2]:
-        found.append("encoder")
+        differences.append("encoder")
     if not _trained_alike(view, figure):
-        found.append("training corpus")
-    if not _judged_alike(figure.data, ours.specs):
-        found.append("data judged on")
-    return found
+        differences.append("training corpus")
+    found, _, path = specs[0].partition(":") if len(specs) == 1 else ("", "", "")
+    whole = wanted.word in path.lower() and not SLICED.search(path)
+    if found != wanted.format or not whole:
+        differences.append(ELSEWHERE)
+    return [
+        f"{figure.paper.paper}, {figure.table.name}: {figure.row.name}",
+        metric,
+        figure.column.data,
+        Cell(percent(figure.percent / 100), figure.percent),
+        value,
+        f"{part}: {', '.join(specs) or 'not said'}",
+        ", ".join(differences),
+    ]
 
 
 def _trained_alike(view: View, figure: PublishedFigure) -> bool:
@@ -148,52 +123,3 @@ def _trained_alike(view: View, figure: PublishedFigure) -> bool:
     whole = not any(SLICED.search(spec) for spec in specs)
     rows = sum(corpus.get("rows", 0) for corpus in corpora)
     return formats == set(trained.formats) and whole and trained.rows in (None, rows)
-
-
-def _judged_alike(name: str, specs: tuple[str, ...]) -> bool:
-    """Whether one whole corpus alone is of the data set's format and, by its path, of its part."""
-    wanted = data_sets()[name]
-    if len(specs) != 1:
-        return False
-    found, _, path = specs[0].partition(":")
-    return found == wanted.format and wanted.word in path.lower() and not SLICED.search(path)
-
-
-def _grid(view: View) -> Table | None:
-    """A paper's table over two settings of the study's method, with the study's own cells.
-
-    None where there is no such table, or the study has none of its cells.
-    """
-    for paper in papers():
-        for table in paper.tables:
-            if table.is_grid and table.rows[0].method == view.summary.method:
-                return _cells(view, table, paper.paper)
-    return None
-
-
-def _cells(view: View, table: PublishedTable, paper: str) -> Table | None:
-    rows: list[list[Cell | str]] = []
-    for row in table.rows:
-        settings = {name: allowed[0] for name, allowed in row.settings.items()}
-        cells: list[Cell | str] = [row.name]
-        for column, figure in zip(table.columns, row.figures, strict=True):
-            mine = _best(view, column.metric, settings | column.settings)
-            text = percent(figure / 100)
-            cells.append(Cell(f"{text} ({mine})", strong=True) if mine else text)
-        rows.append(cells)
-    if not any(isinstance(cell, Cell) for cells in rows for cell in cells):
-        return None
-    (across,), (down,) = table.columns[0].settings, table.rows[0].settings
-    heads = [down, *(f"{column.settings[across]:g}" for column in table.columns)]
-    said = f"{table.caption} In brackets the same cell of this study on its own dev."
-    caption = f"{paper}, {table.name}: {down} down, {across} across. {said}"
-    return Table(heads=heads, rows=rows, caption=caption)
-
-
-def _best(view: View, metric: str, settings: dict[str, Any]) -> str | None:
-    """The best trial's value among those of exactly these settings."""
-    for trial in view.ranked:
-        value = view.value(trial, metric)
-        if value is not None and all(trial.settings.get(n) == v for n, v in settings.items()):
-            return measured(metric, value)
-    return None

@@ -1,16 +1,16 @@
-"""How a figure becomes SVG for a page and PNG for a folder, by matplotlib.
+"""How a figure becomes SVG for a page and PNG for a folder, and a chart plotly's JSON.
 
-The colours of the SVG are fixed values, which style.css maps to the page's own, so that a drawing
-is readable on light and on dark paper.
+Colours are fixed values, which style.css maps to the page's own, so that a drawing is readable on
+light and on dark paper.
 """
 
 from __future__ import annotations
 
 import io
-import math
 import re
 import textwrap
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -18,14 +18,18 @@ from xml.etree import ElementTree
 from sentune.credentials import without_credentials
 from sentune.formatting import STATES, measured
 from sentune.records import TrialState
-from sentune.report.blocks import Figure
+from sentune.report.blocks import Chart, Figure
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
     from matplotlib.axes import Axes
+    from matplotlib.axis import XAxis, YAxis
     from matplotlib.figure import Figure as Canvas
 
 INK, MUTED, LINE, PAPER = "#1c2126", "#5d656d", "#dfe3e7", "#ffffff"
 ACCENT, BEST = "#2f62a3", "#b8344a"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+"""The font of style.css, with whose widths plotly places what it draws."""
 MARKERS: dict[TrialState, dict[str, Any]] = {
     TrialState.COMPLETE: {"marker": "o", "facecolor": ACCENT, "edgecolor": ACCENT},
     TrialState.PRUNED: {"marker": "v", "facecolor": "none", "edgecolor": MUTED},
@@ -53,6 +57,18 @@ def to_canvas(figure: Figure) -> Canvas:
         axes.grid(axis="y", color=LINE, linewidth=0.8)
         axes.set_axisbelow(True)
     figure.draw(axes)
+    if axes.get_legend_handles_labels()[0]:  # above the drawing it covers nothing
+        axes.legend(
+            frameon=False,
+            fontsize=8.5,
+            ncols=3,
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1.0),
+            borderaxespad=0,
+            handletextpad=0.4,
+            columnspacing=1.0,
+            labelcolor=INK,
+        )
     return canvas
 
 
@@ -125,31 +141,69 @@ def scatter(
 
 
 def metric_axis(axes: Axes, metric: str, along: str = "y") -> None:
-    """Shows a metric in its unit, with as many digits as its ticks need."""
+    """Shows a metric in its unit."""
     axis = axes.xaxis if along == "x" else axes.yaxis
     axis.set_label_text(plain(metric))
     if measured(metric, 0.5).endswith("%"):
-        low, high = sorted(axis.get_view_interval())
-        digits = min(3, max(0, math.ceil(-math.log10(max(100 * (high - low), 1e-3) / 4))))
-        axis.set_major_formatter(lambda value, _: f"{100 * value:.{digits}f} %")
+        percent_axis(axis)
     else:
         axis.set_major_formatter(lambda value, _: measured(metric, value))
 
 
-def legend(axes: Axes, columns: int = 3) -> None:
-    """Puts a legend above the drawing, where it covers nothing."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(
-            frameon=False,
-            fontsize=8.5,
-            ncols=columns,
-            loc="lower left",
-            bbox_to_anchor=(-0.02, 1.0),
-            borderaxespad=0,
-            handletextpad=0.4,
-            columnspacing=1.0,
-            labelcolor=INK,
-        )
+def percent_axis(axis: XAxis | YAxis) -> None:
+    """Shows fractions in percent."""
+    axis.set_major_formatter(lambda value, _: f"{100 * value:.4g} %")
+
+
+def plotly_js() -> str:
+    """Return plotly.js, 4.8 MB."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+def canvas(x: str = "", y: str = "", *, height: int = 300, **layout: Any) -> go.Figure:
+    """Return an empty figure that is as wide as its place and lets a page scroll under a finger.
+
+    Args:
+        x, y: titles of the axes.
+        height: pixels.
+        layout: whatever else plotly's layout has.
+    """
+    import plotly.graph_objects as go
+
+    axis = {"gridcolor": LINE, "zeroline": False, "linecolor": MUTED, "fixedrange": True}
+    axis |= {"automargin": True, "title_standoff": 6}
+    figure = go.Figure()
+    figure.update_layout(
+        template="none",
+        height=height,
+        autosize=True,
+        dragmode=False,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        font={"size": 12, "color": INK, "family": FONT},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        xaxis={**axis, "title_text": safe(x), "showgrid": False},
+        yaxis={**axis, "title_text": safe(y)},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+    )
+    return figure.update_layout(**layout)
+
+
+def safe(text: object) -> str:
+    """Return a text in which plotly, which obeys some tags of HTML, sees none."""
+    return escape(str(without_credentials(str(text))), quote=False)
+
+
+def hover(text: str) -> str:
+    """Return a text of up to six lines for the pointer."""
+    return "<br>".join(safe(line) for line in textwrap.wrap(text, 45)[:6])
+
+
+def to_json(chart: Chart) -> str:
+    """Return the chart as JSON in which no tag of HTML can begin or end."""
+    return str(chart.draw().to_json()).replace("<", "\\u003c")
 
 
 def _clean(text: str) -> str:

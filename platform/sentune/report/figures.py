@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sentune.formatting import STATES, counted, measured
 from sentune.records import TrialRecord, TrialState
 from sentune.report.axes import Axis
-from sentune.report.blocks import Cell, Figure, Table
+from sentune.report.blocks import Cell, Figure, Table, metric_cell
 from sentune.report.drawing import (
     ACCENT,
     BEST,
@@ -23,7 +23,6 @@ from sentune.report.drawing import (
     MARKERS,
     MUTED,
     PAPER,
-    legend,
     metric_axis,
     plain,
     scatter,
@@ -70,7 +69,6 @@ def history(view: View) -> Figure | None:
             scatter(axes, state, foot, label, transform=axes.get_xaxis_transform())
         _trial_axis(axes, trials)
         metric_axis(axes, objective)
-        legend(axes)
 
     said = (
         f"{objective} of each trial by its number, and the best so far "
@@ -105,7 +103,6 @@ def curves(view: View) -> Figure | None:
         axes.set_xlabel("examples seen")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.locator_params(axis="x", nbins=5)
-        legend(axes)
 
     rungs = ", ".join(f"{rung:,}" for rung in view.rungs)
     dotted = f", dotted lines are the rungs at {rungs}" if rungs else ""
@@ -139,7 +136,6 @@ def front(view: View) -> Figure | None:
         axes.margins(0.08)  # the numbers stay below the legend
         metric_axis(axes, first, along="x")
         metric_axis(axes, second)
-        legend(axes)
 
     listed = ", ".join(str(number) for number in view.summary.front) or "none yet"
     said = (
@@ -225,16 +221,15 @@ def survival(view: View) -> Figure | None:
     def draw(axes: Axes) -> None:
         axes.grid(visible=False)
         left = [0] * len(found)
-        for word, face, edge, hatch, fate in (
-            ("reached it", ACCENT, MUTED, "", "reached"),
-            ("stopped before", LINE, MUTED, "", "stopped"),
-            ("lost before", "none", BEST, "xxxx", "lost"),
-            ("on their way", "none", MUTED, "||||", "running"),
+        for fate, word, face, edge, hatch in (
+            ("reached", "reached it", ACCENT, MUTED, ""),
+            ("stopped", "stopped before", LINE, MUTED, ""),
+            ("lost", "lost before", "none", BEST, "xxxx"),
+            ("running", "on their way", "none", MUTED, "||||"),
         ):
             counts = [rung[fate] for rung in found.values()]
             if any(counts):
-                bars = axes.barh(range(len(found)), counts, 0.62, left=left, label=word)
-                for bar in bars:
+                for bar in axes.barh(range(len(found)), counts, 0.62, left=left, label=word):
                     bar.set(facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.6)
             left = [a + b for a, b in zip(left, counts, strict=True)]
         for place, text in enumerate(said):
@@ -244,7 +239,6 @@ def survival(view: View) -> Figure | None:
         axes.set_xlim(0, 1.18 * max(left))
         axes.locator_params(axis="x", integer=True, nbins=6)
         axes.set(xlabel="trials", ylabel="examples")
-        legend(axes, columns=2)
 
     told = (
         f"How many trials reached each rung, of those that could; {said[-1]} "
@@ -285,7 +279,6 @@ def finalists(view: View) -> Figure | None:
         axes.set_ylim(len(shown) - 0.4, -0.5)
         axes.locator_params(axis="x", nbins=5)
         metric_axis(axes, objective, along="x")
-        legend(axes)
 
     seeds = counted(max(len(f.seeds) for f in shown), "fresh seed")
     said = f"{objective} on dev over {seeds} each: mean, standard deviation and every seed."
@@ -305,11 +298,9 @@ def cost(view: View) -> Figure | None:
             ((TrialState.RUNNING, *WITHOUT_RESULT), "other", BEST, BEST),
         ):
             if of := {t.id: t.seconds for t in trials if t.state in states}:
-                look: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 0.7}
-                axes.bar([*of], [*of.values()], 0.8, label=word, **look)
+                axes.bar([*of], [*of.values()], label=word, color=face, edgecolor=edge, lw=0.7)
         _trial_axis(axes, view.summary.trials)
         axes.set_ylabel("seconds")
-        legend(axes)
 
     total = sum(trial.seconds for trial in trials)
     said = f"Training and validation, over all starts; {total:,.0f} seconds in all."
@@ -323,37 +314,36 @@ def _curve_table(view: View, points: Mapping[int, Mapping[int, float]]) -> Table
     if len(wanted) < 2:
         wanted = every
     shown = wanted[:: max(1, math.ceil(len(wanted) / MOST_COLUMNS))]
-    metric, heads = view.summary.objective, ["trial", *(f"{at:,}" for at in shown)]
     rows = [
         [
             Cell(str(number), number),
-            *(Cell(measured(metric, curve.get(at)), curve.get(at)) for at in shown),
+            *(metric_cell(view.summary.objective, curve.get(at)) for at in shown),
         ]
         for number, curve in sorted(points.items())
     ]
-    return Table(heads=heads, rows=rows, numbers=heads, sortable=True)
+    return Table(heads=["trial", *(f"{at:,}" for at in shown)], rows=rows, sortable=True)
 
 
 def _trial_axis(axes: Axes, trials: Sequence[TrialRecord]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     axes.set_xlabel("trial")
     axes.set_xlim(-0.7, max(trial.id for trial in trials) + 0.7)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+    axes.locator_params(axis="x", nbins=8, integer=True, min_n_ticks=1)
 
 
 def _upright(axes: Axes, shown: Sequence[Axis]) -> None:
+    """Draws a scale for each setting and the objective, the last one."""
     axes.set_axis_off()
     axes.set(xlim=(-0.45, len(shown) - 0.6), ylim=(-0.03, 1.21))
     for place, axis in enumerate(shown):
-        axes.plot([place, place], [0, 1], color=INK, lw=1, zorder=4)
-        for height, label in axis.ticks():
-            value = axis.low + height * (axis.high - axis.low)
-            text = measured(axis.name, value) if axis is shown[-1] else plain(label, 14)
-            axes.plot([place - 0.03, place], [height, height], color=INK, lw=1)
-            box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
-            look: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 8, "color": INK}
-            axes.text(place - 0.05, height, text, zorder=6, bbox=box, **look)
+        labels = {height: plain(label, 14) for height, label in axis.ticks()}
+        if axis is shown[-1]:
+            span = axis.high - axis.low
+            labels = {at: measured(axis.name, axis.low + at * span) for at in labels}
+        scale = axes.secondary_yaxis(place, transform=axes.transData, zorder=6)
+        scale.spines[:].set(bounds=(0, 1), color=INK)
+        box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
+        scale.set_yticks([*labels], [*labels.values()], size=8, color=INK, bbox=box)
+        scale.yaxis.tick_left()
         # every other name stands higher: long names of neighbours would run into each other
         name = f"{axis.name} (log)" if axis.log else axis.name
         high = 1.05 if place % 2 == 0 else 1.14

@@ -10,11 +10,9 @@ from typing import Any
 import pandas as pd
 
 from sentune.errors import InvalidValue
-from sentune.formatting import measured, spread
-from sentune.report.blocks import Cell, Section, StudyReport, Table, Text
+from sentune.report.blocks import Cell, Row, Section, StudyReport, Table, Text, metric_cell
 from sentune.report.view import View
 
-HEADS = ("study", "method", "dev", "test", "p", "judged on", "encoder", "state")
 NOTE = (
     "± is the standard deviation over seeds, or the standard error over the pairs of one run. "
     "p: Welch's t test over the seeds against the first study, where both have two or more."
@@ -43,14 +41,10 @@ def leaderboard(views: Sequence[View], metric: str | None = None) -> pd.DataFram
         raise InvalidValue("--metric", ", ".join(sorted(objectives)), fix)
     chosen = metric or objectives.pop()
     modes = {v.summary.mode for v in views if v.summary.objective == chosen}
-    sign = 1 if "min" in modes else -1
-    rows = [_row(view, chosen) for view in views]
-    rows.sort(key=lambda row: (math.isnan(row["dev"]), sign * row["dev"]))
-    best = rows[0]["values"]
-    for place, row in enumerate(rows):
-        values = row.pop("values")
-        row["p"] = _welch(best, values) if place else None
-    return pd.DataFrame(rows).set_index("study")
+    found = pd.DataFrame([_row(view, chosen) for view in views]).set_index("study")
+    found = found.sort_values("dev", ascending="min" in modes, kind="stable")
+    best, *others = found.pop("values")
+    return found.assign(p=[math.nan, *(_welch(best, values) for values in others)])
 
 
 def _row(view: View, metric: str) -> dict[str, Any]:
@@ -73,33 +67,31 @@ def _row(view: View, metric: str) -> dict[str, Any]:
     }
 
 
-def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Return the p value of a difference of means; None where one side has a single value."""
+def _welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the p value of a difference of means; NaN where one side has a single value."""
     if min(len(ours), len(theirs)) < 2:
-        return None
+        return math.nan
     from scipy import stats  # takes a second
 
-    p = float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
-    return p if math.isfinite(p) else None
+    return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
 def leaderboard_table(views: Sequence[View], metric: str | None = None) -> Table:
-    """Return the leaderboard as a table of texts."""
+    """Return the leaderboard as a table of texts, the best study in bold."""
     found = leaderboard(views, metric)
-    rows: list[list[Cell | str]] = []
-    seen = {view.summary.study: view for view in views}
-    for place, (name, row) in enumerate(found.iterrows()):
-        over = seen[str(name)].measured.get(row["metric"])
+    rows: list[Row] = []
+    for name, row in found.iterrows():
         error = None if math.isnan(row["error"]) else row["error"]
-        dev = spread(row["metric"], over, error) if over is not None else "-"
-        test = "" if math.isnan(row["test"]) else measured(row["metric"], row["test"])
-        p = "" if row["p"] is None or math.isnan(row["p"]) else f"{row['p']:.2g}"
-        cells = [str(name), row["method"], dev, test, p]
-        cells += [row["judged_on"], row["encoder"], row["state"]]
-        rows.append([Cell(cell, strong=not place) for cell in cells])
+        dev = metric_cell(row["metric"], row["dev"], error)
+        test = "" if math.isnan(row["test"]) else metric_cell(row["metric"], row["test"])
+        p = "" if math.isnan(row["p"]) else Cell(f"{row['p']:.2g}", row["p"])
+        named = Cell(str(name), strong=not rows)
+        rows.append(
+            [named, row["method"], dev, test, p, row["judged_on"], row["encoder"], row["state"]]
+        )
+    heads = ("study", "method", "dev", "test", "p", "judged on", "encoder", "state")
     title = f"Leaderboard by {found['metric'].iloc[0]}"
-    numbers, wide = ("dev", "test", "p"), ("judged on", "encoder")
-    return Table(heads=HEADS, rows=rows, numbers=numbers, wide=wide, sortable=True, caption=title)
+    return Table(heads=heads, rows=rows, sortable=True, caption=title)
 
 
 def leaderboard_report(views: Sequence[View], metric: str | None = None) -> StudyReport:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sentune.formatting import clock, counted, hours, percent, setting
 from sentune.records import StudySummary, TrialState
-from sentune.report.blocks import Block, Table, Text
+from sentune.report.blocks import Block, Cell, Row, Table, Text
 from sentune.report.figures import cost
 from sentune.report.view import View
 
@@ -17,12 +17,11 @@ def costs(view: View) -> list[Block | None]:
     """Totals against limits, savings, and the seconds of each trial."""
     if not view.summary.trials:
         return []
-    saved = _saved(view)
-    return [Text(saved) if saved else None, cost(view), _totals(view)]
+    return [Text(_saved(view)), cost(view), _totals(view)]
 
 
 def _totals(view: View) -> Table:
-    """What was used beside what was allowed; a study of old knows only its trials' sums."""
+    """What was used beside what was allowed; an older study knows only its trials' sums."""
     summary, plan = view.summary, view.summary.plan
     allowed: Mapping[str, Any] = plan.get("budget") or plan
     spent, finals = summary.spent, summary.finalists
@@ -30,24 +29,26 @@ def _totals(view: View) -> Table:
     runs = [*(t.gpu_seconds for t in summary.trials), *(f.gpu_seconds for f in finals)]
     gpu = spent.gpu_hours or sum(runs) / 3600
 
-    def limit(name: str, unit: str = "") -> str:
-        return f"{allowed[name]:,}{unit}" if allowed.get(name) is not None else "none"
+    def limit(name: str, unit: str = "") -> Cell | str:
+        most = allowed.get(name)
+        return "none" if most is None else Cell(f"{most:,}{unit}", most)
 
-    def planned(name: str) -> str:
-        return f"{plan[name]:,}" if isinstance(plan.get(name), int) else ""
+    def planned(name: str) -> int | str:
+        return plan[name] if isinstance(plan.get(name), int) else ""
 
-    trials = f"{spent.trials or len(summary.trials):,}"
-    rows = [
-        ("trials", trials, limit("max_trials"), planned("trials")),
-        ("examples", f"{examples:,}", "", planned("examples_at_most")),
-        ("wall time", hours(spent.hours), limit("max_hours", " h"), ""),
-        ("GPU time", hours(gpu), limit("max_gpu_hours", " h"), ""),
-        ("seconds of trials", clock(sum(t.seconds for t in summary.trials)), "", ""),
-        ("seconds of finalists", clock(sum(f.seconds for f in finals)) if finals else "", "", ""),
+    def seconds(of: float) -> Cell:
+        return Cell(clock(of), of)
+
+    rows: list[Row] = [
+        ["trials", spent.trials or len(summary.trials), limit("max_trials"), planned("trials")],
+        ["examples", examples, "", planned("examples_at_most")],
+        ["wall time", Cell(hours(spent.hours), spent.hours), limit("max_hours", " h"), ""],
+        ["GPU time", Cell(hours(gpu), gpu), limit("max_gpu_hours", " h"), ""],
+        ["seconds of trials", seconds(sum(t.seconds for t in summary.trials)), "", ""],
     ]
-    shown = [line for line in rows if line[1] and (line[1] != "0 s" or line[2])]
-    heads = ("", "used", "limit", "planned at most")
-    return Table(heads=heads, rows=shown, numbers=heads[1:], beside=True)
+    if finals:
+        rows.append(["seconds of finalists", seconds(sum(f.seconds for f in finals)), "", ""])
+    return Table(heads=("", "used", "limit", "planned at most"), rows=rows, beside=True)
 
 
 def _saved(view: View) -> str:
@@ -68,23 +69,21 @@ def _saved(view: View) -> str:
 
 def lineage(view: View) -> list[Block]:
     """Where the result came from."""
-    summary = view.summary
-    blocks: list[Block] = [_corpora(summary), _code(view)]
-    command = summary.lineage.get("command")
-    if command:
-        blocks.append(Text(str(command), "code"))
-    if summary.test_reads:  # more than one was forced
-        blocks.append(_reads(summary))
-    packages: Mapping[str, Any] = summary.lineage.get("packages", {})
-    if packages:
-        versions = [(name, str(version)) for name, version in sorted(packages.items())]
-        blocks.append(Table(heads=("package", "version"), rows=versions, folded="Packages"))
-    if summary.space:
-        blocks.append(_space(summary.space))
-    if summary.plan:
-        plan = [(name.replace("_", " "), setting(v)) for name, v in summary.plan.items()]
-        blocks.append(Table(heads=("plan", ""), rows=plan, wide=("",), folded="Plan"))
-    return blocks
+    summary, found = view.summary, view.summary.lineage
+    heads = [*dict.fromkeys(name for read in summary.test_reads for name in read)]
+    reads = [[_read(read.get(name)) for name in heads] for read in summary.test_reads]
+    said = "Readings of the test corpora." if reads else ""
+    packages = [(name, str(v)) for name, v in sorted(found.get("packages", {}).items())]
+    plan = [(name.replace("_", " "), setting(v)) for name, v in summary.plan.items()]
+    return [
+        _corpora(summary),
+        _code(view),
+        Text(str(found.get("command") or ""), "code"),
+        Table(heads=heads, rows=reads, caption=said),  # more than one was forced
+        Table(heads=("package", "version"), rows=packages, folded="Packages"),
+        _space(summary.space),
+        Table(heads=("plan", ""), rows=plan, folded="Plan"),
+    ]
 
 
 def _corpora(summary: StudySummary) -> Table:
@@ -93,20 +92,12 @@ def _corpora(summary: StudySummary) -> Table:
             role,
             str(corpus.get("spec", "")),
             str(corpus.get("kind", "")).replace("-", " "),
-            f"{corpus.get('rows', 0):,}",
+            int(corpus.get("rows", 0)),
             str(corpus.get("fingerprint", "")),
         )
         for role, corpus in summary.corpora.items()
     ]
-    heads = ("role", "corpus", "kind", "rows", "fingerprint")
-    return Table(heads=heads, rows=rows, numbers=("rows",), wide=("corpus",))
-
-
-def _reads(summary: StudySummary) -> Table:
-    names = [*dict.fromkeys(name for read in summary.test_reads for name in read)]
-    rows = [[_read(read.get(name)) for name in names] for read in summary.test_reads]
-    said = "Readings of the test corpora."
-    return Table(heads=names, rows=rows, wide=("test",), caption=said)
+    return Table(heads=("role", "corpus", "kind", "rows", "fingerprint"), rows=rows)
 
 
 def _read(value: Any) -> str:
@@ -132,18 +123,19 @@ def _code(view: View) -> Table:
         "model": summary.model or "",
     }
     rows = [(name, str(value)) for name, value in lines.items() if value]
-    return Table(heads=("", "value"), rows=rows, wide=("value",))
+    return Table(heads=("", "value"), rows=rows)
 
 
 def _space(space: Mapping[str, Any]) -> Table:
     searched = {name: _range(dimension) for name, dimension in space.get("settings", {}).items()}
     fixed = {name: f"fixed at {setting(v)}" for name, v in space.get("fixed", {}).items()}
-    published = {name: setting(value) for name, value in space.get("published", {}).items()}
+    published = space.get("published", {})
     rows = [
-        (name, said, published.get(name, "")) for name, said in (*searched.items(), *fixed.items())
+        (name, said, setting(published[name]) if name in published else "")
+        for name, said in (*searched.items(), *fixed.items())
     ]
     heads = ("setting", "searched", "the paper's")
-    return Table(heads=heads, rows=rows, wide=("searched",), folded="Search space")
+    return Table(heads=heads, rows=rows, folded="Search space")
 
 
 def _range(dimension: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 FOLDER = Path(__file__).with_name("published")
+SLICED = re.compile(r"[?&](rows|premises|size)=")
+"""Options of a corpus that name a part of it."""
 
 
 class _Strict(BaseModel):
@@ -24,41 +27,36 @@ class _Strict(BaseModel):
 class DataSet(_Strict):
     """A data set that a paper trains or judges on, where one gets it, and the format that reads it.
 
-    Attributes:
-        word: in the path of its wanted part, in lower case.
-        files: patterns of the names under which it is published, without regard to case.
-        options: of the format, that choose the wanted part.
+    ``files`` are patterns of the names under which it is published, without regard to case; the
+    path of the wanted part has the ``word``, and ``options`` of the format choose it. What is
+    ``whole`` is never cut, since its parts stand one after the other.
     """
 
     format: str
     word: str = ""
     files: tuple[str, ...] = ()
     options: str = ""
+    whole: bool = False
     source: str
 
 
 class Quick(_Strict):
-    """What makes a study of a paper a small one.
+    """What makes a study of a paper a small one: nothing, unless it is said.
 
-    Attributes:
-        options: of its job.
-        set: settings in place of the paper's.
-        rows: of each data set that is judged on, at most.
+    Options of its job, settings in place of the paper's, and the most rows of each data set that
+    is judged on.
     """
 
     options: dict[str, Any] = {}
     set: dict[str, Any] = {}
-    rows: int
+    rows: int | None = None
 
 
 class TrainedOn(_Strict):
     """The encoder and corpus of a paper in its words, and the formats that read the corpus here.
 
-    Attributes:
-        rows: examples that the paper counts; None where it gives no number.
-        data, dev: data sets to train and to select on.
-        options: of the job, beside the paper's own settings.
-        quick: None: it is quick as it is.
+    ``rows`` are the examples that the paper counts; ``data`` and ``dev`` the data sets to train
+    and to select on; ``options`` those of the job, beside the paper's own settings.
     """
 
     encoder: str
@@ -68,23 +66,37 @@ class TrainedOn(_Strict):
     data: tuple[str, ...] = ()
     dev: tuple[str, ...] = ()
     options: dict[str, Any] = {}
-    quick: Quick | None = None
+    quick: Quick = Quick()
+
+
+class Measurement(_Strict):
+    """A metric on a data set."""
+
+    data: str
+    metric: str
 
 
 class PublishedColumn(_Strict):
-    """A metric on a data set.
+    """A metric on a data set, or the mean of several.
 
     Attributes:
         header: cells of the table's head above it, from the top.
+        mean: what it is the mean of, in place of ``data`` and ``metric``.
         settings: that the column stands for, in a table over two settings.
         trained: where it is not the table's.
     """
 
     header: tuple[str, ...]
-    data: str
-    metric: str
+    data: str = ""
+    metric: str = ""
+    mean: tuple[Measurement, ...] = ()
     settings: dict[str, Any] = {}
     trained: str = ""
+
+    @property
+    def parts(self) -> tuple[Measurement, ...]:
+        """What it is the mean of; itself where it is a single metric."""
+        return self.mean or (Measurement(data=self.data, metric=self.metric),)
 
 
 class PublishedRow(_Strict):
@@ -92,13 +104,20 @@ class PublishedRow(_Strict):
 
     Attributes:
         header: cells of the table that name it.
+        method: that a study of this row tunes.
+        model: an encoder that is measured as it is, ``hf:NAME?pooling=cls``, in place of a study.
+            Without method and model the row is published only.
         settings: that make a study of this row, setting -> values; empty: any.
+        options, trained: of its study, where they are not the table's.
         metrics: metric of a column -> name of this row's own.
     """
 
     header: tuple[str, ...]
-    method: str
+    method: str = ""
+    model: str = ""
     settings: dict[str, tuple[Any, ...]] = {}
+    options: dict[str, Any] = {}
+    trained: str = ""
     figures: tuple[float, ...]
     metrics: dict[str, str] = {}
 
@@ -109,10 +128,9 @@ class PublishedRow(_Strict):
 
 
 class PublishedTable(_Strict):
-    """A table of a paper.
+    """A table of a paper, and its text as the paper prints it.
 
     Attributes:
-        text: the table as the paper prints it.
         transposed: its rows are columns here.
         dev: task -> data set on which its readouts are chosen, where the study's own does not.
     """
@@ -142,19 +160,32 @@ class Paper(_Strict):
 
 
 class PublishedFigure(NamedTuple):
-    """One figure, as a fraction: from a paper's table and row, on a data set.
+    """One figure of a paper's table, in percent; NaN where the paper has none."""
 
-    ``where`` are the settings that make a study of it, setting -> values; empty: any.
-    """
+    paper: Paper
+    table: PublishedTable
+    row: PublishedRow
+    column: PublishedColumn
+    percent: float
 
-    method: str
-    source: str
-    row: str
-    metric: str
-    data: str
-    value: float
-    trained: TrainedOn
-    where: dict[str, tuple[Any, ...]]
+    @property
+    def parts(self) -> tuple[Measurement, ...]:
+        """What the column is the mean of, with the row's own metrics in their places."""
+        own = self.row.metrics
+        return tuple(
+            part.model_copy(update={"metric": own.get(part.metric, part.metric)})
+            for part in self.column.parts
+        )
+
+    @property
+    def metric(self) -> str:
+        """The metric of a column of one."""
+        return self.parts[0].metric
+
+    @property
+    def trained(self) -> TrainedOn:
+        """What it was trained on."""
+        return self.paper.trained[self.row.trained or self.column.trained or self.table.trained]
 
 
 @functools.cache
@@ -171,26 +202,25 @@ def data_sets() -> dict[str, DataSet]:
     return {name: DataSet.model_validate(said) for name, said in content.items()}
 
 
+def figures_of(paper: Paper, table: PublishedTable) -> list[PublishedFigure]:
+    """All figures of a table, row by row."""
+    return [
+        PublishedFigure(paper, table, row, column, figure)
+        for row in table.rows
+        for column, figure in zip(table.columns, row.figures, strict=True)
+    ]
+
+
 @functools.cache
 def published_figures() -> tuple[PublishedFigure, ...]:
-    """All figures of all papers, but those of a table over two settings."""
+    """The figures of all papers that one metric of one method stands for."""
     return tuple(
-        PublishedFigure(
-            method=row.method,
-            source=f"{paper.paper}, {table.name}",
-            row=row.name,
-            metric=row.metrics.get(column.metric, column.metric),
-            data=column.data,
-            value=figure / 100,
-            trained=paper.trained[column.trained or table.trained],
-            where=row.settings,
-        )
+        figure
         for paper in papers()
         for table in paper.tables
         if not table.is_grid
-        for row in table.rows
-        for column, figure in zip(table.columns, row.figures, strict=True)
-        if not math.isnan(figure)
+        for figure in figures_of(paper, table)
+        if figure.row.method and not figure.column.mean and not math.isnan(figure.percent)
     )
 
 

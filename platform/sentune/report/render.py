@@ -13,8 +13,7 @@ from markupsafe import Markup
 
 from sentune.credentials import without_credentials
 from sentune.report.blocks import StudyReport
-from sentune.report.drawing import to_svg
-from sentune.report.plotting import plotly_js, to_json
+from sentune.report.drawing import plotly_js, to_json, to_svg
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~#])")
 

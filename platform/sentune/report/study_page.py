@@ -10,7 +10,7 @@ from sentune.formatting import counted, hours, spread
 from sentune.io.atomic import write_document
 from sentune.records import TrialState
 from sentune.report import behaviour, trial_sections
-from sentune.report.blocks import Block, Cell, Facts, Section, StudyReport, Table, Text
+from sentune.report.blocks import Block, Cell, Facts, Section, StudyReport, Table, Text, is_empty
 from sentune.report.comparison import comparison
 from sentune.report.provenance import costs, lineage
 from sentune.report.render import to_html, to_markdown
@@ -34,7 +34,7 @@ def build(seen: View) -> StudyReport:
         InvalidValue: an exhibit is damaged.
     """
     made = [
-        Section(name, title, [block for block in blocks(seen) if block is not None])
+        Section(name, title, [b for b in blocks(seen) if b is not None and not is_empty(b)])
         for name, title, blocks in SECTIONS
     ]
     return StudyReport(
@@ -60,21 +60,20 @@ def write(report: StudyReport, folder: Path) -> tuple[Path, Path]:
 
 def overview(view: View) -> list[Block | None]:
     """Finding, verdict, state, figures."""
-    summary = view.summary
-    blocks: list[Block | None] = [Text(finding(view), "lead")]
-    if (against := view.against_rules) is not None:
-        blocks.append(Text(against.text, "good" if against.beaten else "bad"))
-    if summary.verdict:
-        blocks.append(Text(summary.verdict))
+    summary, against = view.summary, view.against_rules
+    state = Text(summary.reason)
     if summary.state in ENDS:
         why = f" Why: {summary.reason}" if summary.reason else ""
-        blocks.append(Text(ENDS[summary.state] + why, "warning"))
-    elif summary.reason:
-        blocks.append(Text(summary.reason))
-    blocks.append(Facts(_facts(view)))
-    if view.metric_rows:
-        blocks += [_figures(view), _about(view)]
-    return blocks
+        state = Text(ENDS[summary.state] + why, "warning")
+    return [
+        Text(finding(view), "lead"),
+        Text(against.text, "good" if against.beaten else "bad") if against is not None else None,
+        Text(summary.verdict),
+        state,
+        Facts(_facts(view)),
+        _figures(view),
+        Text(_about(view), "note"),
+    ]
 
 
 def finding(view: View) -> str:
@@ -83,19 +82,19 @@ def finding(view: View) -> str:
     winner, best = view.winner, view.best
     if winner is not None and objective in winner.metrics:
         over = winner.metrics[objective]
-        error = "mean ± standard deviation over" if len(over.values) > 1 else "from"
+        how = "mean ± standard deviation over" if len(over.values) > 1 else "from"
         seeds = counted(len(over.values), "fresh seed")
         return (
-            f"{summary.method} reaches {objective} {spread(objective, over)} on dev: {error} "
+            f"{summary.method} reaches {objective} {spread(objective, over)} on dev: {how} "
             f"{seeds} of trial {winner.trial}, among {counted(len(summary.trials), 'trial')}."
         )
     is_open = summary.state not in ("complete", "failed")
     if best is None:
         came = f"has a value of {objective} yet" if is_open else f"came to a value of {objective}"
         return f"No trial {came}."
-    error_of = view.error(objective)
-    value = spread(objective, view.measured[objective], error_of)
-    kind = "one run, so no error bar" if error_of is None else "± standard error over the pairs"
+    error = view.error(objective)
+    value = spread(objective, view.measured[objective], error)
+    kind = "one run, so no error bar" if error is None else "± standard error over the pairs"
     so_far = "So far the best" if is_open else "The best"
     state = "" if best.state is TrialState.COMPLETE else ", which has not come to its end"
     return f"{so_far} {objective} on dev: {value} ({kind}), trial {best.id}{state}."
@@ -122,19 +121,19 @@ def _facts(view: View) -> dict[str, str]:
 
 
 def _figures(view: View) -> Table:
-    """``metric_rows`` without the columns that are empty."""
+    """What the winner reached, beside rules without a model."""
+    rows = []
+    for names, on_dev, on_test, without in view.metric_rows:
+        name = names.partition(",")[0]
+        over, test = view.measured.get(name), view.summary.test.get(name)
+        dev = Cell(on_dev, over.mean if over is not None else None)
+        strong = Cell(names, strong=name == view.summary.objective)
+        rows.append((strong, dev, Cell(on_test, test), without))
     heads = ("metric", f"dev, {view.error_kind}", "test, shipped model", "without a model")
-    names, *columns = zip(*view.metric_rows, strict=True)
-    shown = {head: column for head, column in zip(heads[1:], columns, strict=True) if any(column)}
-    objective = view.summary.objective
-    strong = (Cell(name, strong=name.partition(",")[0] == objective) for name in names)
-    rows = [*zip(strong, *shown.values(), strict=True)]
-    wide = ("metric", heads[-1])
-    numbers = [head for head in shown if head not in wide]
-    return Table(heads=["metric", *shown], rows=rows, numbers=numbers, wide=wide)
+    return Table(heads=heads, rows=rows)
 
 
-def _about(view: View) -> Text | None:
+def _about(view: View) -> str:
     """How often test was read, and what the table leaves out."""
     summary = view.summary
     said = []
@@ -148,7 +147,7 @@ def _about(view: View) -> Text | None:
         said.append("No test corpus was read.")
     if view.subsets:
         said.append(f"Metrics by subset ({view.subsets}) are in summary.json.")
-    return Text(" ".join(said), "note") if said else None
+    return " ".join(said)
 
 
 Blocks: TypeAlias = Callable[[View], Sequence[Block | None]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from sentune.errors import InvalidValue
 from sentune.formatting import percent, setting
 from sentune.readouts.sweep import SWEEP_FILE
 from sentune.report.blocks import Figure
-from sentune.report.drawing import ACCENT, BEST, MUTED, legend, plain, write_png
+from sentune.report.drawing import ACCENT, BEST, MUTED, percent_axis, plain, write_png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 CURVE_FILE = "precision_recall.json"
 HEAT = ("alpha_1", "alpha_2")
 """Readouts of a heat map: rows, columns."""
-FEWEST = 2
-"""Values that a readout needs for a curve."""
 MARKED = 20
 """Values up to which each has a mark on a curve."""
 
@@ -51,12 +50,11 @@ class SweepTable(NamedTuple):
 
     def at_best(self, *shown: str) -> NDArray[np.float64]:
         """The metric over the readouts that are shown, in that order, the others at their best."""
-        place = tuple(
-            slice(None) if name in shown else grid.index(self.best[name])
-            for name, grid in self.axes.items()
-        )
-        kept = [name for name in self.axes if name in shown]
-        return self.values[place].transpose([kept.index(name) for name in shown])
+        names = [*self.axes]
+        others = [name for name in names if name not in shown]
+        ordered = self.values.transpose([names.index(name) for name in (*others, *shown)])
+        best = tuple(self.axes[name].index(self.best[name]) for name in others)
+        return np.asarray(ordered[best])
 
     def fixed(self, *shown: str) -> str:
         """What the readouts that are not shown stand at, in words."""
@@ -71,9 +69,8 @@ def write_sweeps(tables: Mapping[str, Any], folder: Path) -> list[Path]:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(table), encoding="utf-8")
-        written += [
-            write_png(figure, file.parent) for figure in sweep_figures(SweepTable.read(table))
-        ]
+        figures = sweep_figures(SweepTable.read(table))
+        written += [write_png(figure, file.parent) for figure in figures]
     return written
 
 
@@ -107,13 +104,13 @@ def curves_in(folder: Path) -> dict[str, Curve]:
 
 def sweep_figures(table: SweepTable) -> list[Figure]:
     """A heat map over the alphas, and a curve over each other readout that is a number."""
+    several = [name for name, grid in table.axes.items() if len(grid) > 1]
     curves = [
         curve(table, name)
-        for name, grid in table.axes.items()
-        if name not in HEAT and len(grid) >= FEWEST and not isinstance(grid[0], str)
+        for name in several
+        if name not in HEAT and not isinstance(table.axes[name][0], str)
     ]
-    both = all(len(table.axes.get(name, ())) >= FEWEST for name in HEAT)
-    return [heat(table), *curves] if both else curves
+    return [heat(table), *curves] if {*HEAT} <= {*several} else curves
 
 
 def heat(table: SweepTable) -> Figure:
@@ -156,7 +153,7 @@ def curve(table: SweepTable, name: str) -> Figure:
         axes.plot(best[name], best["value"], "D", color=BEST, zorder=3)
         axes.set_xscale(scale_of(grid))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.1f} %")
+        percent_axis(axes.yaxis)
         axes.set_xlabel(plain(name))
         axes.margins(y=0.12)
 
@@ -168,22 +165,20 @@ def precision_recall(curves: Mapping[str, Curve]) -> Figure | None:
     """Precision against recall of each task, with the area by the trapezoid rule."""
     if not curves:
         return None
-    areas = {
-        task: percent(abs(float(np.trapezoid(precision, recall))))
-        for task, (precision, recall) in curves.items()
-    }
     looks = [(ACCENT, "-"), (BEST, "--"), (MUTED, ":")]
 
     def draw(axes: Axes) -> None:
-        for place, (task, (precision, recall)) in enumerate(curves.items()):
-            colour, style = looks[place % len(looks)]
-            axes.plot(recall, precision, style, color=colour, label=plain(task))
+        tasks = zip(cycle(looks), curves.items(), strict=False)
+        for (colour, style), (task, (precision, recall)) in tasks:
+            label = plain(task) if len(curves) > 1 else ""
+            axes.plot(recall, precision, style, color=colour, label=label)
         axes.set(xlim=(0, 1.01), ylim=(0, 1.03), xlabel="recall", ylabel="precision")
-        if len(curves) > 1:
-            legend(axes)
 
-    listed = "; ".join(f"{task}: area {area}" for task, area in areas.items())
-    said = f"{listed}, by the trapezoid rule."
+    areas = "; ".join(
+        f"{task}: area {percent(abs(float(np.trapezoid(precision, recall))))}"
+        for task, (precision, recall) in curves.items()
+    )
+    said = f"{areas}, by the trapezoid rule."
     return Figure("precision_recall", "Precision and recall of the winner", said, draw)
 
 

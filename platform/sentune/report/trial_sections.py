@@ -8,8 +8,7 @@ from typing import Any
 from sentune.formatting import SIGNS, STATES, clock, counted, measured, setting, spread
 from sentune.records import FinalistRecord, TrialRecord, TrialState
 from sentune.report import figures
-from sentune.report.axes import is_number
-from sentune.report.blocks import Block, Cell, Table, Text
+from sentune.report.blocks import Block, Cell, Table, Text, metric_cell, setting_cell
 from sentune.report.importance import FEWEST
 from sentune.report.sweep_figures import figures_in
 from sentune.report.view import WITHOUT_RESULT, View
@@ -21,35 +20,27 @@ def trials(view: View) -> list[Block]:
     if not every:
         return [Text("No trial has started yet.", "note")]
     counts = ", ".join(
-        f"{view.count(state)} {STATES[state]} {SIGNS[state]}"
+        f"{count} {STATES[state]} {SIGNS[state]}"
         for state in TrialState
-        if view.count(state)
+        if (count := view.count(state))
     )
     said = Text(f"{counted(len(every), 'trial')}: {counts}. Sorted by objective.")
-    gpu = ["GPU time"] if any(trial.gpu_seconds for trial in every) else []
-    why = ["why"] if any(trial.reason for trial in every) else []
     metrics = [metric for metric, _ in view.objectives]
-    heads = ["trial", "state", *metrics, "examples", "time", *gpu, *view.varied, *why]
-    rows: list[list[Cell | str]] = [
+    rows = [
         [
             Cell(str(trial.id), trial.id, trial is view.best),
             f"{SIGNS[trial.state]} {STATES[trial.state]}",
-            *(_metric(view, trial, metric) for metric in metrics),
-            Cell(f"{trial.examples:,}", trial.examples),
+            *(metric_cell(metric, view.value(trial, metric)) for metric in metrics),
+            trial.examples,
             Cell(clock(trial.seconds), trial.seconds),
-            *([Cell(clock(trial.gpu_seconds), trial.gpu_seconds)] if gpu else []),
-            *(_setting(trial, name) for name in view.varied),
-            *([trial.reason] if why else []),
+            Cell(clock(trial.gpu_seconds), trial.gpu_seconds) if trial.gpu_seconds else "",
+            *(setting_cell(trial.settings.get(name)) for name in view.varied),
+            trial.reason,
         ]
         for trial in view.ranked
     ]
-    numeric = [
-        name
-        for name in view.varied
-        if all(is_number(trial.settings.get(name, 0)) for trial in every)
-    ]
-    numbers = ["trial", *metrics, "examples", "time", *gpu, *numeric]
-    return [said, Table(heads=heads, rows=rows, numbers=numbers, wide=why, sortable=True)]
+    heads = ["trial", "state", *metrics, "examples", "time", "GPU time", *view.varied, "why"]
+    return [said, Table(heads=heads, rows=rows, sortable=True)]
 
 
 def search(view: View) -> list[Block | None]:
@@ -61,24 +52,18 @@ def pareto(view: View) -> list[Block | None]:
     """Several objectives: the front as a figure of the first two and a table of all of them."""
     if len(view.objectives) < 2:
         return []
-    heads = [f"{metric} ({mode})" for metric, mode in view.objectives]
-    rows: list[list[Cell | str]] = [
+    rows = [
         [
             Cell(str(trial.id), trial.id),
-            *(_metric(view, trial, metric) for metric, _ in view.objectives),
-            *(setting(trial.settings.get(name)) for name in view.varied),
+            *(metric_cell(metric, view.value(trial, metric)) for metric, _ in view.objectives),
+            *(setting_cell(trial.settings.get(name)) for name in view.varied),
         ]
         for trial in view.summary.trials
         if trial.id in view.summary.front
     ]
-    table = Table(
-        heads=["trial", *heads, *view.varied],
-        rows=rows,
-        numbers=("trial", *heads),
-        sortable=True,
-        caption="Trials on the front." if rows else "No trial is on the front yet.",
-    )
-    return [figures.front(view), table]
+    heads = ["trial", *(f"{metric} ({mode})" for metric, mode in view.objectives), *view.varied]
+    said = "Trials on the front." if rows else "No trial is on the front yet."
+    return [figures.front(view), Table(heads=heads, rows=rows, caption=said, sortable=True)]
 
 
 def settings(view: View) -> list[Block | None]:
@@ -89,11 +74,10 @@ def settings(view: View) -> list[Block | None]:
         why = f"Importance needs {FEWEST} comparable trials that differ in settings and result."
         return [Text(why, "note"), figures.parallel(view)]
     rows = [
-        (name, f"{100 * share:.0f} ± {100 * found.spreads[name]:.0f} %")
+        (name, Cell(f"{100 * share:.0f} ± {100 * found.spreads[name]:.0f} %", share))
         for name, share in sorted(found.shares.items(), key=lambda one: -one[1])
     ]
-    heads = ("setting", "importance")
-    table = Table(heads=heads, rows=rows, numbers=heads[1:], beside=True)
+    table = Table(heads=("setting", "importance"), rows=rows, beside=True)
     return [figures.importance(view), table, figures.parallel(view)]
 
 
@@ -118,18 +102,15 @@ def rungs(view: View) -> list[Block | None]:
         "on the way": [rung["running"] for rung in found.values()],
     }
     shown = {name: numbers for name, numbers in counts.items() if any(numbers)}
-    rows = [[f"{number:,}" for number in line] for line in zip(*shown.values(), strict=True)]
-    return [Text(said), drawn, Table(heads=[*shown], rows=rows, numbers=shown, beside=True)]
+    rows = [*zip(*shown.values(), strict=True)]
+    return [Text(said), drawn, Table(heads=[*shown], rows=rows, beside=True)]
 
 
 def finals(view: View) -> list[Block | None]:
     """Finalists by mean, best first, with seeds and settings; none where none has run."""
-    every, objective = view.summary.finalists, view.summary.objective
-    if not every:
-        return []
-    heads = ["trial", "", objective, "seeds", *view.varied]
-    rows = [_finalist(view, finalist) for finalist in every]
-    table = Table(heads=heads, rows=rows, numbers=("trial", objective))
+    rows = [_finalist(view, finalist) for finalist in view.summary.finalists]
+    heads = ["trial", "", view.summary.objective, "seeds", *view.varied]
+    table = Table(heads=heads, rows=rows)
     return [figures.finalists(view), _tested(view.summary.comparison), table]
 
 
@@ -138,11 +119,11 @@ def _finalist(view: View, finalist: FinalistRecord) -> list[Cell | str]:
     over, won = finalist.metrics.get(objective), finalist is view.winner
     pairs = zip(finalist.seeds, over.values if over is not None else (), strict=False)
     return [
-        str(finalist.trial),
+        Cell(str(finalist.trial), finalist.trial),
         Cell("winner" if won else "", strong=won),
-        spread(objective, over) if over is not None else "-",
+        Cell(spread(objective, over), over.mean) if over is not None else "-",
         ", ".join(f"{seed}: {measured(objective, value)}" for seed, value in pairs),
-        *(setting(finalist.settings.get(name)) for name in view.varied),
+        *(setting_cell(finalist.settings.get(name)) for name in view.varied),
     ]
 
 
@@ -169,11 +150,10 @@ def readouts(view: View) -> list[Block]:
     drawn = figures_in(view.folder) if view.folder is not None else []
     if not chosen and not drawn:
         return []
-    heads = ("readout", "best value")
-    rows = [(name, setting(value)) for name, value in sorted(chosen.items())]
-    table = [Table(heads=heads, rows=rows, numbers=heads[1:], beside=True)] if rows else []
+    rows = [(name, setting_cell(value)) for name, value in sorted(chosen.items())]
     said = "Hyperparameters that need no training run: swept exhaustively on the frozen model."
-    return [Text(said, "note"), *drawn, *table]
+    table = Table(heads=("readout", "best value"), rows=rows, beside=True)
+    return [Text(said, "note"), *drawn, table]
 
 
 def notes(view: View) -> list[Block]:
@@ -184,16 +164,14 @@ def notes(view: View) -> list[Block]:
         for trial in every
         for what, said in events(trial)
     ]
-    if not rows:
-        return []
     restarts, bad = sum(trial.restarts for trial in every), view.count(*WITHOUT_RESULT)
-    parts = [
-        *([f"{counted(restarts, 'restart')} after a process had died"] if restarts else []),
-        *([f"{counted(bad, 'trial')} without a result"] if bad else []),
-    ]
-    lead = [Text("; ".join(parts) + ".")] if parts else []
-    heads = ("trial", "what", "said")
-    return [*lead, Table(heads=heads, rows=rows, numbers=heads[:1], wide=heads[2:], sortable=True)]
+    lead = []
+    if restarts:
+        lead.append(f"{counted(restarts, 'restart')} after a process had died")
+    if bad:
+        lead.append(f"{counted(bad, 'trial')} without a result")
+    said = Text(f"{'; '.join(lead)}." if lead else "")
+    return [said, Table(heads=("trial", "what", "said"), rows=rows, sortable=True)]
 
 
 def events(trial: TrialRecord) -> Iterator[tuple[str, str]]:
@@ -207,13 +185,3 @@ def events(trial: TrialRecord) -> Iterator[tuple[str, str]]:
             yield "constraint", f"breaks {name} by {by:.4g}"
     if trial.state in WITHOUT_RESULT:
         yield STATES[trial.state], trial.reason or "no reason was given"
-
-
-def _metric(view: View, trial: TrialRecord, metric: str) -> Cell:
-    value = view.value(trial, metric)
-    return Cell(measured(metric, value), value)
-
-
-def _setting(trial: TrialRecord, name: str) -> Cell:
-    value = trial.settings.get(name)
-    return Cell(setting(value), float(value) if is_number(value) else None)

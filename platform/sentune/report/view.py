@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ class View:
 
     Attributes:
         summary: with the curves of its trials, where they are known.
-        folder: of the exhibits that a finished study leaves; None where there is none.
+        folder: of the exhibits that a finished study leaves, if it has any.
     """
 
     summary: StudySummary
@@ -85,7 +84,7 @@ class View:
         at = self.summary.winner
         return self.summary.finalists[at] if at is not None else None
 
-    @property
+    @cached_property
     def measured(self) -> dict[str, Spread]:
         """What the study says of its winner on dev: over seeds, or of the best trial's one run."""
         if self.winner is not None:
@@ -106,39 +105,45 @@ class View:
         pairs = any(name.endswith(ERROR) for name in self.measured)
         return "± standard error over pairs" if pairs else "one run"
 
-    @property
-    def metric_rows(self) -> list[tuple[str, str, str, str]]:
-        """Each metric with the winner on dev, the shipped model on test, and what rules without a
-        model reach, as text; neither costs nor metrics of a subset. Accuracies of a task that are
-        equal are one row."""
-        summary, rules = self.summary, self.summary.baselines
-        dev = {
-            name: spread(name, over, self.error(name))
-            for name, over in self.measured.items()
-            if name not in rules and not name.startswith("train/")
-        }
-        test = {name: measured(name, value) for name, value in summary.test.items()}
-        own = {name: measured(name, value) for name, value in rules.items() if not of_rule(name)}
-        rows: dict[tuple[str, str, str], list[str]] = {}
+    def on_dev(self, metric: str) -> str:
+        """A metric of the winner on dev with its error; empty where there is none."""
+        over = self.measured.get(metric)
+        return spread(metric, over, self.error(metric)) if over is not None else ""
+
+    @cached_property
+    def metric_groups(self) -> list[tuple[list[str], str, str]]:
+        """Metrics of each row of a table, with the winner on dev and the shipped model on test.
+
+        There are neither costs, nor standard errors, nor metrics of a subset. Accuracies of a task
+        that are equal are one row.
+        """
+        rules, test = self.summary.baselines, self.summary.test
+        own = {name for name in rules if not of_rule(name)}
+        dev = {n for n in self.measured if n not in rules and not n.startswith("train/")}
+        groups: dict[tuple[str, str, str], list[str]] = {}
         for name in sorted({*dev, *test, *own}):
             if name.endswith(ERROR) or of_subset(name):
                 continue
+            on_dev = self.on_dev(name) if name in dev else ""
+            on_test = measured(name, test[name]) if name in test else ""
             task, _, last = name.rpartition("/")
             alike = task if last in ACCURACIES else name
-            rows.setdefault((alike, dev.get(name, ""), test.get(name, "")), []).append(name)
-        return [
-            (
-                ", ".join([name, *(other.rpartition("/")[2] for other in others)]),
-                on_dev,
-                on_test,
-                own.get(name) or self._rules_beside(name),
-            )
-            for (_, on_dev, on_test), (name, *others) in rows.items()
-        ]
+            groups.setdefault((alike, on_dev, on_test), []).append(name)
+        return [(names, on_dev, on_test) for (_, on_dev, on_test), names in groups.items()]
 
-    def _rules_beside(self, metric: str) -> str:
-        rules = rules_of(metric, self.summary.baselines)
-        return ", ".join(f"{measured(metric, value)} {name}" for name, value in rules.items())
+    @property
+    def metric_rows(self) -> list[tuple[str, str, str, str]]:
+        """Names of each group, the winner on dev, the shipped model on test, and what rules
+        without a model reach, as text."""
+        rules = self.summary.baselines
+        rows = []
+        for (name, *others), on_dev, on_test in self.metric_groups:
+            names = ", ".join([name, *(other.rpartition("/")[2] for other in others)])
+            beside = (f"{measured(name, v)} {rule}" for rule, v in rules_of(name, rules).items())
+            is_rule = name in rules and not of_rule(name)
+            without = measured(name, rules[name]) if is_rule else ", ".join(beside)
+            rows.append((names, on_dev, on_test, without))
+        return rows
 
     @property
     def against_rules(self) -> RuleVerdict | None:
@@ -193,9 +198,8 @@ class View:
     def encoder(self) -> str:
         """What the study started from: its encoder or its word vectors; empty if it is not said."""
         summary = self.summary
-        fixed: Mapping[str, Any] = summary.space.get("fixed", {})
         named = summary.lineage.get("encoder") or summary.plan.get("encoder")
-        return str(named or fixed.get("vectors", ""))
+        return str(named or summary.space.get("fixed", {}).get("vectors", ""))
 
     def count(self, *states: TrialState) -> int:
         """Trials in any of these states."""
@@ -241,27 +245,22 @@ def view(
         InvalidValue: the summary is of a later version, or lacks a field.
     """
     whole = summary if isinstance(summary, StudySummary) else _summary(summary)
-    listed = {trial.id: trial for trial in whole.trials}
-    later = {record.id: record for record in sorted(records, key=lambda record: record.id)}
+    trials = {trial.id: trial for trial in whole.trials}
+    trials |= {record.id: record for record in sorted(records, key=lambda record: record.id)}
     there = folder if folder is not None and folder.is_dir() else None
-    return View(summary=replace(whole, trials=[*(listed | later).values()]), folder=there)
+    return View(summary=replace(whole, trials=[*trials.values()]), folder=there)
 
 
 def _summary(content: Mapping[str, Any]) -> StudySummary:
-    newest = StudySummary.__dataclass_fields__["version"].default
+    newest = StudySummary.version
     if content.get("version", newest) > newest:
         fix = f"this report reads versions up to {newest}; update sentune"
         raise InvalidValue("version of the summary", content["version"], fix)
     try:
-        return _records().validate_python(dict(content))
+        return TypeAdapter(StudySummary).validate_python(dict(content))
     except ValidationError as error:
         first = error.errors()[0]
         given = "" if first["type"] == "missing" else f", not {first['input']!r:.80}"
         what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}{given}"
         fix = f"it is damaged ({what}); the study's own command writes it again"
         raise InvalidValue("summary", content.get("study"), fix) from error
-
-
-@functools.cache
-def _records() -> TypeAdapter[StudySummary]:
-    return TypeAdapter(StudySummary)

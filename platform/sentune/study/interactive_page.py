@@ -18,8 +18,8 @@ from optuna.trial import TrialState as Stored
 from sentune.formatting import setting
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.report.axes import Axis
+from sentune.report.drawing import safe
 from sentune.report.importance import FEWEST
-from sentune.report.plotting import safe
 from sentune.report.render import to_interactive_html
 from sentune.report.view import View
 from sentune.study.store.trial_codec import DIRECTIONS
