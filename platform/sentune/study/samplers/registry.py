@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -133,9 +132,7 @@ def _check(
     elif kind == "cmaes":
         lines = lines_of(space.settings)
         choices = [n for n, d in space.settings.items() if isinstance(d, Choice) and n not in lines]
-        if importlib.util.find_spec("cmaes") is None:
-            fix = "it needs the package cmaes: pip install cmaes"
-        elif len(modes) > 1:
+        if len(modes) > 1:
             fix = "it knows one objective; give tpe, nsga2 or gp"
         elif constraints:
             fix = f"it knows no constraints ({_listed(constraints)}); give tpe, gp or nsga2"

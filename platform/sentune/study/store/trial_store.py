@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import optuna
@@ -35,8 +36,6 @@ class TrialStore:
     """Writes and reads the trials of one Optuna study.
 
     Attributes:
-        study: the study.
-        storage: in which it is.
         objectives: by which trials are compared; rungs and the best milestone go by the first.
         budget: examples of a full trial.
         scheduler: rungs; None where every trial runs to its end (finalists).
@@ -50,11 +49,10 @@ class TrialStore:
     scheduler: Scheduler | None = None
     constraints: Sequence[Constraint] = ()
     _ended: dict[int, TrialRecord] = field(default_factory=dict, init=False, repr=False)
-    _id: int = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        found = self.storage.get_study_id_from_name(self.study.study_name)
-        object.__setattr__(self, "_id", found)
+    @cached_property
+    def _id(self) -> int:
+        return self.storage.get_study_id_from_name(self.study.study_name)
 
     @property
     def first(self) -> Objective:
@@ -79,7 +77,6 @@ class TrialStore:
         return [self.record(trial) for trial in self.all_trials() if codec.known(trial)]
 
     def _place(self, number: int) -> int:
-        """Return the id of a trial in its storage."""
         return self.storage.get_trial_id_from_study_id_trial_number(self._id, number)
 
     def get(self, number: int) -> FrozenTrial:
@@ -115,11 +112,10 @@ class TrialStore:
             attributes: further user attributes.
         """
         said = {**(attributes or {}), codec.SEED: seed, codec.SETTINGS: dict(settings)}
-        return self.add(
-            create_trial(
-                state=Stored.RUNNING, params=params, distributions=distributions, user_attrs=said
-            )
+        template = create_trial(
+            state=Stored.RUNNING, params=params, distributions=distributions, user_attrs=said
         )
+        return self.add(template)
 
     def add(self, template: FrozenTrial) -> int:
         """Store a trial as it is, in one write, and return its number."""
@@ -181,12 +177,11 @@ class TrialStore:
 
     def complete(self, number: int) -> TrialRecord:
         """End a trial that used up its budget, with the objectives at its best milestone."""
-        curve = codec.milestones(self.get(number))
-        best = codec.best_milestone(curve, self.first)
-        metrics = curve[best]["metrics"] if best is not None else {}
+        best = codec.best_milestone(codec.milestones(self.get(number)), self.first)
+        metrics = best.get("metrics", {})
         if missing := [o.metric for o in self.objectives if o.metric not in metrics]:
             reason = f"the trial ended without {', '.join(missing)}"
-            return self.fail(number, reason, repeats=best is not None)
+            return self.fail(number, reason, repeats=bool(best))
         values = [float(metrics[objective.metric]) for objective in self.objectives]
         violations = {str(c): c.violation(metrics) for c in self.constraints}
         return self._end(number, Stored.COMPLETE, values=values, constraints=violations)
