@@ -39,14 +39,6 @@ TITLES = {
 MOST = 1000
 """Trials of a page."""
 
-_STATES = {
-    TrialState.RUNNING: Stored.RUNNING,
-    TrialState.COMPLETE: Stored.COMPLETE,
-    TrialState.PRUNED: Stored.PRUNED,
-    TrialState.FAILED: Stored.FAIL,
-    TrialState.INFEASIBLE: Stored.FAIL,
-}
-
 
 def plain_study(summary: StudySummary) -> optuna.Study:
     """A study in memory for any tool of Optuna's: the settings that varied, values, curves, states.
@@ -126,21 +118,20 @@ def _div(make: Callable[[], Figure]) -> str:
 
 def _frozen(trial: TrialRecord, axes: list[Axis], metrics: list[str]) -> FrozenTrial:
     values = [trial.metrics.get(metric, math.nan) for metric in metrics]
-    state = _STATES[trial.state]
+    state = Stored.__members__.get(trial.state.name, Stored.FAIL)  # FAILED and INFEASIBLE too
     if state is Stored.COMPLETE and not all(map(math.isfinite, values)):
         state = Stored.FAIL
     params: dict[str, Any] = {}
     distributions: dict[str, BaseDistribution] = {}
     for axis in axes:
-        name = safe(axis.name)
-        value: Any = trial.settings.get(axis.name)
+        name, value = safe(axis.name), trial.settings.get(axis.name)
         if axis.position(value) is None:
             continue
         if axis.choices:
             params[name] = _choice(value)
             distributions[name] = CategoricalDistribution([_choice(one) for one in axis.choices])
         else:
-            params[name] = float(value)
+            params[name] = value
             distributions[name] = FloatDistribution(axis.low, axis.high, log=axis.log)
     curve = {at: metric.get(metrics[0], math.nan) for at, metric in trial.curve.items()}
     return optuna.trial.create_trial(

@@ -93,10 +93,10 @@ def make_sampler(
     if kind == "tpe":
         view = partial(newest_and_best, modes=modes)
     return PerTrial(
-        makers[kind],
-        seed,
-        space,
-        modes,
+        make=makers[kind],
+        seed=seed,
+        space=space,
+        modes=modes,
         view=(lambda trials: []) if kind == "random" else view,
         attempts=1 if kind == "gp" else 10,  # its model finds the same point again
         notes=kind in ("cmaes", "nsga2"),
@@ -110,9 +110,10 @@ def _own(name: str, space: SearchSpace, seed: int, modes: Sequence[str]) -> Samp
     def view(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
         return alike(as_finished(trials, modes, constrained=False))
 
-    return PerTrial(
-        lambda own, _: made(kind, own), seed, space, modes, view=view, attempts=10, notes=True
-    )
+    def make(seed: int, repeats: int) -> optunas.BaseSampler:
+        return made(kind, seed)
+
+    return PerTrial(make=make, seed=seed, space=space, modes=modes, view=view, notes=True)
 
 
 def _check(

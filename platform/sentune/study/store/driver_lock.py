@@ -68,8 +68,7 @@ def backend_of(url: str, study: str) -> Backend | None:
 class Holder(Record):
     """The record of a driver that holds a study's lock, or died without releasing it.
 
-    Attributes:
-        state: unknown for a driver on another machine that is silent and still has the lock.
+    Its state is unknown on another machine where it is silent and still has the lock.
     """
 
     driver: Driver
@@ -98,8 +97,7 @@ def standing(url: str, study: str) -> Standing:
 
     The URL is that of its trials, or a file's path; empty where it has none yet.
     """
-    backend = backend_of(url, study)
-    if backend is None:
+    if (backend := backend_of(url, study)) is None:
         return Standing()
     record = backend.read()
     return Standing(holder=_holder(backend, record), hours=record.seconds / 3600)
@@ -144,8 +142,6 @@ class DriverLock:
 
     Args:
         url: of the study's trials: a database, or the path of a file.
-        study: its name.
-        beat: seconds between beats.
         counted: whether the time counts as time in which the study was driven.
         last_start: largest generation that is known elsewhere, such as in the study's summary.
         clock, sleep: of this machine, in seconds that are never set back.
@@ -244,11 +240,7 @@ class DriverLock:
         return bool(self.lost_because)
 
     def check(self) -> None:
-        """Raise where the lock is lost; called before the study's store is written.
-
-        Raises:
-            Overtaken: another start may drive the study; says who.
-        """
+        """Raise ``Overtaken`` where the lock is lost; called before each write of the store."""
         if self.lost:
             told = "this driver has lost its study and has stopped"
             raise Overtaken(f"{told}: {self.lost_because}")

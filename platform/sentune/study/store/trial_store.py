@@ -56,7 +56,7 @@ class TrialStore:
 
     @property
     def first(self) -> Objective:
-        """The objective that rungs and milestones are compared by."""
+        """The objective by which rungs and milestones are compared."""
         return self.objectives[0]
 
     def together(self) -> AbstractContextManager[None]:
@@ -108,7 +108,6 @@ class TrialStore:
         Args:
             params: what was drawn, from the distributions of the same names.
             settings: what the trial runs, drawn and fixed.
-            seed: of the training run.
             attributes: further user attributes.
         """
         said = {**(attributes or {}), codec.SEED: seed, codec.SETTINGS: dict(settings)}
@@ -152,7 +151,7 @@ class TrialStore:
         return Verdict(**said["verdict"])
 
     def _point(self, stored: FrozenTrial, examples: int, said: Mapping[str, Any]) -> None:
-        """Store a point of the curve for Optuna's samplers and pages; of one objective alone."""
+        """Store a point of the curve for Optuna's samplers and pages, if there is one objective."""
         if len(self.objectives) == 1 and examples not in stored.intermediate_values:
             value = float(said["metrics"][self.first.metric])
             self.storage.set_trial_intermediate_value(self._place(stored.number), examples, value)
@@ -235,11 +234,9 @@ class TrialStore:
         self.storage.set_trial_state_values(place, Stored[end["state"]], end["values"])
 
     def restarted(self, number: int, note: str, *, micro_batch: int = 0, counts: bool) -> None:
-        """Note that a process of a trial died, which goes on from its checkpoint.
+        """Note, for the user, that a process of a trial died, which goes on from its checkpoint.
 
         Args:
-            number: of the trial.
-            note: what happened, for the user.
             micro_batch: sentences at a time with which it goes on; 0: unchanged.
             counts: whether the death uses up one that is forgiven.
         """
