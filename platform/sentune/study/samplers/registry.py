@@ -10,13 +10,7 @@ import optuna.samplers as optunas
 from sentune.errors import InvalidValue
 from sentune.study.samplers.own import find_own, is_own, made
 from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol, View
-from sentune.study.samplers.study_adapter import (
-    ShownTrial,
-    alike,
-    as_finished,
-    lines_of,
-    newest_and_best,
-)
+from sentune.study.samplers.study_adapter import as_finished, lines_of, newest_and_best
 from sentune.study.space.domains import Choice
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace
@@ -50,17 +44,24 @@ def make_sampler(
             or that of a user's own, ``MODULE:CLASS``.
         space: what is searched; for ``grid:NAME`` the space that ``on_grid`` made.
         trials: planned trials, a quarter of which are drawn at random first (4 to 10).
-        seed: of the study.
         modes: ``max`` or ``min`` of each objective; empty: one objective, as the space has it.
         constraints: on metrics, which a sampler with a model must learn too.
 
     Raises:
-        InvalidValue: an unknown name, a package that is missing, a grid over a range, or
-            something that the sampler cannot do; Optuna would draw at random there in silence.
+        InvalidValue: an unknown name, a grid over a range, or something that the sampler cannot
+            do; Optuna would draw at random there in silence.
     """
     kind, modes = name.partition(":")[0], modes or (space.mode,)
     if is_own(name):
-        return _own(name, space, seed, modes)
+        own = find_own(name)
+        return PerTrial(
+            make=lambda drawn, _: made(own, drawn),
+            seed=seed,
+            space=space,
+            modes=modes,
+            view=partial(as_finished, modes=modes, constrained=False),
+            notes=True,
+        )
     _check(kind, space, trials, modes, constraints)
     if kind == "grid":
         return GridOrder(space)
@@ -68,9 +69,9 @@ def make_sampler(
         return Sobol(space, seed)
     startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
     makers: dict[str, Callable[[int, int], optunas.BaseSampler]] = {
-        "random": lambda own, _: optunas.RandomSampler(seed=own),
-        "tpe": lambda own, repeats: optunas.TPESampler(
-            seed=own,
+        "random": lambda drawn, _: optunas.RandomSampler(seed=drawn),
+        "tpe": lambda drawn, repeats: optunas.TPESampler(
+            seed=drawn,
             n_startup_trials=startup,
             # its best candidate may be the best point known, again and again: of fewer it is
             # another
@@ -79,14 +80,14 @@ def make_sampler(
             group=True,
             constant_liar=True,
         ),
-        "gp": lambda own, _: optunas.GPSampler(
-            seed=own, n_startup_trials=startup, deterministic_objective=False
+        "gp": lambda drawn, _: optunas.GPSampler(
+            seed=drawn, n_startup_trials=startup, deterministic_objective=False
         ),
-        "cmaes": lambda own, _: optunas.CmaEsSampler(
-            seed=own, n_startup_trials=startup, warn_independent_sampling=False
+        "cmaes": lambda drawn, _: optunas.CmaEsSampler(
+            seed=drawn, n_startup_trials=startup, warn_independent_sampling=False
         ),
-        "nsga2": lambda own, _: optunas.NSGAIISampler(
-            seed=own, population_size=min(max(trials // 5, 4), 50)
+        "nsga2": lambda drawn, _: optunas.NSGAIISampler(
+            seed=drawn, population_size=min(max(trials // 5, 4), 50)
         ),
     }
     view: View = partial(as_finished, modes=modes, constrained=kind != "cmaes")
@@ -101,19 +102,6 @@ def make_sampler(
         attempts=1 if kind == "gp" else 10,  # its model finds the same point again
         notes=kind in ("cmaes", "nsga2"),
     )
-
-
-def _own(name: str, space: SearchSpace, seed: int, modes: Sequence[str]) -> Sampler:
-    """Return a user's sampler; what found no memory is bad to one that knows no constraints."""
-    kind = find_own(name)
-
-    def view(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
-        return alike(as_finished(trials, modes, constrained=False))
-
-    def make(seed: int, repeats: int) -> optunas.BaseSampler:
-        return made(kind, seed)
-
-    return PerTrial(make=make, seed=seed, space=space, modes=modes, view=view, notes=True)
 
 
 def _check(

@@ -148,7 +148,7 @@ def as_finished(
             trial = copy.copy(trial)
             trial.state, trial.values = Stored.COMPLETE, list(values)
         found.append(trial)
-    return alike(found) if constrained else found
+    return _alike(found)
 
 
 def _estimate(trial: FrozenTrial, complete: Sequence[FrozenTrial]) -> list[float] | None:
@@ -162,7 +162,7 @@ def _estimate(trial: FrozenTrial, complete: Sequence[FrozenTrial]) -> list[float
     return [last + median(gains)] if gains else None
 
 
-def alike(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
+def _alike(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
     """Return complete trials with the same constraints in the same order, if any has some.
 
     A trial that ran had the memory. Of another constraint that a trial did not come to, the median
