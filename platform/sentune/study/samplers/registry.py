@@ -1,20 +1,25 @@
-"""Samplers by name, and what each of them cannot do."""
+"""Samplers by name, what each of them cannot do, and a user's own, by entry point or address."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import optuna.samplers as optunas
 
+from sentune import user_code
+from sentune.code import result_code
 from sentune.errors import InvalidValue
-from sentune.study.samplers.own import find_own, is_own, made
+from sentune.study import SAMPLERS
 from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol, View
 from sentune.study.samplers.study_adapter import as_finished, lines_of, newest_and_best
 from sentune.study.space.domains import Choice
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace
 
+OPTION = "--sampler"
 STARTUP = (4, 10)
 """Fewest and most random trials before a model of the objective is used."""
 
@@ -55,7 +60,7 @@ def make_sampler(
     if is_own(name):
         own = find_own(name)
         return PerTrial(
-            make=lambda drawn, _: made(own, drawn),
+            make=lambda drawn, _: _made(own, drawn),
             seed=seed,
             space=space,
             modes=modes,
@@ -128,8 +133,52 @@ def _check(
         elif choices:
             fix = f"it searches numbers alone; fix {_listed(choices)} with --set, or give tpe"
     if fix:
-        raise InvalidValue("--sampler", kind, fix)
+        raise InvalidValue(OPTION, kind, fix)
 
 
 def _listed(names: Iterable[object]) -> str:
     return ", ".join(str(name) for name in names)
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name of ``--sampler`` is not one of the package's."""
+    return name.partition(":")[0] not in SAMPLERS
+
+
+def find_own(name: str) -> type[optunas.BaseSampler]:
+    """Return the sampler of a name among the entry points, or of an address, ``MODULE:CLASS``.
+
+    Raises:
+        InvalidValue: there is none, it is no sampler, or a seed is not all that it needs.
+    """
+    plugins = user_code.installed("samplers")
+    if name in plugins:
+        kind = plugins[name].load()
+    elif ":" in name:
+        kind = user_code.find(name, OPTION)
+    else:
+        listed = ", ".join([*SAMPLERS, *plugins])
+        raise InvalidValue(OPTION, name, f"give one of {listed}, grid:NAME, or MODULE:CLASS")
+    if not isinstance(kind, type) or not issubclass(kind, optunas.BaseSampler):
+        raise InvalidValue(OPTION, name, "name a class derived from optuna.samplers.BaseSampler")
+    try:
+        _made(kind, 0)
+    except Exception as error:
+        fix = f"it is not made of a seed alone ({error}); name a class derived from it that is"
+        raise InvalidValue(OPTION, name, fix) from error
+    return kind
+
+
+def _made(kind: type[optunas.BaseSampler], seed: int) -> optunas.BaseSampler:
+    """Return a new sampler; where it draws at random, from the seed."""
+    takes_seed = "seed" in inspect.signature(kind).parameters
+    return kind(seed=seed) if takes_seed else kind()  # type: ignore[call-arg]
+
+
+def identity_of_own(name: str) -> dict[str, Any]:
+    """Return what a study's fingerprint has of a user's sampler; nothing of the package's own."""
+    if not is_own(name):
+        return {}
+    kind = find_own(name)
+    module = name.partition(":")[0] if ":" in name else kind.__module__
+    return {"sampler": {"name": name, **result_code([module])}}

@@ -42,7 +42,6 @@ GRACE = 5.0
 ALIVE = (ProcessState.RUNNING, ProcessState.SUSPENDED)
 UNANSWERED = (OSError, SQLAlchemyError)
 
-
 Backend = FileLock | PostgresLock
 """One study's lock and the record beside it; every method raises one of ``UNANSWERED`` where its
 file or database does not answer."""
@@ -76,7 +75,6 @@ class Holder(Record):
 
     @property
     def gone(self) -> bool:
-        """Whether it is dead."""
         return self.state is ProcessState.GONE
 
     def __str__(self) -> str:
@@ -125,13 +123,11 @@ def break_lock(url: str, study: str, *, sleep: Callable[[float], None] = time.sl
     record = backend.read() if backend is not None else Record()
     if backend is None or not (record.driver or backend.locked()):
         return f"study {study!r} has no driver: its lock is free"
-    holder = _holder(backend, record)
-    if holder is not None:
-        alive = holder.driver.state in ALIVE
-        if holder.driver.state is ProcessState.UNKNOWN:
+    if (holder := _holder(backend, record)) is not None:
+        state = holder.driver.state
+        if state is ProcessState.UNKNOWN:
             sleep(2 * BEAT)
-            alive = backend.read().beat != record.beat
-        if alive:
+        if state in ALIVE or backend.read().beat != record.beat:
             raise StudyConflict(_refusal(study, holder))
     backend.break_lock()
     return f"the lock of study {study!r} is free; it was held by {holder or 'an unknown process'}"
