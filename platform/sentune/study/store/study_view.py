@@ -234,7 +234,7 @@ class StudyView:
                 found: Iterable[object] = ()
                 if self.place.folder:
                     files, root = files_at(self.place.folder)
-                    pattern = f"trials/*/{TABLES}"  # fsspec takes brackets in the root for more
+                    pattern = f"trials/*/{TABLES}"
                     local = is_local(files)
                     found = Path(root).glob(pattern) if local else files.glob(f"{root}/{pattern}")
                 self._tables = {str(path).split("/")[-2] for path in found}
