@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import optuna
@@ -19,16 +19,10 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.lazy_import import LazyModule
 from sentune.study.samplers.study_adapter import ShownTrial, distribution, lines_of, shown
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import DIRECTIONS, TWIN, key
-
-if TYPE_CHECKING:
-    from scipy.stats import qmc
-else:
-    qmc = LazyModule("scipy.stats.qmc")
 
 View: TypeAlias = Callable[[Sequence[ShownTrial]], list[ShownTrial]]
 """Function from all trials but copies, by number, to those that a sampler sees."""
@@ -159,6 +153,8 @@ class Sobol:
         self._space, self._seed = space, seed
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
+        from scipy.stats import qmc
+
         if not self._space.settings:
             return Draw(point={})
         sequence = qmc.Sobol(len(self._space.settings), scramble=True, rng=derived_seed(self._seed))
