@@ -73,7 +73,6 @@ class StudySnapshot:
         varied: names of the settings that are searched.
         runs: of the search by number, those taken over from other studies included.
         finals: runs of the finals; of several with one trial and seed the last.
-        has_finals: whether the finals have begun.
         written: content of the last ``summary.json``; empty before the first end.
         test_reads: content of ``test_reads.json``.
         tables: names of the runs with a ``readouts.json`` in their folder.
@@ -89,7 +88,6 @@ class StudySnapshot:
     varied: tuple[str, ...] = ()
     runs: tuple[StoredRun, ...] = ()
     finals: tuple[StoredRun, ...] = ()
-    has_finals: bool = False
     written: dict[str, Any] = field(default_factory=dict)
     test_reads: list[dict[str, Any]] = field(default_factory=list)
     tables: frozenset[str] = frozenset()
@@ -220,7 +218,6 @@ class StudyView:
                 varied=tuple(space.get("settings", {})),
                 runs=runs,
                 finals=tuple({(run.trial, run.seed): run for run in again}.values()),
-                has_finals=finals is not None,
                 tables=frozenset(self.with_tables()),
                 identity=said.get(IDENTITY, ""),
                 fingerprint=fingerprint,
