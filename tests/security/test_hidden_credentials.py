@@ -30,7 +30,7 @@ from sentune.report import build
 from sentune.report.render import to_html, to_markdown
 from sentune.report.view import view
 from sentune.study.planning.checks import check_database, check_writable, tracking_silence
-from sentune.study.samplers.own import find_own
+from sentune.study.samplers.registry import find_own
 from sentune.study.space.objectives import Objective
 from sentune.study.space.space import Choice, SearchSpace
 from sentune.study.store.study_index import StudyPlace

@@ -18,8 +18,7 @@ from sentune import user_code
 from sentune.errors import InvalidValue, SentuneError, StudyConflict
 from sentune.job.options import JobOptions, parse
 from sentune.study.config import StudyConfig
-from sentune.study.samplers.own import identity_of_own
-from sentune.study.samplers.registry import make_sampler
+from sentune.study.samplers.registry import identity_of_own, make_sampler
 from sentune.study.space.domains import Choice, Integer, Uniform
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace

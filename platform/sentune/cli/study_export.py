@@ -62,7 +62,7 @@ def copy_study(view: StudyView, out: str) -> int:
     name = view.place.name
     if view.storage is None:
         raise InvalidValue("STUDY", name, "it has no trials yet; start it first")
-    names = [name, *([name + FINALS] if view.snapshot().has_finals else [])]
+    names = [name, *([name + FINALS] if view.snapshot().finals else [])]
     if is_database(out):
         target = open_storage(out)
         if {*names} & {study.study_name for study in target.get_all_studies()}:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sentune.errors import InvalidValue
 from sentune.study.runner.limits import Budget
-from sentune.study.samplers.own import find_own, is_own
+from sentune.study.samplers.registry import find_own, is_own
 from sentune.study.schedulers import Scheduler, default_first_rung, make_scheduler
 from sentune.study.space.objectives import Constraint, Objective
 from sentune.study.space.space import SearchSpace

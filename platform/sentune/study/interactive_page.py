@@ -39,14 +39,6 @@ TITLES = {
 MOST = 1000
 """Trials of a page."""
 
-_STATES = {
-    TrialState.RUNNING: Stored.RUNNING,
-    TrialState.COMPLETE: Stored.COMPLETE,
-    TrialState.PRUNED: Stored.PRUNED,
-    TrialState.FAILED: Stored.FAIL,
-    TrialState.INFEASIBLE: Stored.FAIL,
-}
-
 
 def plain_study(summary: StudySummary) -> optuna.Study:
     """A study in memory for any tool of Optuna's: the settings that varied, values, curves, states.
@@ -57,11 +49,9 @@ def plain_study(summary: StudySummary) -> optuna.Study:
     """
     view = View(summary=summary)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(
-        study_name=summary.study,
-        directions=[DIRECTIONS[mode] for _, mode in view.objectives],
-    )
-    metrics = [metric for metric, _ in view.objectives]
+    metrics, modes = zip(*view.objectives, strict=True)
+    directions = [DIRECTIONS[mode] for mode in modes]
+    study = optuna.create_study(study_name=summary.study, directions=directions)
     known = {trial.id: trial for trial in view.ranked[:MOST]}
     for number in range(max(known, default=-1) + 1):  # Optuna numbers trials as they come
         trial = known.get(number, TrialRecord(id=number, state=TrialState.FAILED, settings={}))
@@ -95,11 +85,7 @@ def figures_of(study: optuna.Study, metrics: Sequence[str]) -> dict[str, Callabl
 
 
 def interactive_page(study: optuna.Study, title: str, metrics: Sequence[str]) -> str:
-    """Return one HTML page of about 5 MB with Optuna's figures, which loads nothing.
-
-    Args:
-        study, metrics: see ``figures_of``.
-    """
+    """Return one HTML page of about 5 MB with Optuna's figures, which loads nothing."""
     figures = figures_of(study, metrics)
     if len(metrics) == 1:
         del figures["front"]
@@ -124,15 +110,15 @@ def _div(make: Callable[[], Figure]) -> str:
     return str(figure.to_html(full_html=False, include_plotlyjs=False, config=config))
 
 
-def _frozen(trial: TrialRecord, axes: list[Axis], metrics: list[str]) -> FrozenTrial:
+def _frozen(trial: TrialRecord, axes: list[Axis], metrics: Sequence[str]) -> FrozenTrial:
     values = [trial.metrics.get(metric, math.nan) for metric in metrics]
-    state = _STATES[trial.state]
+    state = Stored.__members__.get(trial.state.name, Stored.FAIL)  # FAILED and INFEASIBLE too
     if state is Stored.COMPLETE and not all(map(math.isfinite, values)):
         state = Stored.FAIL
     params: dict[str, Any] = {}
     distributions: dict[str, BaseDistribution] = {}
     for axis in axes:
-        name = safe(axis.name)
+        name: str = safe(axis.name)
         value: Any = trial.settings.get(axis.name)
         if axis.position(value) is None:
             continue

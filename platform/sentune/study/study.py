@@ -35,7 +35,7 @@ from sentune.study.runner.trial_source import (
     name_of,
     settle_orphans,
 )
-from sentune.study.samplers.own import identity_of_own
+from sentune.study.samplers.registry import identity_of_own
 from sentune.study.space.objectives import pareto_front
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.driver_lock import DriverLock

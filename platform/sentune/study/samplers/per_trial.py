@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import optuna
@@ -19,16 +19,10 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as Stored
 
-from sentune.lazy_import import LazyModule
 from sentune.study.samplers.study_adapter import ShownTrial, distribution, lines_of, shown
 from sentune.study.space.domains import Value
 from sentune.study.space.space import SearchSpace
 from sentune.study.store.trial_codec import DIRECTIONS, TWIN, key
-
-if TYPE_CHECKING:
-    from scipy.stats import qmc
-else:
-    qmc = LazyModule("scipy.stats.qmc")
 
 View: TypeAlias = Callable[[Sequence[ShownTrial]], list[ShownTrial]]
 """Function from all trials but copies, by number, to those that a sampler sees."""
@@ -68,6 +62,7 @@ def derived_seed(seed: int, *places: int) -> int:
     return int(np.random.SeedSequence([abs(seed), *places]).generate_state(1)[0] >> 1)
 
 
+@dataclass(kw_only=True)
 class PerTrial:
     """One of Optuna's samplers, made anew for each trial.
 
@@ -75,32 +70,26 @@ class PerTrial:
     left is taken, where they can be counted. In GaussCSE's grid of 15 points TPE drew its best one
     again until the search ended by itself.
 
-    Args:
-        make: a sampler from a seed and the number of draws that gave known points.
+    Attributes:
+        make: makes a sampler from a seed and the number of draws that gave known points.
         seed: of the study.
-        space: what is searched.
         modes: ``max`` or ``min`` of each objective.
         view: chooses what the sampler sees.
-        attempts: draws of a trial's point.
         notes: whether what the sampler writes on a trial is kept for later draws.
     """
 
-    def __init__(
-        self,
-        make: Callable[[int, int], BaseSampler],
-        seed: int,
-        space: SearchSpace,
-        modes: Sequence[str],
-        *,
-        view: View,
-        attempts: int,
-        notes: bool,
-    ) -> None:
-        self._make, self._seed, self._space, self._view = make, seed, space, view
-        self._attempts, self._notes = attempts, notes
-        self._directions = [DIRECTIONS[mode] for mode in modes]
-        self._lines = lines_of(space.settings)
-        self._axes = {name: distribution(dimension) for name, dimension in space.settings.items()}
+    make: Callable[[int, int], BaseSampler]
+    seed: int
+    space: SearchSpace
+    modes: Sequence[str]
+    view: View
+    attempts: int = 10
+    notes: bool = False
+
+    def __post_init__(self) -> None:
+        settings = self.space.settings
+        self._lines = lines_of(settings)
+        self._axes = {name: distribution(dimension) for name, dimension in settings.items()}
         self._axes |= {n: IntDistribution(0, len(line) - 1) for n, line in self._lines.items()}
         self._ended: dict[int, ShownTrial] = {}
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of every in-memory study
@@ -110,9 +99,9 @@ class PerTrial:
         with warnings.catch_warnings():  # of TPE's groups and of GP; the lock pins Optuna's version
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             study = self._study(trials)
-            for attempt in range(self._attempts):
-                seed = derived_seed(self._seed, number, attempt)
-                study.sampler = self._make(seed, attempt)
+            for attempt in range(self.attempts):
+                seed = derived_seed(self.seed, number, attempt)
+                study.sampler = self.make(seed, attempt)
                 asked = study.ask(self._axes)
                 point = self._point(asked.params)
                 if key(point) not in known:
@@ -120,7 +109,7 @@ class PerTrial:
                 study.tell(asked, state=Stored.FAIL)
             else:
                 point = self._left(number, known) or point
-        notes = study.get_trials(deepcopy=False)[asked.number].system_attrs if self._notes else {}
+        notes = study.get_trials(deepcopy=False)[asked.number].system_attrs if self.notes else {}
         return Draw(point=point, notes=dict(notes))
 
     def _study(self, trials: Sequence[FrozenTrial]) -> optuna.Study:
@@ -134,8 +123,8 @@ class PerTrial:
                 self._ended[trial.number] = found
             seen.append(found)
         storage = optuna.storages.InMemoryStorage()
-        place = storage.create_new_study(self._directions, "draw")
-        for found in self._view(seen):  # as add_trials, which checks each of them again
+        place = storage.create_new_study([DIRECTIONS[mode] for mode in self.modes], "draw")
+        for found in self.view(seen):  # as add_trials, which checks each of them again
             storage.create_new_trial(place, found)
         return optuna.load_study(
             study_name="draw", storage=storage, pruner=optuna.pruners.NopPruner()
@@ -144,14 +133,14 @@ class PerTrial:
     def _point(self, params: Mapping[str, Any]) -> dict[str, Value]:
         found = dict(params)
         found |= {n: line[found[n]] for n, line in self._lines.items() if n in found}
-        return self._space.draw(lambda name, _: found[name])
+        return self.space.draw(lambda name, _: found[name])
 
     def _left(self, number: int, known: Container[str]) -> dict[str, Value] | None:
-        size = self._space.size
+        size = self.space.size
         if size is None or size > COUNTABLE:
             return None
-        left = [point for point in self._space.points() if key(point) not in known]
-        return left[derived_seed(self._seed, number) % len(left)] if left else None
+        left = [point for point in self.space.points() if key(point) not in known]
+        return left[derived_seed(self.seed, number) % len(left)] if left else None
 
 
 class Sobol:
@@ -164,6 +153,8 @@ class Sobol:
         self._space, self._seed = space, seed
 
     def draw(self, trials: Sequence[FrozenTrial], number: int, known: Container[str]) -> Draw:
+        from scipy.stats import qmc
+
         if not self._space.settings:
             return Draw(point={})
         sequence = qmc.Sobol(len(self._space.settings), scramble=True, rng=derived_seed(self._seed))

@@ -1,27 +1,25 @@
-"""Samplers by name, and what each of them cannot do."""
+"""Samplers by name, what each of them cannot do, and a user's own, by entry point or address."""
 
 from __future__ import annotations
 
-import importlib.util
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import optuna.samplers as optunas
 
+from sentune import user_code
+from sentune.code import result_code
 from sentune.errors import InvalidValue
-from sentune.study.samplers.own import find_own, is_own, made
+from sentune.study import SAMPLERS
 from sentune.study.samplers.per_trial import GridOrder, PerTrial, Sampler, Sobol, View
-from sentune.study.samplers.study_adapter import (
-    ShownTrial,
-    alike,
-    as_finished,
-    lines_of,
-    newest_and_best,
-)
+from sentune.study.samplers.study_adapter import as_finished, lines_of, newest_and_best
 from sentune.study.space.domains import Choice
 from sentune.study.space.objectives import Constraint
 from sentune.study.space.space import SearchSpace
 
+OPTION = "--sampler"
 STARTUP = (4, 10)
 """Fewest and most random trials before a model of the objective is used."""
 
@@ -51,17 +49,24 @@ def make_sampler(
             or that of a user's own, ``MODULE:CLASS``.
         space: what is searched; for ``grid:NAME`` the space that ``on_grid`` made.
         trials: planned trials, a quarter of which are drawn at random first (4 to 10).
-        seed: of the study.
         modes: ``max`` or ``min`` of each objective; empty: one objective, as the space has it.
         constraints: on metrics, which a sampler with a model must learn too.
 
     Raises:
-        InvalidValue: an unknown name, a package that is missing, a grid over a range, or
-            something that the sampler cannot do; Optuna would draw at random there in silence.
+        InvalidValue: an unknown name, a grid over a range, or something that the sampler cannot
+            do; Optuna would draw at random there in silence.
     """
     kind, modes = name.partition(":")[0], modes or (space.mode,)
     if is_own(name):
-        return _own(name, space, seed, modes)
+        own = find_own(name)
+        return PerTrial(
+            make=lambda drawn, _: _made(own, drawn),
+            seed=seed,
+            space=space,
+            modes=modes,
+            view=partial(as_finished, modes=modes, constrained=False),
+            notes=True,
+        )
     _check(kind, space, trials, modes, constraints)
     if kind == "grid":
         return GridOrder(space)
@@ -69,9 +74,9 @@ def make_sampler(
         return Sobol(space, seed)
     startup = min(max(trials // 4, STARTUP[0]), STARTUP[1])
     makers: dict[str, Callable[[int, int], optunas.BaseSampler]] = {
-        "random": lambda own, _: optunas.RandomSampler(seed=own),
-        "tpe": lambda own, repeats: optunas.TPESampler(
-            seed=own,
+        "random": lambda drawn, _: optunas.RandomSampler(seed=drawn),
+        "tpe": lambda drawn, repeats: optunas.TPESampler(
+            seed=drawn,
             n_startup_trials=startup,
             # its best candidate may be the best point known, again and again: of fewer it is
             # another
@@ -80,39 +85,27 @@ def make_sampler(
             group=True,
             constant_liar=True,
         ),
-        "gp": lambda own, _: optunas.GPSampler(
-            seed=own, n_startup_trials=startup, deterministic_objective=False
+        "gp": lambda drawn, _: optunas.GPSampler(
+            seed=drawn, n_startup_trials=startup, deterministic_objective=False
         ),
-        "cmaes": lambda own, _: optunas.CmaEsSampler(
-            seed=own, n_startup_trials=startup, warn_independent_sampling=False
+        "cmaes": lambda drawn, _: optunas.CmaEsSampler(
+            seed=drawn, n_startup_trials=startup, warn_independent_sampling=False
         ),
-        "nsga2": lambda own, _: optunas.NSGAIISampler(
-            seed=own, population_size=min(max(trials // 5, 4), 50)
+        "nsga2": lambda drawn, _: optunas.NSGAIISampler(
+            seed=drawn, population_size=min(max(trials // 5, 4), 50)
         ),
     }
     view: View = partial(as_finished, modes=modes, constrained=kind != "cmaes")
     if kind == "tpe":
         view = partial(newest_and_best, modes=modes)
     return PerTrial(
-        makers[kind],
-        seed,
-        space,
-        modes,
+        make=makers[kind],
+        seed=seed,
+        space=space,
+        modes=modes,
         view=(lambda trials: []) if kind == "random" else view,
         attempts=1 if kind == "gp" else 10,  # its model finds the same point again
         notes=kind in ("cmaes", "nsga2"),
-    )
-
-
-def _own(name: str, space: SearchSpace, seed: int, modes: Sequence[str]) -> Sampler:
-    """Return a user's sampler; what found no memory is bad to one that knows no constraints."""
-    kind = find_own(name)
-
-    def view(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
-        return alike(as_finished(trials, modes, constrained=False))
-
-    return PerTrial(
-        lambda own, _: made(kind, own), seed, space, modes, view=view, attempts=10, notes=True
     )
 
 
@@ -133,17 +126,59 @@ def _check(
     elif kind == "cmaes":
         lines = lines_of(space.settings)
         choices = [n for n, d in space.settings.items() if isinstance(d, Choice) and n not in lines]
-        if importlib.util.find_spec("cmaes") is None:
-            fix = "it needs the package cmaes: pip install cmaes"
-        elif len(modes) > 1:
+        if len(modes) > 1:
             fix = "it knows one objective; give tpe, nsga2 or gp"
         elif constraints:
             fix = f"it knows no constraints ({_listed(constraints)}); give tpe, gp or nsga2"
         elif choices:
             fix = f"it searches numbers alone; fix {_listed(choices)} with --set, or give tpe"
     if fix:
-        raise InvalidValue("--sampler", kind, fix)
+        raise InvalidValue(OPTION, kind, fix)
 
 
 def _listed(names: Iterable[object]) -> str:
     return ", ".join(str(name) for name in names)
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name of ``--sampler`` is not one of the package's."""
+    return name.partition(":")[0] not in SAMPLERS
+
+
+def find_own(name: str) -> type[optunas.BaseSampler]:
+    """Return the sampler of a name among the entry points, or of an address, ``MODULE:CLASS``.
+
+    Raises:
+        InvalidValue: there is none, it is no sampler, or a seed is not all that it needs.
+    """
+    plugins = user_code.installed("samplers")
+    if name in plugins:
+        kind = plugins[name].load()
+    elif ":" in name:
+        kind = user_code.find(name, OPTION)
+    else:
+        listed = ", ".join([*SAMPLERS, *plugins])
+        raise InvalidValue(OPTION, name, f"give one of {listed}, grid:NAME, or MODULE:CLASS")
+    if not isinstance(kind, type) or not issubclass(kind, optunas.BaseSampler):
+        raise InvalidValue(OPTION, name, "name a class derived from optuna.samplers.BaseSampler")
+    try:
+        _made(kind, 0)
+    except Exception as error:
+        fix = f"it is not made of a seed alone ({error}); name a class derived from it that is"
+        raise InvalidValue(OPTION, name, fix) from error
+    return kind
+
+
+def _made(kind: type[optunas.BaseSampler], seed: int) -> optunas.BaseSampler:
+    """Return a new sampler; where it draws at random, from the seed."""
+    takes_seed = "seed" in inspect.signature(kind).parameters
+    return kind(seed=seed) if takes_seed else kind()  # type: ignore[call-arg]
+
+
+def identity_of_own(name: str) -> dict[str, Any]:
+    """Return what a study's fingerprint has of a user's sampler; nothing of the package's own."""
+    if not is_own(name):
+        return {}
+    kind = find_own(name)
+    module = name.partition(":")[0] if ":" in name else kind.__module__
+    return {"sampler": {"name": name, **result_code([module])}}

@@ -69,43 +69,26 @@ class ShownTrial(FrozenTrial):
 
     Optuna copies each trial that is added to a study, which takes 100 ms for 1,000 trials where all
     their parts are copied too; these are never written to.
-
-    Attributes:
-        violation: sum of what it breaks its bounds by, as it is stored.
     """
 
-    violation: float = 0.0
+    violation: float
+    """Sum of what it breaks its bounds by, as it is stored."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ShownTrial:
-        return self.__copy__()
-
-    def __copy__(self) -> ShownTrial:
-        found = ShownTrial.__new__(ShownTrial)
-        found.__dict__.update(self.__dict__)
-        return found
+        return copy.copy(self)
 
 
 def shown(trial: FrozenTrial, lines: Lines) -> ShownTrial:
     """Return the trial with places for ordered choices and with what its sampler noted on it."""
-    params, distributions = dict(trial.params), dict(trial.distributions)
+    found = ShownTrial.__new__(ShownTrial)
+    found.__dict__.update(trial.__dict__)
+    found.params, found.distributions = dict(trial.params), dict(trial.distributions)
     for name, values in lines.items():
-        if name in params:
-            params[name] = values.index(params[name])
-            distributions[name] = IntDistribution(0, len(values) - 1)
-    found = ShownTrial(
-        number=trial.number,
-        state=trial.state,
-        value=None,
-        values=trial.values,
-        datetime_start=trial.datetime_start,
-        datetime_complete=trial.datetime_complete,
-        params=params,
-        distributions=distributions,
-        user_attrs={},
-        system_attrs={**trial.system_attrs, **trial.user_attrs.get(SAMPLER, {})},
-        intermediate_values=trial.intermediate_values,
-        trial_id=trial.number,
-    )
+        if name in found.params:
+            found.params[name] = values.index(found.params[name])
+            found.distributions[name] = IntDistribution(0, len(values) - 1)
+    found.user_attrs = {}
+    found.system_attrs = {**trial.system_attrs, **trial.user_attrs.get(SAMPLER, {})}
     found.violation = sum(by for by in trial.constraints.values() if by > 0)
     return found
 
@@ -113,9 +96,9 @@ def shown(trial: FrozenTrial, lines: Lines) -> ShownTrial:
 def newest_and_best(trials: Sequence[ShownTrial], modes: Sequence[str]) -> list[ShownTrial]:
     """Return the newest trials, those that run, and the best of all, by number.
 
-    TPE models the ``BEST`` best trials apart from all others, and those get less weight the older
-    they are. Without the oldest of them a draw after 10,000 trials takes twice as long as one after
-    ``NEWEST``, not ten times. With several objectives all trials are returned.
+    TPE models the ``BEST`` best trials apart from all others, which weigh less the older they are.
+    Without the oldest a draw after 10,000 trials takes twice as long as one after ``NEWEST``, not
+    ten times. With several objectives all trials are returned.
     """
     until = max(0, (len(trials) - NEWEST) // STEP * STEP)
     if len(modes) > 1 or not until:
@@ -165,7 +148,7 @@ def as_finished(
             trial = copy.copy(trial)
             trial.state, trial.values = Stored.COMPLETE, list(values)
         found.append(trial)
-    return alike(found) if constrained else found
+    return _alike(found)
 
 
 def _estimate(trial: FrozenTrial, complete: Sequence[FrozenTrial]) -> list[float] | None:
@@ -179,7 +162,7 @@ def _estimate(trial: FrozenTrial, complete: Sequence[FrozenTrial]) -> list[float
     return [last + median(gains)] if gains else None
 
 
-def alike(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
+def _alike(trials: Sequence[ShownTrial]) -> list[ShownTrial]:
     """Return complete trials with the same constraints in the same order, if any has some.
 
     A trial that ran had the memory. Of another constraint that a trial did not come to, the median

@@ -42,7 +42,6 @@ GRACE = 5.0
 ALIVE = (ProcessState.RUNNING, ProcessState.SUSPENDED)
 UNANSWERED = (OSError, SQLAlchemyError)
 
-
 Backend = FileLock | PostgresLock
 """One study's lock and the record beside it; every method raises one of ``UNANSWERED`` where its
 file or database does not answer."""
@@ -68,8 +67,7 @@ def backend_of(url: str, study: str) -> Backend | None:
 class Holder(Record):
     """The record of a driver that holds a study's lock, or died without releasing it.
 
-    Attributes:
-        state: unknown for a driver on another machine that is silent and still has the lock.
+    Its state is unknown on another machine where it is silent and still has the lock.
     """
 
     driver: Driver
@@ -77,7 +75,6 @@ class Holder(Record):
 
     @property
     def gone(self) -> bool:
-        """Whether it is dead."""
         return self.state is ProcessState.GONE
 
     def __str__(self) -> str:
@@ -98,8 +95,7 @@ def standing(url: str, study: str) -> Standing:
 
     The URL is that of its trials, or a file's path; empty where it has none yet.
     """
-    backend = backend_of(url, study)
-    if backend is None:
+    if (backend := backend_of(url, study)) is None:
         return Standing()
     record = backend.read()
     return Standing(holder=_holder(backend, record), hours=record.seconds / 3600)
@@ -127,13 +123,11 @@ def break_lock(url: str, study: str, *, sleep: Callable[[float], None] = time.sl
     record = backend.read() if backend is not None else Record()
     if backend is None or not (record.driver or backend.locked()):
         return f"study {study!r} has no driver: its lock is free"
-    holder = _holder(backend, record)
-    if holder is not None:
-        alive = holder.driver.state in ALIVE
-        if holder.driver.state is ProcessState.UNKNOWN:
+    if (holder := _holder(backend, record)) is not None:
+        state = holder.driver.state
+        if state is ProcessState.UNKNOWN:
             sleep(2 * BEAT)
-            alive = backend.read().beat != record.beat
-        if alive:
+        if state in ALIVE or backend.read().beat != record.beat:
             raise StudyConflict(_refusal(study, holder))
     backend.break_lock()
     return f"the lock of study {study!r} is free; it was held by {holder or 'an unknown process'}"
@@ -144,8 +138,6 @@ class DriverLock:
 
     Args:
         url: of the study's trials: a database, or the path of a file.
-        study: its name.
-        beat: seconds between beats.
         counted: whether the time counts as time in which the study was driven.
         last_start: largest generation that is known elsewhere, such as in the study's summary.
         clock, sleep: of this machine, in seconds that are never set back.
@@ -244,11 +236,7 @@ class DriverLock:
         return bool(self.lost_because)
 
     def check(self) -> None:
-        """Raise where the lock is lost; called before the study's store is written.
-
-        Raises:
-            Overtaken: another start may drive the study; says who.
-        """
+        """Raise ``Overtaken`` where the lock is lost; called before each write of the store."""
         if self.lost:
             told = "this driver has lost its study and has stopped"
             raise Overtaken(f"{told}: {self.lost_because}")

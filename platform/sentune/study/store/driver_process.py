@@ -28,9 +28,6 @@ class Driver:
     """A process, identified also where its number is given to another one later.
 
     Attributes:
-        user: who started it.
-        host: name of its machine.
-        pid: of the process, in its own namespace.
         started: clock ticks after boot; empty where the system does not tell.
         boot: which boot of which machine; empty where the system does not tell.
         namespace: of its process numbers; containers on one machine have their own.
@@ -77,12 +74,10 @@ class Driver:
         return ProcessState.SUSPENDED if letter in "Tt" else ProcessState.RUNNING
 
     def to_json(self) -> str:
-        """Return one line of JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Driver:
-        """Return the driver that ``to_json`` wrote."""
         return cls(**json.loads(text))
 
     def __str__(self) -> str:
@@ -97,7 +92,7 @@ class Record:
         generation: number of the last start of the study; 0 before the first one.
         driver: the process that holds the lock; None once it was released.
         since: when that process took it, Unix time.
-        beat: counts what the holder has written.
+        beat: number of times that the holder has written.
         seconds: that the study was driven, over all starts.
         signal: what the holder is asked for: empty, ``stop`` or ``stop now``.
         quiet: seconds since the last beat.

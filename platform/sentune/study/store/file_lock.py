@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,6 @@ class FileLock:
         LOCKS.add(self)
 
     def close_in_child(self) -> None:
-        """Close a forked child's copy."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -34,15 +34,12 @@ class FileLock:
         """Take the lock if it is free; return whether this object holds it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.unlock()
-            return False
-        if not self._in_place():  # it was replaced between opening and locking
-            self.unlock()
-            return False
-        return True
+            if self._in_place():  # else it was replaced between opening and locking
+                return True
+        self.unlock()
+        return False
 
     def unlock(self) -> None:
         """Free the lock."""
@@ -86,19 +83,17 @@ class FileLock:
             said = json.loads(content[:SLOT].strip(b"\0 ") or b"{}")
         except ValueError:
             return Record(generation=int(time.time()))  # torn by a power cut: a later one follows
-        try:
+        asked = {}
+        with suppress(ValueError):  # torn, or being written
             asked = json.loads(content[SLOT:].strip(b"\0 ") or b"{}")
-        except ValueError:
-            asked = {}  # torn, or being written
         quiet = max(0.0, time.time() - said.pop("seen", time.time()))
         record = Record.of({**said, "quiet": quiet})
         ours = asked.get("generation") == record.generation and record.driver
         return replace(record, signal=asked["signal"] if ours else "")
 
     def begin(self, driver: Driver, *, after: int = 0) -> Record:
-        """Record a new start by the process that has just taken the lock.
-
-        Its generation exceeds ``after`` and that of the last start.
+        """Record a start by the process that has just taken the lock; its generation exceeds
+        ``after`` and that of the last start.
         """
         was = self.read()
         return self._write(Record(

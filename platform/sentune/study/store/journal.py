@@ -42,7 +42,6 @@ class JournalFile(BaseJournalBackend):
     """The lines of a journal.
 
     Attributes:
-        path: absolute.
         driver: whether lines are written; the file is made where it is missing.
         generation: of the driver's lock; it grows with every driver. Lines of an earlier driver
             behind lines of a later one are not read.
@@ -239,11 +238,10 @@ class StudyJournal(JournalStorage):
 
         Where the disk is too full for another file the old one stays.
         """
-        beside = Path(f"{self.file.path}.partial")
+        old, beside = self.file, Path(f"{self.file.path}.partial")
         beside.unlink(missing_ok=True)
         copy = StudyJournal(str(beside), driver=True)
-        copy.file.generation = generation = self.file.generation
-        copy.file.check = check = self.file.check
+        copy.file.generation, copy.file.check = old.generation, old.check
         try:
             with copy.together():
                 copy_studies(self, copy, [study.study_name for study in self.get_all_studies()])
@@ -251,9 +249,9 @@ class StudyJournal(JournalStorage):
             logger.warning("the journal keeps its size: %s", error)
             beside.unlink()
             return
-        beside.replace(self.file.path)
-        self._open(self.file.path, driver=self.file.driver)
-        self.file.generation, self.file.check = generation, check
+        beside.replace(old.path)
+        self._open(old.path, driver=old.driver)
+        self.file.generation, self.file.check = old.generation, old.check
 
 
 def copy_studies(source: BaseStorage, target: BaseStorage, names: list[str]) -> int:

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -125,7 +126,6 @@ class StudyDatabase(BaseStorage):
     reads again what it has written; others read again every trial that has not ended.
 
     Args:
-        backend: Optuna's storage.
         driver: whether this process drives the studies that it asks for.
     """
 
@@ -161,7 +161,7 @@ class StudyDatabase(BaseStorage):
                 return made[0] if made else self._backend.create_new_trial(study_id, template_trial)
 
             trial_id = waiting(self.engine, attempt)
-            trial = self._asked(lambda: self._backend.get_trial(trial_id))
+            trial = self._read(trial_id)
             if trial.number == known:
                 self._ids[study_id, known], self._places[trial_id] = trial_id, (study_id, known)
                 self._trials[study_id].append(trial)
@@ -208,7 +208,7 @@ class StudyDatabase(BaseStorage):
     def get_trial(self, trial_id: int) -> FrozenTrial:
         place = self._places.get(trial_id) if self.driver else None
         if place is None:
-            return self._asked(lambda: self._backend.get_trial(trial_id))
+            return self._read(trial_id)
         trial = self._known(place[0])[place[1]]
         return trial if trial.state.is_finished() else copy.deepcopy(trial)
 
@@ -239,18 +239,16 @@ class StudyDatabase(BaseStorage):
                 again = [number for study, number in self._changed if study == study_id]
             else:
                 again = [trial.number for trial in known if not trial.state.is_finished()]
+            trial_id = self.get_trial_id_from_study_id_trial_number
             for number in again:
-                known[number] = self._read(study_id, number)
+                known[number] = self._read(trial_id(study_id, number))
             self._changed -= {(study_id, number) for number in again}
-            while not self.driver:
-                try:
-                    known.append(self._read(study_id, len(known)))
-                except KeyError:
-                    break
+            with suppress(KeyError):  # there is no further one
+                while not self.driver:
+                    known.append(self._read(trial_id(study_id, len(known))))
             return known
 
-    def _read(self, study_id: int, number: int) -> FrozenTrial:
-        trial_id = self.get_trial_id_from_study_id_trial_number(study_id, number)
+    def _read(self, trial_id: int) -> FrozenTrial:
         return self._asked(lambda: self._backend.get_trial(trial_id))
 
     def _asked(self, action: Callable[[], T]) -> T:

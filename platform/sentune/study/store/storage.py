@@ -58,7 +58,6 @@ def open_storage(url: str, *, driver: bool = False) -> StudyJournal | StudyDatab
     """Open Optuna's storage at the path of a journal or the URL of a database.
 
     Args:
-        url: from ``storage_url`` or ``StudyPlace.url``.
         driver: whether this process drives the study; else it only looks at it.
 
     Raises:
@@ -88,10 +87,9 @@ def _arguments(url: URL) -> dict[str, Any]:
     """Return how connections to a database are made."""
     if url.get_backend_name() == "sqlite":
         return {"connect_args": {"timeout": BUSY_SECONDS}}
-    if url.get_driver_name() not in ("psycopg2", "psycopg"):
-        return {"pool_pre_ping": True}
-    limits = {name: limit for name, limit in SILENT.items() if name not in url.query}
-    return {"pool_pre_ping": True, "connect_args": limits}
+    limits = SILENT if url.get_driver_name() in ("psycopg2", "psycopg") else {}
+    arguments = {name: limit for name, limit in limits.items() if name not in url.query}
+    return {"pool_pre_ping": True, "connect_args": arguments}
 
 
 def _write_ahead(connection: Any, record: object) -> None:
@@ -107,12 +105,6 @@ def knows(storage: BaseStorage, name: str) -> bool:
     except KeyError:
         return False
     return True
-
-
-def _measured(storage: BaseStorage, name: str) -> bool:
-    """Return whether a trial that a study ran itself has come to a milestone."""
-    trials = storage.get_all_trials(storage.get_study_id_from_name(name), deepcopy=False)
-    return any(milestones(trial) for trial in trials if own(trial))
 
 
 def open_study(
@@ -143,11 +135,13 @@ def open_study(
     if known is None:
         study.set_user_attr(FINGERPRINT, now)
         return study
-    if known != now and not keeps_runs and not _measured(storage, name):
-        storage.delete_study(storage.get_study_id_from_name(name))
-        if isinstance(storage, StudyJournal):
-            storage.compact()  # a later compaction would number the new study as the old one
-        return open_study(storage, name, modes=modes, fingerprint=fingerprint)
+    if known != now and not keeps_runs:
+        begun = [trial for trial in study.get_trials(deepcopy=False) if own(trial)]
+        if not any(milestones(trial) for trial in begun):
+            storage.delete_study(storage.get_study_id_from_name(name))
+            if isinstance(storage, StudyJournal):
+                storage.compact()  # a later compaction would number the new study as the old one
+            return open_study(storage, name, modes=modes, fingerprint=fingerprint)
     if isinstance(known.get("code"), str) and isinstance(now.get("code"), dict):
         raise StudyConflict(
             f"study {name!r} was made by another version of sentune; add --fork NAME to go on in a "

@@ -26,12 +26,11 @@ class StudyPlace:
     """Where a study is kept.
 
     Attributes:
-        name: of the study.
         folder: local path or URI of its own folder; empty where only its database is known.
         url: path of its journal or URL of its database; empty where it has none yet.
         description: its ``study.json``, as its last start wrote it: ``job``, ``options``,
             ``space``, ``command`` and ``started``; empty before that.
-        trouble: what is wrong with it; empty if nothing is.
+        trouble: what is wrong with ``study.json``; empty if nothing is.
     """
 
     name: str
@@ -48,9 +47,8 @@ class StudyPlace:
         """Return the last ``summary.json``, and what is wrong with it; empty for nothing."""
         try:
             content = read_json(f"{self.folder}/{SUMMARY}") if self.folder else {}
-            for name in ("state", "reason"):
-                if not isinstance(content.get(name, ""), str):
-                    raise ValueError(f"{name} is no text")
+            if not all(isinstance(content.get(name, ""), str) for name in ("state", "reason")):
+                raise ValueError("state or reason is no text")
         except ValueError as error:
             return {}, f"{SUMMARY} is damaged ({error}); {FIX}"
         return content, ""
@@ -61,19 +59,17 @@ class StudyPlace:
         Raises:
             DamagedFile: the first is damaged, and the second has none.
         """
-        if not self.folder:
-            return []
-        text, kept = read_document(self.folder, TEST_READS), self.summary().get("test_reads", [])
-        file = f"{self.folder}/{SUMMARY if text is None else TEST_READS}"
+        text = read_document(self.folder, TEST_READS) if self.folder else None
+        kept = self.summary().get("test_reads", [])
         try:
             return _readings(kept if text is None else json.loads(text))
         except ValueError as error:
-            reason = str(error)
-        if text is not None and kept:
-            with suppress(ValueError):
-                return _readings(kept)
-        fix = "bring it back from a copy, or move it away and give --force-test (it is recorded)"
-        raise DamagedFile(file, f"it is damaged ({reason})", fix)
+            if text is not None and kept:
+                with suppress(ValueError):
+                    return _readings(kept)
+            file = f"{self.folder}/{SUMMARY if text is None else TEST_READS}"
+            fix = "bring it back from a copy, or move it away and give --force-test"
+            raise DamagedFile(file, f"it is damaged ({error})", f"{fix} (it is recorded)") from None
 
 
 def every_study(storage: str, optuna_url: str | None = None) -> list[StudyPlace]:
@@ -146,7 +142,7 @@ def _readings(content: Any) -> list[dict[str, Any]]:
 
 
 def _in_folder(name: str, folder: str, optuna_url: str | None) -> StudyPlace | None:
-    """Return the study in a folder; None if the folder is none."""
+    """Return the study in a folder; None if the folder holds none."""
     description: dict[str, Any] = {}
     trouble = ""
     try:

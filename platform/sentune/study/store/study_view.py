@@ -40,12 +40,11 @@ class StoredRun:
     """A training run as it is stored: of the search, or of the finals.
 
     Attributes:
-        trial: number of the trial of the search.
+        trial: number of the trial of the search, also in the finals.
         seed: of a run of the finals; None in the search.
-        record: its settings, curve, cost and state.
         began, ended: UTC milliseconds; ``ended`` is None while it runs.
         times: milestone in examples -> UTC milliseconds.
-        trace: of the training, as of ``sentune.training.trial.Progress``, up to its last milestone.
+        trace: as of ``sentune.training.trial.Progress``, up to the last milestone.
     """
 
     trial: int
@@ -67,23 +66,16 @@ class StudySnapshot:
     """A study at one moment; it does not change.
 
     Attributes:
-        place: name and folder, with the content of ``study.json``.
         state: ``running``; ``suspended`` where its driver is stopped; ``silent`` where a driver on
-            another machine has not been heard of for too long;
-            ``complete``, ``stopped``, ``interrupted`` or ``failed`` as its last start ended;
-            ``new`` before its first trial.
-        reason: of the state; empty where there is none.
-        holder: its driver, if it has one.
+            another machine has not been heard of for too long; ``complete``, ``stopped``,
+            ``interrupted`` or ``failed`` as its last start ended; ``new`` before its first trial.
         hours: of wall time in which a driver ran it.
-        objectives: by which trials are compared; the first one is ``objective``.
         varied: names of the settings that are searched.
         runs: of the search by number, those taken over from other studies included.
         finals: runs of the finals; of several with one trial and seed the last.
-        has_finals: whether the finals have begun.
         written: content of the last ``summary.json``; empty before the first end.
         test_reads: content of ``test_reads.json``.
         tables: names of the runs with a ``readouts.json`` in their folder.
-        identity: see ``IDENTITY``.
         fingerprint: what all its trials share, such as corpora and code; empty before the first.
     """
 
@@ -96,7 +88,6 @@ class StudySnapshot:
     varied: tuple[str, ...] = ()
     runs: tuple[StoredRun, ...] = ()
     finals: tuple[StoredRun, ...] = ()
-    has_finals: bool = False
     written: dict[str, Any] = field(default_factory=dict)
     test_reads: list[dict[str, Any]] = field(default_factory=list)
     tables: frozenset[str] = frozenset()
@@ -119,8 +110,8 @@ class StudySnapshot:
     @property
     def planned(self) -> int | None:
         """Trials that were asked for; None where only the database is known."""
-        trials: int | None = self.place.description.get("options", {}).get("trials")
-        return trials
+        found: int | None = self.place.description.get("options", {}).get("trials")
+        return found
 
     @cached_property
     def trials(self) -> list[TrialRecord]:
@@ -202,7 +193,7 @@ class StudyView:
         self.place = place
         self.storage = storage or (open_storage(place.url) if place.url else None)
         self._tables: set[str] | None = None
-        self._ended: dict[str, dict[int, StoredRun | None]] = defaultdict(dict)
+        self._ended: dict[int, dict[int, StoredRun | None]] = defaultdict(dict)
         self._lock = threading.RLock()
 
     def snapshot(self, *, driven: bool = False) -> StudySnapshot:
@@ -212,25 +203,24 @@ class StudyView:
         that, state, hours and documents are left out.
         """
         with self._lock:
-            number = self._study_id("")
+            search, finals = self._study_id(""), self._study_id(FINALS)
             said: dict[str, Any] = {}
-            if self.storage and number is not None:
-                said = self.storage.get_study_user_attrs(number)
-            fingerprint = said.get(FINGERPRINT) or {"space": self.place.description.get("space")}
-            space = fingerprint.get("space") or {}
+            if self.storage and search is not None:
+                said = self.storage.get_study_user_attrs(search)
+            fingerprint: dict[str, Any] = said.get(FINGERPRINT, {})
+            space = fingerprint.get("space") or self.place.description.get("space") or {}
             first = Objective(space.get("objective", ""), space.get("mode", "max"))
             others = (Objective(**other) for other in fingerprint.get("objectives", []))
-            runs, finals = self._runs("", first), self._runs(FINALS, first)
+            runs, again = self._runs(search, first), self._runs(finals, first)
             return StudySnapshot(
                 place=self.place,
                 objectives=(first, *others),
                 varied=tuple(space.get("settings", {})),
                 runs=runs,
-                finals=tuple({(run.trial, run.seed): run for run in finals}.values()),
-                has_finals=self._study_id(FINALS) is not None,
+                finals=tuple({(run.trial, run.seed): run for run in again}.values()),
                 tables=frozenset(self.with_tables()),
                 identity=said.get(IDENTITY, ""),
-                fingerprint=said.get(FINGERPRINT, {}),
+                fingerprint=fingerprint,
                 **({} if driven else self._of_folder(len(runs))),
             )
 
@@ -273,12 +263,11 @@ class StudyView:
             "test_reads": reads,
         }
 
-    def _runs(self, ending: str, objective: Objective) -> tuple[StoredRun, ...]:
-        number = self._study_id(ending)
-        if self.storage is None or number is None:
+    def _runs(self, study: int | None, objective: Objective) -> tuple[StoredRun, ...]:
+        if self.storage is None or study is None:
             return ()
-        known, found = self._ended[ending], []
-        for trial in self.storage.get_all_trials(number, deepcopy=False):
+        known, found = self._ended[study], []
+        for trial in self.storage.get_all_trials(study, deepcopy=False):
             try:
                 run = known[trial.number] if trial.number in known else _stored(trial, objective)
             except (KeyError, TypeError, ValueError, AttributeError) as error:

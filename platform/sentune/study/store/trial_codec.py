@@ -53,15 +53,13 @@ def run_name(trial: int, seed: int | None = None) -> str:
 def record_of(trial: FrozenTrial, objective: Objective) -> TrialRecord:
     """Return the trial as the summary shows it."""
     curve, notes = milestones(trial), trial.user_attrs
-    best = best_milestone(curve, objective)
-    shown = curve.get(best, {}) if best is not None else {}
+    shown = best_milestone(curve, objective)
     end, no_memory = ending(trial), trial.constraints.get(MEMORY, 0.0) > 0
     infeasible = no_memory and trial.state == Stored.PRUNED  # Optuna has no word for it
     costs: dict[str, dict[str, float]] = {}  # start of the trial -> as it was said last
     for said in curve.values():
         costs |= said.get("cost", {})
-    alone = {name: said for name, said in notes.items() if name.startswith(COST)}
-    costs |= {name.removeprefix(COST): said for name, said in alone.items()}
+    costs |= {n.removeprefix(COST): said for n, said in notes.items() if n.startswith(COST)}
     return TrialRecord(
         id=trial.number,
         state=TrialState.INFEASIBLE if infeasible else STATES[trial.state],
@@ -119,11 +117,12 @@ def milestones(trial: FrozenTrial) -> dict[int, dict[str, Any]]:
     return dict(sorted(found.items()))
 
 
-def best_milestone(curve: Mapping[int, Mapping[str, Any]], objective: Objective) -> int | None:
-    """Return examples at which the objective was best, the earliest where several were."""
-    if not curve:
-        return None
-    return max(sorted(curve), key=lambda at: objective.of(curve[at]["metrics"]))
+def best_milestone(
+    curve: Mapping[int, Mapping[str, Any]], objective: Objective
+) -> Mapping[str, Any]:
+    """Return what the trial said where the objective was best, the earliest where several were."""
+    said = (curve[examples] for examples in sorted(curve))
+    return max(said, key=lambda said: objective.of(said["metrics"]), default={})
 
 
 def key(params: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import optuna
@@ -35,8 +36,6 @@ class TrialStore:
     """Writes and reads the trials of one Optuna study.
 
     Attributes:
-        study: the study.
-        storage: in which it is.
         objectives: by which trials are compared; rungs and the best milestone go by the first.
         budget: examples of a full trial.
         scheduler: rungs; None where every trial runs to its end (finalists).
@@ -50,15 +49,14 @@ class TrialStore:
     scheduler: Scheduler | None = None
     constraints: Sequence[Constraint] = ()
     _ended: dict[int, TrialRecord] = field(default_factory=dict, init=False, repr=False)
-    _id: int = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        found = self.storage.get_study_id_from_name(self.study.study_name)
-        object.__setattr__(self, "_id", found)
+    @cached_property
+    def _id(self) -> int:
+        return self.storage.get_study_id_from_name(self.study.study_name)
 
     @property
     def first(self) -> Objective:
-        """The objective that rungs and milestones are compared by."""
+        """The objective by which rungs and milestones are compared."""
         return self.objectives[0]
 
     def together(self) -> AbstractContextManager[None]:
@@ -79,7 +77,6 @@ class TrialStore:
         return [self.record(trial) for trial in self.all_trials() if codec.known(trial)]
 
     def _place(self, number: int) -> int:
-        """Return the id of a trial in its storage."""
         return self.storage.get_trial_id_from_study_id_trial_number(self._id, number)
 
     def get(self, number: int) -> FrozenTrial:
@@ -111,15 +108,13 @@ class TrialStore:
         Args:
             params: what was drawn, from the distributions of the same names.
             settings: what the trial runs, drawn and fixed.
-            seed: of the training run.
             attributes: further user attributes.
         """
         said = {**(attributes or {}), codec.SEED: seed, codec.SETTINGS: dict(settings)}
-        return self.add(
-            create_trial(
-                state=Stored.RUNNING, params=params, distributions=distributions, user_attrs=said
-            )
+        template = create_trial(
+            state=Stored.RUNNING, params=params, distributions=distributions, user_attrs=said
         )
+        return self.add(template)
 
     def add(self, template: FrozenTrial) -> int:
         """Store a trial as it is, in one write, and return its number."""
@@ -156,7 +151,7 @@ class TrialStore:
         return Verdict(**said["verdict"])
 
     def _point(self, stored: FrozenTrial, examples: int, said: Mapping[str, Any]) -> None:
-        """Store a point of the curve for Optuna's samplers and pages; of one objective alone."""
+        """Store a point of the curve for Optuna's samplers and pages, if there is one objective."""
         if len(self.objectives) == 1 and examples not in stored.intermediate_values:
             value = float(said["metrics"][self.first.metric])
             self.storage.set_trial_intermediate_value(self._place(stored.number), examples, value)
@@ -181,12 +176,11 @@ class TrialStore:
 
     def complete(self, number: int) -> TrialRecord:
         """End a trial that used up its budget, with the objectives at its best milestone."""
-        curve = codec.milestones(self.get(number))
-        best = codec.best_milestone(curve, self.first)
-        metrics = curve[best]["metrics"] if best is not None else {}
+        best = codec.best_milestone(codec.milestones(self.get(number)), self.first)
+        metrics = best.get("metrics", {})
         if missing := [o.metric for o in self.objectives if o.metric not in metrics]:
             reason = f"the trial ended without {', '.join(missing)}"
-            return self.fail(number, reason, repeats=best is not None)
+            return self.fail(number, reason, repeats=bool(best))
         values = [float(metrics[objective.metric]) for objective in self.objectives]
         violations = {str(c): c.violation(metrics) for c in self.constraints}
         return self._end(number, Stored.COMPLETE, values=values, constraints=violations)
@@ -240,11 +234,9 @@ class TrialStore:
         self.storage.set_trial_state_values(place, Stored[end["state"]], end["values"])
 
     def restarted(self, number: int, note: str, *, micro_batch: int = 0, counts: bool) -> None:
-        """Note that a process of a trial died, which goes on from its checkpoint.
+        """Note, for the user, that a process of a trial died, which goes on from its checkpoint.
 
         Args:
-            number: of the trial.
-            note: what happened, for the user.
             micro_batch: sentences at a time with which it goes on; 0: unchanged.
             counts: whether the death uses up one that is forgiven.
         """
