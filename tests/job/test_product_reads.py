@@ -45,6 +45,7 @@ class Toy(SentenceFamily):
         self.config = StudyConfig(name="study", storage=storage, max_examples=9)
         self.options = JobOptions(dev=("snli:dev",), test=tuple(test), force_test=force)
         self.checkpoint, self.killed, self.dev = checkpoint, killed, ()
+        self.sources = {}
         self.judged: list[str] = []
 
     def export(

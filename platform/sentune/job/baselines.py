@@ -98,7 +98,7 @@ class Baselines:
 
 def baselines_of(job: JobFamily, judged: Sequence[Corpus]) -> Baselines:
     """Return what rules reach on the corpora that the model of a prepared job is judged on."""
-    return baselines(job.train, judged, job.word_averages(), job.dev)
+    return baselines(job.sources.get("corpus"), judged, job.word_averages(), job.dev)
 
 
 def baselines(

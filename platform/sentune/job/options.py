@@ -203,6 +203,12 @@ class StudyOptions(BaseModel):
         return self.corpus if isinstance(self.corpus, tuple) else (self.corpus,)
 
     @property
+    def pretrained(self) -> str:
+        """The encoder, or the word vectors; empty where it has none."""
+        named = getattr(self, "encoder", "") or getattr(self, "vectors", "")
+        return named if isinstance(named, str) else " ".join(named)
+
+    @property
     def narrowing(self) -> dict[str, str]:
         """``--set`` as key -> value.
 

@@ -49,7 +49,8 @@ def print_overlap(job: JobFamily, test: Sequence[Corpus], console: Console) -> N
     """
     judged = _roles("dev", job.dev)
     for role, corpus in [*judged, *_roles("test", test)]:
-        others = [(c.spec, c.kind, c.batches()) for c in job.training_corpora()]
+        trained = (c for role, c in job.sources.items() if role.startswith("corpus"))
+        others = [(c.spec, c.kind, c.batches()) for c in trained]
         if role.startswith("test"):
             others += [(c.spec, c.kind, iter(c.table.to_batches())) for c in job.dev]
         for spec, kind, batches in others:

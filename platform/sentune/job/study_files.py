@@ -105,10 +105,6 @@ def start_summary(
     job: JobFamily, options: StudyOptions, forked_from: str | None = None
 ) -> StudySummary:
     """Return what is known of the study before its first trial."""
-    given = options.model_dump()
-    pretrained = given.get("encoder") or given.get("vectors", ())
-    if not isinstance(pretrained, str):
-        pretrained = " ".join(pretrained)
     return StudySummary(
         study=job.config.name,
         method=job.space.method,
@@ -119,7 +115,7 @@ def start_summary(
         space=job.space.to_dict(),
         lineage={
             **lineage(),
-            "encoder": str(without_credentials(pretrained)),
+            "encoder": str(without_credentials(options.pretrained)),
             "chain": {"derived": job.derived()},
         },
         objectives=[objective.to_dict() for objective in objectives_of(job.config, job.space)],

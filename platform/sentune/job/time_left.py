@@ -6,7 +6,7 @@ import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import median
 from typing import Any
 
@@ -216,10 +216,9 @@ class TimeLeft:
                     waiting.append(start + ahead.seconds(costs, may_stop=runs is search))
                 elif (run := runs[place]).ended is None:
                     own, seen, first = self._standing(run, beats.get(run.name), costs, start)
-                    done = {"seen": seen, "reported": run.record.examples}
-                    expected = first + ahead.seconds(own, **done, may_stop=runs is search)
-                    at_work.append(max(0.0, expected))
-                    whole = max(0.0, first + ahead.seconds(own, **done))
+                    rest = partial(ahead.seconds, own, seen=seen, reported=run.record.examples)
+                    at_work.append(max(0.0, first + rest(may_stop=runs is search)))
+                    whole = max(0.0, first + rest())
                     of_run[run.name] = shown_left(self.of_run.get(run.name), whole)
             left += _laid_out(at_work, waiting, max(1, ahead.concurrent))
         self.seconds, self.of_run = shown_left(self.seconds, left), of_run

@@ -5,7 +5,7 @@ The fit is deterministic, so there are no finals: the best trial is the winner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from rich.console import Console
 from torch import Tensor
 
 from sentune.corpora.batches import Held
-from sentune.corpora.prepare import Prepared, prepared
+from sentune.corpora.prepare import prepared
 from sentune.corpora.ray_map import on_worker
 from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
@@ -51,7 +51,6 @@ PROBED_ROWS = 4_000
 class ClosedFormFamily(JobFamily):
     """See ``JobFamily``."""
 
-    prefer = Kind.SCORED_PAIRS
     options: ClosedFormOptions
 
     def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
@@ -94,6 +93,7 @@ class ClosedFormFamily(JobFamily):
             uri=self.cache_uri and f"{self.cache_uri}/sentences",
             run=on_worker,
         )
+        self.sources = {"corpus": self.sentences}
         self.dev = read_evaluation(options.dev, self.prefer)
         config = self._config(self.space, self.sentences.num_rows)
         self.config = replace(config, data_cpus=1.0) if self._streams else config
@@ -110,15 +110,6 @@ class ClosedFormFamily(JobFamily):
     @property
     def _streams(self) -> bool:
         return self.sentences.nbytes > self.options.share_mb << 20
-
-    def training_corpora(self) -> Sequence[Prepared]:
-        return [self.sentences]
-
-    def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        return {"corpus": self.sentences.described()}
-
-    def manifests(self) -> Sequence[str]:
-        return [self.sentences.manifest_file]
 
     def program(self) -> Program:
         """Return one fit and its sweep, with the word tables."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,8 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from sentune.corpora.batches import Held, SharedSource
-from sentune.corpora.mixing import MixedHandle, apart
-from sentune.corpora.prepare import Prepared
+from sentune.corpora.mixing import MixedHandle, apart, weight_names
 from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.stream import hand_out
 from sentune.corpora.tokens import META, TokenFolder
@@ -30,22 +28,25 @@ from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe
 from sentune.study.planning.probe import checkpoint_size, probe_training
-from sentune.study.space.domains import Integer, Value
+from sentune.study.space.domains import Dimension, Integer, Uniform, Value
 from sentune.study.space.space import SearchSpace
 from sentune.terminal import print_line
-from sentune.training.inputs import InputMaker, Inputs
+from sentune.training.inputs import BUILTIN, InputMaker, Inputs
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Opens, Program, TrialSpec
 
+PRETRAINED = {"encoder", "decoder", "vectors", "frequencies"}
+"""Options that name what a method is built from; each has some of them."""
+
 PROBED_ROWS = 20_000
 """Rows of a corpus that a probe reads; whole shards are read, so there may be more."""
 
 
 class TrainedFamily(JobFamily):
-    """Methods that are trained by gradient.
+    """Methods that are trained by gradient, on one corpus or on several that are mixed.
 
     Attributes:
         inputs: the training corpora, and their token shards.
@@ -56,6 +57,9 @@ class TrainedFamily(JobFamily):
 
     def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
         options, method = self.options, find(space.method)
+        self._weights = weight_names(options.corpora) if len(options.corpora) > 1 else ()
+        if self._weights:
+            space = with_weights(space, self._weights)
         known = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
 
         def typed(name: str, text: str) -> Value:
@@ -64,7 +68,7 @@ class TrainedFamily(JobFamily):
             return value
 
         left = space.narrow(options.narrowing, known, method.readouts, typed)
-        left = left.for_encoder(self.pretrained)
+        left = left.for_encoder(options.pretrained)
         split(_without_weights(left.fixed), method)
         if "max_length" in left.settings:
             fix = "fix one length: a corpus is tokenised once for all trials"
@@ -77,18 +81,20 @@ class TrainedFamily(JobFamily):
         return left, self.configured(left, trials=trials, finalists=0, scheduler="none")
 
     @property
-    @abstractmethod
-    def pretrained(self) -> str:
-        """Name of the encoder or word vectors, which choose the space's first points."""
+    def builtin(self) -> tuple[str, ...]:  # type: ignore[override]
+        return BUILTIN[find(self.space.method).kind][1]
 
     @property
     def training(self) -> TrainingSettings:
         """The training's settings as far as they are fixed; the length of sentences always is."""
         return split(_without_weights(self.space.fixed), find(self.space.method))[1]
 
-    @abstractmethod
     def read(self, maker: InputMaker) -> Inputs:
         """Read the training corpora and tokenise them, once."""
+        given = self.options.model_dump(include=PRETRAINED)
+        inputs = maker.inputs(find(self.space.method), self.options.corpora, **given)
+        self.sources = {numbered("corpus", i): c for i, c in enumerate(inputs.corpora)}
+        return inputs
 
     def prepare(self, console: Console) -> None:
         """Read the dev corpora, which are short, before the training corpora."""
@@ -110,16 +116,9 @@ class TrainedFamily(JobFamily):
         if self._nbytes > self.options.share_mb << 20:
             self.config = replace(self.config, data_cpus=1.0)
 
-    def manifests(self) -> Sequence[str]:
-        tokens = [f"{one.uri or one.path}/{META}" for one in self.inputs.tokens]
-        return [*(corpus.manifest_file for corpus in self.inputs.corpora), *tokens]
-
-    def training_corpora(self) -> Sequence[Prepared]:
-        return self.inputs.corpora
-
-    def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        corpora = enumerate(self.inputs.corpora)
-        return {numbered("corpus", index): corpus.described() for index, corpus in corpora}
+    def manifests(self) -> list[str]:
+        tokens = (f"{one.uri or one.path}/{META}" for one in self.inputs.tokens)
+        return [*super().manifests(), *tokens]
 
     def check_batch(self, rows: int) -> None:
         """Refuse a corpus whose rows are fewer than the largest batch that may be tried."""
@@ -140,6 +139,15 @@ class TrainedFamily(JobFamily):
         limit = self.options.share_mb << 20
         fits = self._nbytes <= limit
         return [hand_out(t, share_up_to=limit if fits else 0) for t in self.inputs.tokens]
+
+    def handle(
+        self, settings: dict[str, Any], handles: Sequence[Opens]
+    ) -> tuple[Opens, dict[str, Any]]:
+        """Return batches mixed by the trial's weights, and the settings without these."""
+        if not self._weights:
+            return super().handle(settings, handles)
+        kept, weights = apart(settings, self._weights)
+        return MixedHandle(tuple(handles), weights), kept
 
     @cached_property
     def _shipped(self) -> ShippedFolder:
@@ -203,6 +211,21 @@ class TrainedFamily(JobFamily):
             kept = self.references.sentences[: sizes[counts[-1]]]
             embeddings = Embedder.load(folder).embed(kept, show_progress=False)
             StoredReferences(kept, embeddings.cpu(), sizes).save(folder)
+
+
+def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:
+    """Return the space with the weights of all corpora but the first, whose own is 1.
+
+    Of weights only their ratios matter; 1 draws a corpus as often as its size has it.
+    """
+    first, *others = names
+    searched: dict[str, Dimension] = {name: Uniform(0.1, 10.0, log=True) for name in others}
+    return replace(
+        space,
+        settings={**space.settings, **searched},
+        fixed={first: 1.0, **space.fixed},
+        published={**dict.fromkeys(others, 1.0), **space.published},
+    )
 
 
 def _without_weights(settings: Mapping[str, Any]) -> dict[str, Any]:
