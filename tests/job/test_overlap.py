@@ -15,8 +15,8 @@ from sentune.cli import app
 from sentune.corpora.overlap import same_rows, shared_rows
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.errors import InvalidValue
+from sentune.job.corpora import print_overlap, refuse_equal_corpora
 from sentune.job.options import JobOptions
-from sentune.job.overlap import print_overlap, refuse_equal_corpora
 
 
 def corpus(kind: Kind, *rows: tuple[object, ...], spec: str = "snli:dev") -> Corpus:

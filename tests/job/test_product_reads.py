@@ -63,7 +63,7 @@ class Toy(SentenceFamily):
 def judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge a toy in place of measuring its model."""
 
-    def measured(toy: Toy, folder: str, test: tuple[Corpus, ...]) -> Result:
+    def measured(toy: Toy, folder: Path, test: tuple[Corpus, ...]) -> Result:
         if toy.killed:
             raise KilledError
         toy.judged.append(toy.checkpoint.parent.name)

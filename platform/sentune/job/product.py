@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
     with _new_model(summary.model) as folder:
         job.export(best_run(summary), checkpoint, folder, _card(summary))
         if job.dev:
-            tables[BEHAVIOUR_FILE] = shown(job, str(folder))
+            tables[BEHAVIOUR_FILE] = _where_gpus_are(job, _behave, folder, job.dev)
         origin = {"generation": generation, "test": summary.test, "chain": chain}
         summary.lineage["chain"] = {**chain, "model": seal_model(folder, origin)}
         refuse_late(storage, generation)
@@ -153,7 +153,7 @@ def _judge(
     with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
         folder = Path(scratch, MODEL)
         job.export(best_run(summary), checkpoint, folder, {})
-        result = measured(job, str(folder), test)
+        result = measured(job, folder, test)
     rules = baselines_of(job, test)
     able = {name.partition("/")[0] for name in result.metrics}  # a point has no direction
     found = {name: v for name, v in rules.values.items() if name.partition("/")[0] in able}
@@ -162,21 +162,22 @@ def _judge(
     return result.tables
 
 
-def measured(job: JobFamily, folder: str, test: tuple[Corpus, ...]) -> Result:
-    """Return the metrics of a model: on a worker with GPUs if the job has any, else here."""
+def measured(job: JobFamily, folder: Path, test: tuple[Corpus, ...]) -> Result:
+    """Return the metrics of a model."""
     references = job.references if needs_references(test) else None
-    if not (gpus := job.config.gpus_per_worker):
-        return _measure(Held(folder), test, references)
-    result: Result = run_on_worker(_measure, ship(folder), test, references, gpus=gpus)
+    result: Result = _where_gpus_are(job, _measure, folder, test, references)
     return result
 
 
-def shown(job: JobFamily, folder: str) -> dict[str, Any]:
-    """Return what a model makes of pairs of dev, from where ``measured`` measures it."""
-    if not (gpus := job.config.gpus_per_worker):
-        return _behave(Held(folder), job.dev)
-    found: dict[str, Any] = run_on_worker(_behave, ship(folder), job.dev, gpus=gpus)
-    return found
+def _where_gpus_are(job: JobFamily, look: Callable[..., Any], folder: Path, *given: Any) -> Any:
+    """Return what ``look`` finds of a model: on a worker with GPUs if the job has any, else here.
+
+    Args:
+        look: takes a handle of the model's folder, and what is given.
+    """
+    if gpus := job.config.gpus_per_worker:
+        return run_on_worker(look, ship(str(folder)), *given, gpus=gpus)
+    return look(Held(str(folder)), *given)
 
 
 def _behave(model: Opens, dev: Sequence[Corpus]) -> dict[str, Any]:
@@ -197,13 +198,9 @@ def _published(storage: str, summary: StudySummary, test: tuple[str, ...]) -> di
     except FileNotFoundError:
         return None
     specs = tuple(c["spec"] for role, c in known["corpora"].items() if role.startswith("test"))
-    same = (
-        known["state"] == "complete"
-        and _winner(known) == _winner(summary.to_dict())
-        and specs == test
-        and bool(known["test"])
-    )
-    return known if same else None
+    complete = known["state"] == "complete" and known["test"]
+    same = specs == test and _winner(known) == _winner(summary.to_dict())
+    return known if complete and same else None
 
 
 def _winner(summary: Mapping[str, Any]) -> Any:
