@@ -14,6 +14,7 @@ from torch import Tensor
 from sentune.code import result_code
 from sentune.corpora.batches import Held
 from sentune.corpora.prepare import Prepared
+from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import share
 from sentune.errors import InvalidValue
@@ -39,6 +40,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import read_json
 from sentune.study.study import MakeSpec
 from sentune.tasks.references import References
+from sentune.training.inputs import InputMaker
 from sentune.training.trial import Opens, Program, TrialSpec
 
 Card = Mapping[str, Mapping[str, Any]]
@@ -132,9 +134,20 @@ class JobFamily(ABC):
         named = self.options.cache or f"{self.config.storage.rstrip('/')}/.cache"
         return absolute(named).rstrip("/")
 
-    def ship(self, folder: str) -> ShippedFolder:
+    def ship(self, folder: str | Path) -> ShippedFolder:
         """Put a folder's files into the object store of the cache, else into Ray's."""
-        return ship(folder, self.cache_uri and f"{self.cache_uri}/encoders")
+        return ship(str(folder), self.cache_uri and f"{self.cache_uri}/encoders")
+
+    def maker(self, max_length: int = 0) -> InputMaker:
+        """Return what prepares corpora in the cache, and tokens of so many a sentence."""
+        return InputMaker(
+            max_length=max_length,
+            cache=self.cache,
+            limit=self.options.limit,
+            uri=self.cache_uri,
+            spread=in_turn,
+            run=on_worker,
+        )
 
     def corpora(self) -> Mapping[str, Mapping[str, Any]]:
         """Return role -> what was read, for the summary."""

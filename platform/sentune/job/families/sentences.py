@@ -43,7 +43,7 @@ class SentenceFamily(TrainedFamily):
         inputs = super().read(maker)
         if source is not None:
             self.sources["references"] = source
-        if REFERENCES in find(self.space.method).readouts:
+        if REFERENCES in self.method.readouts:
             source = source or self.sources["corpus"]
             self.references = References.sample(source, self._counts(), self.options.seed)
         return inputs

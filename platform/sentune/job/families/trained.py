@@ -12,7 +12,6 @@ from rich.console import Console
 
 from sentune.corpora.batches import Held, SharedSource
 from sentune.corpora.mixing import MixedHandle, apart, weight_names
-from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.stream import hand_out
 from sentune.corpora.tokens import META, TokenFolder
 from sentune.embedder.embedder import Embedder
@@ -23,7 +22,7 @@ from sentune.job.families.base import Card, JobFamily
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder
 from sentune.launchers.run_trial import run_trial
-from sentune.methods import find
+from sentune.methods import GradientMethod, find
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe
@@ -49,14 +48,17 @@ class TrainedFamily(JobFamily):
     """Methods that are trained by gradient, on one corpus or on several that are mixed.
 
     Attributes:
+        method: its class.
         inputs: the training corpora, and their token shards.
     """
 
     options: TrainingOptions
+    method: type[GradientMethod]
     inputs: Inputs
 
     def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
-        options, method = self.options, find(space.method)
+        options = self.options
+        self.method = method = find(space.method)
         self._weights = weight_names(options.corpora) if len(options.corpora) > 1 else ()
         if self._weights:
             space = with_weights(space, self._weights)
@@ -82,17 +84,17 @@ class TrainedFamily(JobFamily):
 
     @property
     def builtin(self) -> tuple[str, ...]:  # type: ignore[override]
-        return BUILTIN[find(self.space.method).kind][1]
+        return BUILTIN[self.method.kind][1]
 
     @property
     def training(self) -> TrainingSettings:
         """The training's settings as far as they are fixed; the length of sentences always is."""
-        return split(_without_weights(self.space.fixed), find(self.space.method))[1]
+        return split(_without_weights(self.space.fixed), self.method)[1]
 
     def read(self, maker: InputMaker) -> Inputs:
         """Read the training corpora and tokenise them, once."""
         given = self.options.model_dump(include=PRETRAINED)
-        inputs = maker.inputs(find(self.space.method), self.options.corpora, **given)
+        inputs = maker.inputs(self.method, self.options.corpora, **given)
         self.sources = {numbered("corpus", i): c for i, c in enumerate(inputs.corpora)}
         return inputs
 
@@ -100,15 +102,7 @@ class TrainedFamily(JobFamily):
         """Read the dev corpora, which are short, before the training corpora."""
         builtin = [f"{name}?split=dev" for name in self.builtin]
         self.dev = read_evaluation(self.options.dev or builtin, self.prefer)
-        maker = InputMaker(
-            max_length=self.training.max_length,
-            cache=self.cache,
-            limit=self.options.limit,
-            uri=self.cache_uri,
-            spread=in_turn,
-            run=on_worker,
-        )
-        self.inputs = self.read(maker)
+        self.inputs = self.read(self.maker(self.training.max_length))
         self.folder = self.inputs.folder
         if self.inputs.note:
             print_line(console, self.inputs.note)
@@ -157,8 +151,8 @@ class TrainedFamily(JobFamily):
         return WithEncoder(train, self._shipped)
 
     def modules(self) -> list[str]:
-        method = find(self.space.method)
-        parts = (run_trial, train, method, type(recipe_of(method)), hand_out, MixedHandle)
+        recipe = type(recipe_of(self.method))
+        parts = (run_trial, train, self.method, recipe, hand_out, MixedHandle)
         return [part.__module__ for part in parts]
 
     def fingerprints(self) -> dict[str, Any]:
@@ -166,7 +160,7 @@ class TrainedFamily(JobFamily):
 
     def probe(self, seconds: float) -> Probe:
         spec = self._local_spec()
-        _, training = split(spec.settings, find(spec.method))
+        _, training = split(spec.settings, self.method)
         threads = max(1, int(self.config.cpus_per_worker))
         return probe_training(
             spec, batch_size=training.batch_size, seconds=seconds, threads=threads
