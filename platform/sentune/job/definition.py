@@ -40,9 +40,13 @@ def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
         job = find(method)
         return replace(job, space=space) if space is not None else job
     kind = methods.find(method)
-    rates = Uniform(1e-5, 5e-3, log=True)
-    settings = {"batch_size": Choice(32, 64, 128), "learning_rate": rates}
-    usual = SearchSpace(objective=kind.objective, settings=settings)
+    usual = SearchSpace(
+        objective=kind.objective,
+        settings={
+            "batch_size": Choice(32, 64, 128),
+            "learning_rate": Uniform(1e-5, 5e-3, log=True),
+        },
+    )
     own: SearchSpace = space or getattr(kind, "space", None) or usual
     defaults = JobOptions(study=kind.__name__.lower())
     return JobDefinition(space=replace(own, method=method), defaults=defaults)

@@ -124,20 +124,17 @@ def _new_model(place: str) -> Iterator[Path]:
 
 
 def check_test(job: JobFamily) -> tuple[Corpus, ...]:
-    """Raise what reading the test corpora at the end would; they are measured there alone.
-
-    Returns:
-        The corpora; none where a start of the study has read them at its end.
+    """Return the test corpora, which are measured at the end alone, to raise now what reading them
+    there would; none where a start of the study has read them at its end.
 
     Raises:
         CorpusError: a file is missing, or has more bad rows than are allowed.
         InvalidValue: the format has no pairs.
     """
-    return () if TestReads(job.config.folder).known else read_test(job)
+    return () if TestReads(job.config.folder).known else _read_test(job)
 
 
-def read_test(job: JobFamily) -> tuple[Corpus, ...]:
-    """Return the test corpora of a job."""
+def _read_test(job: JobFamily) -> tuple[Corpus, ...]:
     return read_evaluation(with_bad_rows(job.test, job.options.bad_rows), job.prefer)
 
 
@@ -145,7 +142,7 @@ def _judge(
     job: JobFamily, checkpoint: Path, summary: StudySummary, reads: TestReads
 ) -> dict[str, Any]:
     """Measure the winner on the test corpora; return the tables of the result."""
-    test = read_test(job)
+    test = _read_test(job)
     described = [describe(corpus) for corpus in test]
     reads.identify([corpus["fingerprint"] for corpus in described])
     for index, corpus in enumerate(described):
@@ -214,25 +211,9 @@ def _winner(summary: Mapping[str, Any]) -> Any:
 def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
     """Return the sections of the model card."""
     seen, several = View(summary=summary), len({read["run"] for read in summary.test_reads}) > 1
-    heads = (f"Development set, {seen.error_kind}", "Test set, this model", "Rules without a model")
-    metrics = {
-        head: {row[0]: row[place] for row in seen.metric_rows if row[place]}
-        for place, head in enumerate(heads, 1)
-    }
-    reads = {
-        read["time"]: f"{read['run']}{' (forced)' if read['forced'] else ''}"
-        for read in summary.test_reads
-        if several
-    }
-    corpora = {
-        role: f"{corpus['spec']} ({corpus['rows']:,} rows, {corpus['fingerprint']})"
-        for role, corpus in summary.corpora.items()
-    }
-    lineage = {name: told for name, told in summary.lineage.items() if name != "chain"}
-    against = seen.against_rules
-    verdict = {"Verdict": {summary.objective: against.text}} if against is not None else {}
+    against, card = seen.against_rules, dict[str, dict[str, Any]]()
     found = summary.test or {name: over.mean for name, over in seen.measured.items()}
-    hub = {
+    card[HUB] = {
         "encoder": seen.encoder,
         "corpora": {role: corpus["spec"] for role, corpus in summary.corpora.items()},
         "split": "test" if summary.test else "dev",
@@ -242,11 +223,19 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
             if not (of_subset(name) or name.startswith("train/") or name.endswith(ERROR))
         },
     }
-    return {
-        HUB: hub,
-        **verdict,
-        **metrics,
-        "Readings of the test set": reads,
-        "Corpora": corpora,
-        "Lineage": lineage,
+    if against is not None:
+        card["Verdict"] = {summary.objective: against.text}
+    heads = (f"Development set, {seen.error_kind}", "Test set, this model", "Rules without a model")
+    for place, head in enumerate(heads, 1):
+        card[head] = {row[0]: row[place] for row in seen.metric_rows if row[place]}
+    card["Readings of the test set"] = {
+        read["time"]: f"{read['run']}{' (forced)' if read['forced'] else ''}"
+        for read in summary.test_reads
+        if several
     }
+    card["Corpora"] = {
+        role: f"{corpus['spec']} ({corpus['rows']:,} rows, {corpus['fingerprint']})"
+        for role, corpus in summary.corpora.items()
+    }
+    card["Lineage"] = {name: told for name, told in summary.lineage.items() if name != "chain"}
+    return card

@@ -57,13 +57,8 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One link of the chain, recomputed.
-
-    Attributes:
-        part: what it is: a corpus, tokens, a checkpoint.
-        place: where it lies.
-        found: what was compared; of a broken link the file, and both values.
-    """
+    """One link of the chain, recomputed: ``part`` is what it is, such as tokens; ``found`` what was
+    compared, of a broken link the file and both values."""
 
     part: str
     place: str
@@ -76,7 +71,13 @@ def verify_study(place: StudyPlace) -> Iterator[Check]:
     folder = place.folder
     if place.trouble:
         yield _check("study", DESCRIPTION, place.trouble)
-    known, fault = _summary(folder)
+    known, fault = dict[str, Any](), ""
+    try:
+        known = read_summary(folder)
+    except FileNotFoundError:
+        pass
+    except DAMAGE as error:
+        fault = _words(error)
     yield from _corpora(known.get("corpora", {}), place.description)
     chain = known.get("lineage", {}).get("chain", {})
     yield from _derived(chain.get("derived", {}), folder.rpartition("/")[0])
@@ -278,16 +279,6 @@ def _against_model(known: Mapping[str, Any], folder: str) -> str:
     read = {role: corpus["fingerprint"] for role, corpus in known["corpora"].items()}
     was = {"test": manifest["test"], "corpora": manifest["chain"]["corpora"]}
     return next(differences(was, {"test": known["test"], "corpora": read}), "")
-
-
-def _summary(folder: str) -> tuple[dict[str, Any], str]:
-    """Return a study's summary, empty where there is none, and what is wrong with it."""
-    try:
-        return read_summary(folder), ""
-    except FileNotFoundError:
-        return {}, ""
-    except Exception as error:  # noqa: BLE001  # jsonschema's errors are of a kind of their own
-        return {}, _words(error)
 
 
 def _manifest(folder: str, name: str) -> dict[str, Any]:
