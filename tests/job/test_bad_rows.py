@@ -107,7 +107,7 @@ def test_a_corpus_that_streams_leaves_them_out_too(operations: str, tmp_path: Pa
     made = job(bad_rows="70%")
     made.prepare(QUIET)
     assert all(isinstance(handle, Streamed) for handle in made.handles())
-    own, builtin = made.trained_on().values()
+    own, builtin = (made.corpora()[role] for role in ("corpus", "corpus-2"))
     assert (own["rows"], own["counts"]["bad"]) == (60, BAD)
     assert own["first_bad"] == f"{operations.removeprefix('compression:')}:2: " + (
         "1 column where there should be 2"

@@ -15,8 +15,8 @@ from sentune.cli import app
 from sentune.corpora.overlap import same_rows, shared_rows
 from sentune.corpora.schema import SCHEMAS, Corpus, Kind
 from sentune.errors import InvalidValue
+from sentune.job.corpora import print_overlap, refuse_equal_corpora
 from sentune.job.options import JobOptions
-from sentune.job.overlap import print_overlap, refuse_equal_corpora
 
 
 def corpus(kind: Kind, *rows: tuple[object, ...], spec: str = "snli:dev") -> Corpus:
@@ -126,7 +126,7 @@ def test_shared_rows_are_counted_for_each_corpus_that_is_judged_on() -> None:
     prepared = SimpleNamespace(
         spec="snli:train", kind=Kind.TRIPLETS, batches=lambda: iter(train.table.to_batches())
     )
-    job = SimpleNamespace(dev=(PAIRS,), training_corpora=lambda: [prepared])
+    job = SimpleNamespace(dev=(PAIRS,), sources={"corpus": prepared})
     rows = [("a cat sits", "a cat purrs", "neutral", None), ("a", "b", "neutral", None)]
     test = corpus(Kind.LABELLED_PAIRS, *rows)
     text = io.StringIO()

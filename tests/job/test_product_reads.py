@@ -45,6 +45,7 @@ class Toy(SentenceFamily):
         self.config = StudyConfig(name="study", storage=storage, max_examples=9)
         self.options = JobOptions(dev=("snli:dev",), test=tuple(test), force_test=force)
         self.checkpoint, self.killed, self.dev = checkpoint, killed, ()
+        self.sources = {}
         self.judged: list[str] = []
 
     def export(
@@ -62,7 +63,7 @@ class Toy(SentenceFamily):
 def judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge a toy in place of measuring its model."""
 
-    def measured(toy: Toy, folder: str, test: tuple[Corpus, ...]) -> Result:
+    def measured(toy: Toy, folder: Path, test: tuple[Corpus, ...]) -> Result:
         if toy.killed:
             raise KilledError
         toy.judged.append(toy.checkpoint.parent.name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sentune.beats import Beat
-from sentune.job.time_left import SLOWER, SMOOTH_SECONDS, Ahead, Countdown, TimeLeft, measured
+from sentune.job.time_left import SLOWER, Ahead, TimeLeft, measured, shown_left
 from sentune.records import TrialRecord, TrialState
 from sentune.study.space.objectives import Objective
 from sentune.study.store.study_index import StudyPlace
@@ -105,16 +105,12 @@ def test_a_trial_passes_a_rung_as_often_as_the_scheduler_lets_one_pass() -> None
 
 
 def test_what_is_shown_does_not_grow_until_work_is_slower_by_half() -> None:
-    shown, now = Countdown(), 0.0
-    assert shown.take(now, 100.0) == 100.0
+    shown = shown_left(None, 100.0)
+    assert shown == 100.0
     for left in (104.0, 120.0, 90.0, 115.0):
-        now += 2.0
-        before = shown.shown
-        assert shown.take(now, left) <= before
-    for _ in range(100):
-        now += SMOOTH_SECONDS
-        shown.take(now, 3 * SLOWER * 100.0)
-    assert shown.shown == pytest.approx(3 * SLOWER * 100.0, rel=0.1)
+        before, shown = shown, shown_left(shown, left)
+        assert shown <= before
+    assert shown_left(shown, 3 * SLOWER * 100.0) == 3 * SLOWER * 100.0
 
 
 @pytest.mark.parametrize("name", RECORDED)

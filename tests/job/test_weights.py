@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from search_spaces.intersent import SPACE
 from sentune.corpora.mixing import apart, is_weight, weight_names
-from sentune.job.families.generative import with_weights
+from sentune.job.families.trained import with_weights
 
 
 def test_each_corpus_has_a_weight_by_its_format() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +38,11 @@ Average = Callable[[Sequence[str]], Tensor]
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A model against a rule on the same N items.
+    """The difference of the accuracies of a model and a rule on the same items.
 
     Attributes:
-        difference: of their accuracies.
         standard_error: of the difference, over the items.
         better, worse: items on which the model is more, less right than the rule.
-        items: N.
         p: of the two-sided exact sign test, for accuracies McNemar's.
     """
 
@@ -76,13 +74,8 @@ class Baselines:
         hits: ``task/rule`` -> how right each item is, of rules that are measured by accuracy.
     """
 
-    values: dict[str, float] = field(default_factory=dict)
-    hits: dict[str, Hits] = field(default_factory=dict)
-
-    def add(self, hits: Mapping[str, Hits]) -> None:
-        """Take rules that are measured by accuracy."""
-        self.hits.update(hits)
-        self.values.update({name: float(found.mean()) for name, found in hits.items()})
+    values: dict[str, float]
+    hits: dict[str, Hits]
 
     def compared(self, model: Mapping[str, Hits]) -> dict[str, dict[str, dict[str, float]]]:
         """Return accuracy of a model -> rule of its task -> the fields of a ``PairedTest``."""
@@ -98,7 +91,7 @@ class Baselines:
 
 def baselines_of(job: JobFamily, judged: Sequence[Corpus]) -> Baselines:
     """Return what rules reach on the corpora that the model of a prepared job is judged on."""
-    return baselines(job.train, judged, job.word_averages(), job.dev)
+    return baselines(job.sources.get("corpus"), judged, job.word_averages(), job.dev)
 
 
 def baselines(
@@ -115,36 +108,29 @@ def baselines(
     ``BAG_OF_WORDS_ROWS`` random rows of the training corpus, which tells how much the words alone
     give away.
     """
-    found = Baselines()
-    tasks = tasks_for(*judged)
-    for task in tasks:
+    values, hits = dict[str, float](), dict[str, Hits]()
+    for task in tasks_for(*judged):
         if isinstance(task, Transfer):
-            found.values[f"{task.name}/majority"] = task.majority()
+            values[f"{task.name}/majority"] = task.majority()
         if isinstance(task, Generation | AmbiguousRte):
-            found.values.update(task.baselines())
+            values |= task.baselines()
         if isinstance(task, Rte | DirectionTask):
-            found.add(task.rules())
+            hits |= task.rules()
         if isinstance(task, DirectionTask) and train is not None and train.kind is Kind.TRIPLETS:
             pairs = list(zip(task.pairs.first, task.pairs.second, strict=True))
             rows = entailment_pairs(train.sample(BAG_OF_WORDS_ROWS))
-            found.add({f"{task.name}/bag_of_words": bag_of_words_direction(rows, pairs)})
+            hits[f"{task.name}/bag_of_words"] = bag_of_words_direction(rows, pairs)
+    values |= {name: float(found.mean()) for name, found in hits.items()}
     if average is not None:
-        _add_averages(found, judged, average, dev)
-    return found
-
-
-def _add_averages(
-    found: Baselines, judged: Sequence[Corpus], average: Average, dev: Sequence[Corpus]
-) -> None:
-    """Put averages of word vectors among the rules of STS and RTE."""
-    sides = [[t for t in tasks_for(*s) if isinstance(t, Sts | Rte)] for s in (dev, judged)]
-    chosen = evaluate(sides[0], average, Points()).readouts
-    result = evaluate(sides[1], average, Points(), chosen)
-    rules = {task.name for task in sides[1]}
-    for name, value in result.metrics.items():
-        task, _, metric = name.rpartition("/")
-        if task in rules and metric != "majority":
-            found.values[f"{task}/word_average_{metric}"] = value
-    for name, hits in result.hits.items():
-        task, _, metric = name.rpartition("/")
-        found.hits[f"{task}/word_average_{metric}"] = hits
+        sides = [[t for t in tasks_for(*s) if isinstance(t, Sts | Rte)] for s in (dev, judged)]
+        chosen = evaluate(sides[0], average, Points()).readouts
+        result = evaluate(sides[1], average, Points(), chosen)
+        own = {task.name for task in sides[1]}
+        for name, value in result.metrics.items():
+            task_name, _, metric = name.rpartition("/")
+            if task_name in own and metric != "majority":
+                values[f"{task_name}/word_average_{metric}"] = value
+        for name, found in result.hits.items():
+            task_name, _, metric = name.rpartition("/")
+            hits[f"{task_name}/word_average_{metric}"] = found
+    return Baselines(values, hits)

@@ -95,7 +95,8 @@ def command(job: JobDefinition) -> Callable[..., None]:
         kind, value = fields[name].annotation, _shown(name, getattr(job.defaults, name))
         # Values travel as text: ``parse`` alone decides what is allowed, so errors read alike.
         written: Any = bool if kind is bool else list[str] if get_origin(kind) is tuple else str
-        text = f"{fields[name].description}{f' (default: {value})' if value else ''}"
+        help_text = " ".join((fields[name].description or "").split())
+        text = f"{help_text}{f' (default: {value})' if value else ''}"
         parameters.append(_parameter(name, written, text))
     if job.quick is not None:
         quick = (f"{option_name(name)} {_shown(name, v)}" for name, v in job.quick.items())

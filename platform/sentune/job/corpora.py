@@ -1,14 +1,17 @@
-"""The corpora that a job selects on and tests on."""
+"""The corpora of a job: how they are read, shown, and kept apart from each other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from sentune.corpora.formats.spec import allow_bad_rows
+from sentune.corpora.overlap import same_rows, shared_rows
 from sentune.corpora.schema import Corpus, Kind
+from sentune.errors import InvalidValue
 from sentune.formatting import counted
 from sentune.job.options import AnyOptions, StudyOptions
 from sentune.tasks import kind_of, read_judged, task_and_corpus
@@ -16,9 +19,91 @@ from sentune.tasks.choose import TASKS
 from sentune.tasks.own import find_own
 from sentune.terminal import print_line
 
+if TYPE_CHECKING:
+    from sentune.job.families.base import JobFamily
+
 STORED = 1_000
 """n of the references that go with a model where no task has chosen one: 3,000 sentences, half a
 minute for a BERT of 6 layers on a CPU."""
+
+
+def check_tasks(options: StudyOptions) -> None:
+    """Check the tasks that ``--dev`` and ``--test`` name; from here on workers get their code.
+
+    Raises:
+        InvalidValue: there is no such task; names the option.
+    """
+    for option, specs in (("--dev", options.dev), ("--test", options.test)):
+        for task, _ in filter(all, map(task_and_corpus, specs)):
+            kind_of(task, option)
+
+
+def refuse_equal_corpora(options: StudyOptions) -> None:
+    """Refuse a corpus that stands in two of ``--corpus``, ``--dev`` and ``--test``.
+
+    Raises:
+        InvalidValue: names both options, and why the corpora are one.
+    """
+    if options.allow_overlap:
+        return
+    roles = {"--corpus": options.corpora, "--dev": options.dev, "--test": options.test}
+    for one, other in combinations(roles, 2):
+        for first in filter(None, roles[one]):
+            for second in roles[other]:
+                if why := same_rows(task_and_corpus(first)[1], task_and_corpus(second)[1]):
+                    fix = (
+                        f"{why} as in {one} {first}: a result on it would say little; name another "
+                        "corpus, other rows of it (?rows=A:B), or give --allow-overlap"
+                    )
+                    raise InvalidValue(other, second, fix)
+
+
+def with_bad_rows(specs: Sequence[str], most: str | None) -> tuple[str, ...]:
+    """Return ``FORMAT:PATH`` of each with ``--bad-rows``, where it names no other number; what
+    ships with the package has no bad row."""
+    return tuple(
+        allow_bad_rows(spec, most)
+        if most and spec and not task_and_corpus(spec)[1].startswith("builtin:")
+        else spec
+        for spec in specs
+    )
+
+
+def read_corpora_of(options: AnyOptions) -> AnyOptions:
+    """Return a job's options with ``--bad-rows`` on the corpora that it trains and selects on."""
+    named: dict[str, Any] = {}
+    for name in {"corpus", "dev", "references"} & type(options).model_fields.keys():
+        given = getattr(options, name)
+        if isinstance(given, str):
+            (named[name],) = with_bad_rows((given,), options.bad_rows)
+        elif given:
+            named[name] = with_bad_rows(given, options.bad_rows)
+    return options.model_copy(update=named)
+
+
+def read_evaluation(specs: Sequence[str], prefer: Kind | None = None) -> tuple[Corpus, ...]:
+    """Read corpora of pairs; of a format with several kinds the preferred one, else labels.
+
+    Args:
+        specs: ``FORMAT:PATH``, or ``TASK=FORMAT:PATH`` for one task.
+    """
+    return tuple(read_judged(spec, prefer=prefer) for spec in specs)
+
+
+def modules_of(corpora: Sequence[Corpus]) -> list[str]:
+    """Return the modules of a user's tasks that corpora were given for."""
+    own = {corpus.task for corpus in corpora} - {"", *TASKS}
+    return sorted(find_own(task, TASKS).__module__ for task in own)
+
+
+def needs_references(corpora: Sequence[Corpus]) -> bool:
+    """Return whether a task of these corpora asks for interpretations."""
+    return any(c.kind in (Kind.SEVERAL_LABELS, Kind.CONDITIONED_PAIRS) for c in corpora)
+
+
+def numbered(role: str, index: int) -> str:
+    """Return the name of the nth corpus of a role: ``dev``, ``dev-2``, ``dev-3``."""
+    return role if index == 0 else f"{role}-{index + 1}"
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
@@ -44,60 +129,24 @@ def print_corpora(corpora: Mapping[str, Mapping[str, Any]], console: Console) ->
             print_line(console, f"warning: {role}: {bad} left out, the first: {first}", "yellow")
 
 
-def with_bad_rows(specs: Sequence[str], most: str | None) -> tuple[str, ...]:
-    """Return ``FORMAT:PATH`` of each with ``--bad-rows``, where it names no other number; what
-    ships with the package has no bad row."""
-    return tuple(
-        allow_bad_rows(spec, most)
-        if most and spec and not task_and_corpus(spec)[1].startswith("builtin:")
-        else spec
-        for spec in specs
-    )
-
-
-def check_tasks(options: StudyOptions) -> None:
-    """Check the tasks that ``--dev`` and ``--test`` name; from here on workers get their code.
-
-    Raises:
-        InvalidValue: there is no such task; names the option.
-    """
-    for option, specs in (("--dev", options.dev), ("--test", options.test)):
-        for task, _ in filter(all, map(task_and_corpus, specs)):
-            kind_of(task, option)
-
-
-def modules_of(corpora: Sequence[Corpus]) -> list[str]:
-    """Return the modules of a user's tasks that corpora were given for."""
-    own = {corpus.task for corpus in corpora} - {"", *TASKS}
-    return sorted(find_own(task, TASKS).__module__ for task in own)
-
-
-def read_corpora_of(options: AnyOptions) -> AnyOptions:
-    """Return a job's options with ``--bad-rows`` on the corpora that it trains and selects on."""
-    named: dict[str, Any] = {}
-    for name in {"corpus", "dev", "references"} & type(options).model_fields.keys():
-        given = getattr(options, name)
-        if isinstance(given, str):
-            (named[name],) = with_bad_rows((given,), options.bad_rows)
-        elif given:
-            named[name] = with_bad_rows(given, options.bad_rows)
-    return options.model_copy(update=named)
-
-
-def needs_references(corpora: Sequence[Corpus]) -> bool:
-    """Return whether a task of these corpora asks for interpretations."""
-    return any(c.kind in (Kind.SEVERAL_LABELS, Kind.CONDITIONED_PAIRS) for c in corpora)
-
-
-def numbered(role: str, index: int) -> str:
-    """Return the name of the nth corpus of a role: ``dev``, ``dev-2``, ``dev-3``."""
-    return role if index == 0 else f"{role}-{index + 1}"
-
-
-def read_evaluation(specs: Sequence[str], prefer: Kind | None = None) -> tuple[Corpus, ...]:
-    """Read corpora of pairs; of a format with several kinds the preferred one, else labels.
+def print_overlap(job: JobFamily, test: Sequence[Corpus], console: Console) -> None:
+    """Print a warning for each corpus of which rows stand in one that is read before it, too.
 
     Args:
-        specs: ``FORMAT:PATH``, or ``TASK=FORMAT:PATH`` for one task.
+        job: prepared.
+        test: its test corpora; empty where they have been read before.
     """
-    return tuple(read_judged(spec, prefer=prefer) for spec in specs)
+    trained = [corpus for name, corpus in job.sources.items() if name.startswith("corpus")]
+    for role, corpora in (("dev", job.dev), ("test", test)):
+        for index, corpus in enumerate(corpora):
+            others = [(one.spec, one.kind, one.batches()) for one in trained]
+            if role == "test":
+                others += [(one.spec, one.kind, iter(one.table.to_batches())) for one in job.dev]
+            for spec, kind, batches in others:
+                found = shared_rows(corpus, kind, batches)
+                if found.rows:
+                    line = (
+                        f"warning: {numbered(role, index)}: {found.rows:,} of {found.of:,} "
+                        f"rows stand in {spec}, too ({found.compared:,} of its rows were compared)"
+                    )
+                    print_line(console, line, "yellow")

@@ -6,20 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sentune.job.options import StudyOptions
+from sentune.job.options import JobOptions, StudyOptions
 from sentune.study.space.space import SearchSpace
 from sentune.user_code import installed
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobDefinition:
-    """What a job's script hands to ``job.run``.
-
-    Attributes:
-        space: what is searched.
-        defaults: its options where the command line says nothing.
-        quick: what ``--quick`` sets; None: it has no such flag.
-    """
+    """What a job's script hands to ``job.run``, which explains it."""
 
     space: SearchSpace
     defaults: StudyOptions
@@ -40,23 +34,19 @@ def find_job(method: str, space: SearchSpace | None = None) -> JobDefinition:
     """
     from search_spaces import definitions, find
     from sentune import methods
-    from sentune.job.options import JobOptions
     from sentune.study.space import Choice, Uniform
 
     if method in definitions() or not (":" in method or method in installed("methods")):
         job = find(method)
         return replace(job, space=space) if space is not None else job
     kind = methods.find(method)
-    own: SearchSpace = (
-        space
-        or getattr(kind, "space", None)
-        or SearchSpace(
-            objective=kind.objective,
-            settings={
-                "batch_size": Choice(32, 64, 128),
-                "learning_rate": Uniform(1e-5, 5e-3, log=True),
-            },
-        )
+    usual = SearchSpace(
+        objective=kind.objective,
+        settings={
+            "batch_size": Choice(32, 64, 128),
+            "learning_rate": Uniform(1e-5, 5e-3, log=True),
+        },
     )
+    own: SearchSpace = space or getattr(kind, "space", None) or usual
     defaults = JobOptions(study=kind.__name__.lower())
     return JobDefinition(space=replace(own, method=method), defaults=defaults)

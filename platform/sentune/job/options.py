@@ -16,8 +16,6 @@ from sentune.study.space.objectives import Constraint, Objective
 from sentune.user_code import installed
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-CORPUS = "training corpus, FORMAT:PATH[?rows=A:B]"
-JUDGED = "corpus to select on, or TASK=FORMAT:PATH for one task"
 
 
 def _workers(value: object) -> object:
@@ -28,11 +26,15 @@ def _workers(value: object) -> object:
     if match is None:
         raise ValueError("give a number of workers (2) or a range (1-8)")
     low, high = match.groups()
-    return int(low) if high is None else (int(low), int(high))
+    if high is None:
+        return int(low)
+    if not 1 <= int(low) <= int(high):
+        raise ValueError("give MIN-MAX, 1 <= MIN <= MAX")
+    return int(low), int(high)
 
 
 def _checked_by(check: Callable[[str], object]) -> BeforeValidator:
-    """Return a validator that refuses what a check raises on, and keeps the text."""
+    """Return a validator that keeps the text on which a check does not raise."""
 
     def checked(value: str) -> str:
         check(value)
@@ -66,141 +68,107 @@ Workers = Annotated[
 ]
 Count = Annotated[int, Field(ge=1)]
 StudyName = Annotated[str, _checked_by(_check_name)]
-Concurrent = Annotated[
-    Count | None, BeforeValidator(lambda value: None if value == "auto" else value)
-]
-StallTimeout = Annotated[
-    Annotated[float, Field(gt=0)] | None,
-    BeforeValidator(lambda value: None if value == "auto" else value),
-]
+Auto = BeforeValidator(lambda value: None if value == "auto" else value)
 Encoder = Annotated[str, Field(description="Hugging Face encoder by name or path, or builtin:tiny")]
 
 
 class StudyOptions(BaseModel):
-    """What a user can ask of any job; the field's description is the option's help."""
+    """What a user can ask of any job; the text under a field is the option's help."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    corpus: str | tuple[str, ...] = Field("", description=CORPUS)
-    dev: tuple[str, ...] = Field((), description=f"{JUDGED}; repeat it for several")
-    test: tuple[str, ...] = Field(
-        (), description="corpus read once, at the end, for the winner; repeat it for several"
-    )
-    limit: Count | None = Field(None, description="rows of the training corpus to use at most")
-    bad_rows: Annotated[str, BeforeValidator(_bad_rows)] | None = Field(
-        None,
-        description="bad rows of each corpus, N or P% of its rows, that are left out before they "
-        "are an error (default: 100)",
-    )
-    trials: Count = Field(8, description="configurations to try")
-    concurrent: Concurrent = Field(
-        None, description="trials at a time, or 'auto': as many as the cluster holds"
-    )
-    max_concurrent: Count | None = Field(
-        None, description="trials at a time at most, where the cluster would hold more"
-    )
-    priority: Annotated[float, Field(ge=0.01, le=100)] = Field(
-        1.0,
-        description="weight among the studies that share the cluster: 2 gets twice the places of 1",
-    )
+    corpus: str | tuple[str, ...] = ""
+    """training corpus, FORMAT:PATH[?rows=A:B]"""
+    dev: tuple[str, ...] = ()
+    """corpus to select on, or TASK=FORMAT:PATH for one task; repeat it for several (default: with
+    a built-in corpus, built-in ones)"""
+    test: tuple[str, ...] = ()
+    """corpus read once, at the end, for the winner; repeat it for several"""
+    limit: Count | None = None
+    """rows of the training corpus to use at most"""
+    bad_rows: Annotated[str, BeforeValidator(_bad_rows)] | None = None
+    """bad rows of each corpus, N or P% of its rows, that are left out before they are an error
+    (default: 100)"""
+    trials: Count = 8
+    """configurations to try"""
+    concurrent: Annotated[Count | None, Auto] = None
+    """trials at a time, or 'auto': as many as the cluster holds"""
+    max_concurrent: Count | None = None
+    """trials at a time at most, where the cluster would hold more"""
+    priority: Annotated[float, Field(ge=0.01, le=100)] = 1.0
+    """weight among the studies that share the cluster: 2 gets twice the places of 1"""
     sampler: Annotated[str, _checked_by(_check_sampler)] = Field(
         "tpe",
         description=f"{', '.join(SAMPLERS)}; grid:NAME for a paper's grid, MODULE:CLASS for one of "
         "one's own",
     )
-    objective: tuple[Annotated[str, _checked_by(Objective.parse)], ...] = Field(
-        (),
-        description="metric to select by, task/metric or task/metric:min; repeat it for a Pareto "
-        "front, finals and rungs go by the first",
-    )
-    constraint: tuple[Annotated[str, _checked_by(Constraint.parse)], ...] = Field(
-        (), description="bound on a metric, such as 'train/seconds<=600'; repeat it for several"
-    )
-    try_first: tuple[str, ...] = Field(
-        (), description="key=value,key=value: settings of a first trial; repeat it for several"
-    )
-    warm_start: tuple[str, ...] = Field(
-        (), description="study of this storage whose trials the sampler learns from"
-    )
-    fork: StudyName | None = Field(
-        None, description="go on as a new study of this name that knows the old one's trials"
-    )
-    max_trials: Count | None = Field(
-        None, description="trials to start at most, over all starts; the finals are beside them"
-    )
-    max_hours: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="hours to run at most, over all starts; room for the finals is kept"
-    )
-    max_gpu_hours: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="GPU hours to use at most, over all starts, finals included"
-    )
-    stop_after_no_gain: Count | None = Field(
-        None, description="end the search after so many trials without a new best"
-    )
-    failed_share: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.5, description="share of failed trials above which the study stops, from five on"
-    )
-    workers: Workers = Field(1, description="workers a trial: N, or MIN-MAX for an elastic group")
-    gpus_per_worker: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="GPUs a worker; fractions share one"
-    )
-    stall_timeout: StallTimeout = Field(
-        None,
-        description="seconds without a sign of a trial after which its processes are ended and it "
-        "goes on from its checkpoint, or 'auto': ten times the slowest seen, at least 300",
-    )
-    keep: Count = Field(3, description="best trials whose checkpoints stay, beside the winner's")
-    force_test: bool = Field(
-        False, description="read the test corpora once more, for another winner; it is recorded"
-    )
-    study: StudyName = Field("study", description="name; the same name resumes")
-    storage: str = Field(
-        default_factory=lambda: default_storage(),
-        description="folder or fsspec URI of all studies",
-    )
-    cache: str | None = Field(
-        None,
-        description="folder that all nodes see, or fsspec URI, for prepared corpora, tokens and "
-        "encoders (default: .cache in the storage)",
-    )
-    optuna: str | None = Field(
-        default_factory=lambda: os.environ.get("SENTUNE_OPTUNA") or None,
-        description="Optuna storage URL (default: $SENTUNE_OPTUNA, else a journal in the study's "
-        "folder)",
-    )
-    tracking: str | None = Field(
-        default_factory=lambda: os.environ.get("SENTUNE_TRACKING") or None,
-        description="MLflow URI (default: $SENTUNE_TRACKING, else SQLite in the storage)",
-    )
-    share_mb: Annotated[int, Field(ge=0)] = Field(
-        512, description="MB of a corpus up to which it is shared in memory, else it streams"
-    )
-    seed: int = Field(0, description="seed of the whole study")
-    set: tuple[str, ...] = Field(
-        (),
-        description="key=value: fix a setting at any value that its method takes; key=a,b or "
-        "key=low..high: search it there, or give a readout its grid",
-    )
-    search_readouts: bool = Field(
-        False, description="draw readouts like settings instead of sweeping them"
-    )
-    allow_overlap: bool = Field(
-        False, description="train, select and test on equal corpora, which is refused otherwise"
-    )
-    dry_run: bool = Field(False, description="print the plan and stop")
-
-    @model_validator(mode="after")
-    def _workers_are_a_range(self) -> StudyOptions:
-        if isinstance(self.workers, tuple) and not 1 <= self.workers[0] <= self.workers[1]:
-            raise InvalidValue(
-                "--workers", f"{self.workers[0]}-{self.workers[1]}", "give MIN-MAX, 1 <= MIN <= MAX"
-            )
-        return self
+    objective: tuple[Annotated[str, _checked_by(Objective.parse)], ...] = ()
+    """metric to select by, task/metric or task/metric:min; repeat it for a Pareto front, finals
+    and rungs go by the first"""
+    constraint: tuple[Annotated[str, _checked_by(Constraint.parse)], ...] = ()
+    """bound on a metric, such as 'train/seconds<=600'; repeat it for several"""
+    try_first: tuple[str, ...] = ()
+    """key=value,key=value: settings of a first trial; repeat it for several"""
+    warm_start: tuple[str, ...] = ()
+    """study of this storage whose trials the sampler learns from"""
+    fork: StudyName | None = None
+    """go on as a new study of this name that knows the old one's trials"""
+    max_trials: Count | None = None
+    """trials to start at most, over all starts; the finals are beside them"""
+    max_hours: Annotated[float, Field(gt=0)] | None = None
+    """hours to run at most, over all starts; room for the finals is kept"""
+    max_gpu_hours: Annotated[float, Field(gt=0)] | None = None
+    """GPU hours to use at most, over all starts, finals included"""
+    stop_after_no_gain: Count | None = None
+    """end the search after so many trials without a new best"""
+    failed_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """share of failed trials above which the study stops, from five on"""
+    workers: Workers = 1
+    """workers a trial: N, or MIN-MAX for an elastic group"""
+    gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
+    """GPUs a worker; fractions share one"""
+    stall_timeout: Annotated[Annotated[float, Field(gt=0)] | None, Auto] = None
+    """seconds without a sign of a trial after which its processes are ended and it goes on from
+    its checkpoint, or 'auto': ten times the slowest seen, at least 300"""
+    keep: Count = 3
+    """best trials whose checkpoints stay, beside the winner's"""
+    force_test: bool = False
+    """read the test corpora once more, for another winner; it is recorded"""
+    study: StudyName = "study"
+    """name; the same name resumes"""
+    storage: str = Field(default_factory=lambda: default_storage())
+    """folder or fsspec URI of all studies"""
+    cache: str | None = None
+    """folder that all nodes see, or fsspec URI, for prepared corpora, tokens and encoders
+    (default: .cache in the storage)"""
+    optuna: str | None = Field(default_factory=lambda: os.environ.get("SENTUNE_OPTUNA") or None)
+    """Optuna storage URL (default: $SENTUNE_OPTUNA, else a journal in the study's folder)"""
+    tracking: str | None = Field(default_factory=lambda: os.environ.get("SENTUNE_TRACKING") or None)
+    """MLflow URI (default: $SENTUNE_TRACKING, else SQLite in the storage)"""
+    share_mb: Annotated[int, Field(ge=0)] = 512
+    """MB of a corpus up to which it is shared in memory, else it streams"""
+    seed: int = 0
+    """seed of the whole study"""
+    set: tuple[str, ...] = ()
+    """key=value: fix a setting at any value that its method takes; key=a,b or key=low..high:
+    search it there, or give a readout its grid"""
+    search_readouts: bool = False
+    """draw readouts like settings instead of sweeping them"""
+    allow_overlap: bool = False
+    """train, select and test on equal corpora, which is refused otherwise"""
+    dry_run: bool = False
+    """print the plan and stop"""
 
     @property
     def corpora(self) -> tuple[str, ...]:
         """The training corpora, most jobs have one."""
         return self.corpus if isinstance(self.corpus, tuple) else (self.corpus,)
+
+    @property
+    def pretrained(self) -> str:
+        """The encoder, or the word vectors; empty where it has none."""
+        named = getattr(self, "encoder", "") or getattr(self, "vectors", "")
+        return named if isinstance(named, str) else " ".join(named)
 
     @property
     def narrowing(self) -> dict[str, str]:
@@ -223,33 +191,29 @@ class StudyOptions(BaseModel):
 class TrainingOptions(StudyOptions):
     """What a user can ask of any method that is trained by gradient."""
 
-    scheduler: SchedulerName = Field("asha", description="which trials end at a rung")
-    population: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="population-based training with so many members, one launcher process each; "
-        "then --trials, --scheduler and the finals do not apply (default: off)",
-    )
-    generations: Count = Field(5, description="segments of a member of the population")
-    checkpoint_every: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="examples between checkpoints to resume from (default: at the milestones, and "
-        "whenever a trial is interrupted or its machine taken back)",
-    )
+    scheduler: SchedulerName = "asha"
+    """which trials end at a rung"""
+    population: Annotated[int, Field(ge=0)] = 0
+    """population-based training with so many members, one launcher process each; then --trials,
+    --scheduler and the finals do not apply (default: off)"""
+    generations: Count = 5
+    """segments of a member of the population"""
+    checkpoint_every: Annotated[int, Field(ge=0)] = 0
+    """examples between checkpoints to resume from (default: at the milestones, and whenever a
+    trial is interrupted or its machine taken back)"""
 
-    max_examples: Count = Field(27_000, description="budget of a full trial, in examples")
-    finalists: Annotated[int, Field(ge=0)] = Field(
-        1, description="best trials that are trained again from fresh seeds"
-    )
-    seeds: Count = Field(2, description="fresh seeds a finalist")
-    launcher: LauncherName = Field(
-        "auto", description="inline: in the trial's own process; train: a Ray Train group"
-    )
-    validate_every: Count | None = Field(
-        None, description="examples between validations (default: at the rungs and the end)"
-    )
-    eta: Annotated[int, Field(ge=2)] = Field(
-        3, description="of the trials at a rung one in eta goes on; rungs are eta times apart"
-    )
+    max_examples: Count = 27_000
+    """budget of a full trial, in examples"""
+    finalists: Annotated[int, Field(ge=0)] = 1
+    """best trials that are trained again from fresh seeds"""
+    seeds: Count = 2
+    """fresh seeds a finalist"""
+    launcher: LauncherName = "auto"
+    """inline: in the trial's own process; train: a Ray Train group"""
+    validate_every: Count | None = None
+    """examples between validations (default: at the rungs and the end)"""
+    eta: Annotated[int, Field(ge=2)] = 3
+    """of the trials at a rung one in eta goes on; rungs are eta times apart"""
 
     @model_validator(mode="after")
     def _dev_belongs_to_the_corpus(self) -> TrainingOptions:
@@ -264,68 +228,46 @@ class TrainingOptions(StudyOptions):
 class JobOptions(TrainingOptions):
     """What a user can ask of a method that embeds sentences and compares them."""
 
-    corpus: str = Field("builtin:nli", description=CORPUS)
-    dev: tuple[str, ...] = Field(
-        (), description=f"{JUDGED}; repeat it for several (default: builtin:nli's)"
-    )
+    corpus: str = "builtin:nli"
+    """training corpus, FORMAT:PATH[?rows=A:B]"""
     encoder: Encoder = "builtin:tiny"
-    references: str | None = Field(
-        None,
-        description="corpus of the reference sentences of interpretations (default: the training "
-        "corpus)",
-    )
+    references: str | None = None
+    """corpus of the reference sentences of interpretations (default: the training corpus)"""
 
 
 class OperationOptions(TrainingOptions):
     """What a user can ask of a method that decodes what operations make of embeddings."""
 
-    corpus: tuple[str, ...] = Field(
-        ("builtin:operations",),
-        description="training corpus, FORMAT:PATH[?rows=A:B]; repeat it to mix several: "
-        "mix_FORMAT is a setting then, how often its rows are drawn (1: as its size has it)",
-    )
-    dev: tuple[str, ...] = Field(
-        (),
-        description=f"{JUDGED}; repeat it for several (default: builtin:operations and "
-        "builtin:scenes)",
-    )
+    corpus: tuple[str, ...] = ("builtin:operations",)
+    """training corpus, FORMAT:PATH[?rows=A:B]; repeat it to mix several: mix_FORMAT is a setting
+    then, how often its rows are drawn (1: as its size has it)"""
     encoder: Encoder = "builtin:tiny"
-    decoder: str = Field(
-        "builtin:tiny",
-        description="Hugging Face decoder or encoder-decoder by name or path, or builtin:tiny",
-    )
+    decoder: str = "builtin:tiny"
+    """Hugging Face decoder or encoder-decoder by name or path, or builtin:tiny"""
 
 
 class WordOptions(TrainingOptions):
     """What a user can ask of a method that is trained by gradient on fixed word vectors."""
 
-    corpus: str = Field("builtin:stories", description=CORPUS)
-    dev: tuple[str, ...] = Field(
-        (), description=f"{JUDGED}; repeat it for several (default: builtin:similarity)"
-    )
-    vectors: str = Field(
-        "builtin:ppmi",
-        description="word vectors, glove:FILE or fasttext:FILE, .gz too, or builtin:ppmi, learned "
-        "from the training corpus",
-    )
-    frequencies: str | None = Field(
-        None, description="counts of words, a FILE of 'word count' or wordfreq:en"
-    )
+    corpus: str = "builtin:stories"
+    """training corpus, FORMAT:PATH[?rows=A:B]"""
+    vectors: str = "builtin:ppmi"
+    """word vectors, glove:FILE or fasttext:FILE, .gz too, or builtin:ppmi, learned from the
+    training corpus"""
+    frequencies: str | None = None
+    """counts of words, a FILE of 'word count' or wordfreq:en"""
 
 
 class ClosedFormOptions(StudyOptions):
     """What a user can ask of a method on word vectors, which is fitted in closed form."""
 
-    corpus: str = Field("", description=CORPUS)
-    vectors: tuple[str, ...] = Field(
-        (),
-        description="word vectors, glove:FILE or fasttext:FILE, .gz too; several are searched",
-    )
-    frequencies: str | None = Field(
-        None,
-        description="counts of words, a FILE of 'word count' or wordfreq:en (default: none, all "
-        "words weigh the same)",
-    )
+    corpus: str = ""
+    """training corpus, FORMAT:PATH[?rows=A:B]"""
+    vectors: tuple[str, ...] = ()
+    """word vectors, glove:FILE or fasttext:FILE, .gz too; several are searched"""
+    frequencies: str | None = None
+    """counts of words, a FILE of 'word count' or wordfreq:en (default: none, all words weigh the
+    same)"""
 
     def check_complete(self) -> None:
         """Raise ``InvalidValue`` where one of the options that have no default is missing."""

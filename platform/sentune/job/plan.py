@@ -70,14 +70,13 @@ def show_plan(
     with connected() if os.environ.get("RAY_ADDRESS") else contextlib.nullcontext():
         job.prepare(console)
         plan = checked_plan(job, options, console, dry=True)
-    trouble = ""
     try:
-        plan = replace(plan, estimate=estimate(plan, job.config, job.probe(seconds)))
+        cost = estimate(plan, job.config, job.probe(seconds))
     except TrialFailed as failure:
-        trouble = f"its cost cannot be told: {failure}"
-    console.print(plan_table(plan.to_dict()))
-    if trouble:
-        print_line(console, trouble)
+        console.print(plan_table(plan.to_dict()))
+        print_line(console, f"its cost cannot be told: {failure}")
+    else:
+        console.print(plan_table(replace(plan, estimate=cost).to_dict()))
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
@@ -120,8 +119,7 @@ def _cost(cost: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not cost:
         return
     full, now = cost["hours"], cost["hours_now"]
-    scaled = now is not None and now != full
-    rest = f" at full scale, {_hours(now)} now" if scaled else ""
+    rest = f" at full scale, {_hours(now)} now" if now not in (None, full) else ""
     yield "time", f"about {_hours(full)}{rest}"
     if cost["gpu_hours"]:
         yield "GPU hours", f"about {cost['gpu_hours']:.3g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def publish(job: JobFamily, run: str, checkpoint: Path, summary: StudySummary) -
     with _new_model(summary.model) as folder:
         job.export(best_run(summary), checkpoint, folder, _card(summary))
         if job.dev:
-            tables[BEHAVIOUR_FILE] = shown(job, str(folder))
+            tables[BEHAVIOUR_FILE] = _where_gpus_are(job, _behave, folder, job.dev)
         origin = {"generation": generation, "test": summary.test, "chain": chain}
         summary.lineage["chain"] = {**chain, "model": seal_model(folder, origin)}
         refuse_late(storage, generation)
@@ -124,20 +124,17 @@ def _new_model(place: str) -> Iterator[Path]:
 
 
 def check_test(job: JobFamily) -> tuple[Corpus, ...]:
-    """Raise what reading the test corpora at the end would; they are measured there alone.
-
-    Returns:
-        The corpora; none where a start of the study has read them at its end.
+    """Return the test corpora, which are measured at the end alone, to raise now what reading them
+    there would; none where a start of the study has read them at its end.
 
     Raises:
         CorpusError: a file is missing, or has more bad rows than are allowed.
         InvalidValue: the format has no pairs.
     """
-    return () if TestReads(job.config.folder).known else read_test(job)
+    return () if TestReads(job.config.folder).known else _read_test(job)
 
 
-def read_test(job: JobFamily) -> tuple[Corpus, ...]:
-    """Return the test corpora of a job."""
+def _read_test(job: JobFamily) -> tuple[Corpus, ...]:
     return read_evaluation(with_bad_rows(job.test, job.options.bad_rows), job.prefer)
 
 
@@ -145,7 +142,7 @@ def _judge(
     job: JobFamily, checkpoint: Path, summary: StudySummary, reads: TestReads
 ) -> dict[str, Any]:
     """Measure the winner on the test corpora; return the tables of the result."""
-    test = read_test(job)
+    test = _read_test(job)
     described = [describe(corpus) for corpus in test]
     reads.identify([corpus["fingerprint"] for corpus in described])
     for index, corpus in enumerate(described):
@@ -153,7 +150,7 @@ def _judge(
     with tempfile.TemporaryDirectory(prefix="sentune-model-") as scratch:
         folder = Path(scratch, MODEL)
         job.export(best_run(summary), checkpoint, folder, {})
-        result = measured(job, str(folder), test)
+        result = measured(job, folder, test)
     rules = baselines_of(job, test)
     able = {name.partition("/")[0] for name in result.metrics}  # a point has no direction
     found = {name: v for name, v in rules.values.items() if name.partition("/")[0] in able}
@@ -162,21 +159,22 @@ def _judge(
     return result.tables
 
 
-def measured(job: JobFamily, folder: str, test: tuple[Corpus, ...]) -> Result:
-    """Return the metrics of a model: on a worker with GPUs if the job has any, else here."""
+def measured(job: JobFamily, folder: Path, test: tuple[Corpus, ...]) -> Result:
+    """Return the metrics of a model."""
     references = job.references if needs_references(test) else None
-    if not (gpus := job.config.gpus_per_worker):
-        return _measure(Held(folder), test, references)
-    result: Result = run_on_worker(_measure, ship(folder), test, references, gpus=gpus)
+    result: Result = _where_gpus_are(job, _measure, folder, test, references)
     return result
 
 
-def shown(job: JobFamily, folder: str) -> dict[str, Any]:
-    """Return what a model makes of pairs of dev, from where ``measured`` measures it."""
-    if not (gpus := job.config.gpus_per_worker):
-        return _behave(Held(folder), job.dev)
-    found: dict[str, Any] = run_on_worker(_behave, ship(folder), job.dev, gpus=gpus)
-    return found
+def _where_gpus_are(job: JobFamily, look: Callable[..., Any], folder: Path, *given: Any) -> Any:
+    """Return what ``look`` finds of a model: on a worker with GPUs if the job has any, else here.
+
+    Args:
+        look: takes a handle of the model's folder, and what is given.
+    """
+    if gpus := job.config.gpus_per_worker:
+        return run_on_worker(look, ship(str(folder)), *given, gpus=gpus)
+    return look(Held(str(folder)), *given)
 
 
 def _behave(model: Opens, dev: Sequence[Corpus]) -> dict[str, Any]:
@@ -197,13 +195,9 @@ def _published(storage: str, summary: StudySummary, test: tuple[str, ...]) -> di
     except FileNotFoundError:
         return None
     specs = tuple(c["spec"] for role, c in known["corpora"].items() if role.startswith("test"))
-    same = (
-        known["state"] == "complete"
-        and _winner(known) == _winner(summary.to_dict())
-        and specs == test
-        and bool(known["test"])
-    )
-    return known if same else None
+    complete = known["state"] == "complete" and known["test"]
+    same = specs == test and _winner(known) == _winner(summary.to_dict())
+    return known if complete and same else None
 
 
 def _winner(summary: Mapping[str, Any]) -> Any:
@@ -217,25 +211,9 @@ def _winner(summary: Mapping[str, Any]) -> Any:
 def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
     """Return the sections of the model card."""
     seen, several = View(summary=summary), len({read["run"] for read in summary.test_reads}) > 1
-    heads = (f"Development set, {seen.error_kind}", "Test set, this model", "Rules without a model")
-    metrics = {
-        head: {row[0]: row[place] for row in seen.metric_rows if row[place]}
-        for place, head in enumerate(heads, 1)
-    }
-    reads = {
-        read["time"]: f"{read['run']}{' (forced)' if read['forced'] else ''}"
-        for read in summary.test_reads
-        if several
-    }
-    corpora = {
-        role: f"{corpus['spec']} ({corpus['rows']:,} rows, {corpus['fingerprint']})"
-        for role, corpus in summary.corpora.items()
-    }
-    lineage = {name: told for name, told in summary.lineage.items() if name != "chain"}
-    against = seen.against_rules
-    verdict = {"Verdict": {summary.objective: against.text}} if against is not None else {}
+    against, card = seen.against_rules, dict[str, dict[str, Any]]()
     found = summary.test or {name: over.mean for name, over in seen.measured.items()}
-    hub = {
+    card[HUB] = {
         "encoder": seen.encoder,
         "corpora": {role: corpus["spec"] for role, corpus in summary.corpora.items()},
         "split": "test" if summary.test else "dev",
@@ -245,11 +223,19 @@ def _card(summary: StudySummary) -> dict[str, dict[str, Any]]:
             if not (of_subset(name) or name.startswith("train/") or name.endswith(ERROR))
         },
     }
-    return {
-        HUB: hub,
-        **verdict,
-        **metrics,
-        "Readings of the test set": reads,
-        "Corpora": corpora,
-        "Lineage": lineage,
+    if against is not None:
+        card["Verdict"] = {summary.objective: against.text}
+    heads = (f"Development set, {seen.error_kind}", "Test set, this model", "Rules without a model")
+    for place, head in enumerate(heads, 1):
+        card[head] = {row[0]: row[place] for row in seen.metric_rows if row[place]}
+    card["Readings of the test set"] = {
+        read["time"]: f"{read['run']}{' (forced)' if read['forced'] else ''}"
+        for read in summary.test_reads
+        if several
     }
+    card["Corpora"] = {
+        role: f"{corpus['spec']} ({corpus['rows']:,} rows, {corpus['fingerprint']})"
+        for role, corpus in summary.corpora.items()
+    }
+    card["Lineage"] = {name: told for name, told in summary.lineage.items() if name != "chain"}
+    return card

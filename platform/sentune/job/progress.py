@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,10 +14,10 @@ from rich.live import Live
 from rich.text import Text
 
 from sentune.beats import Beat, repeated
-from sentune.formatting import MARKS, clock, measured, short
+from sentune.formatting import MARKS, clock, counted, measured, short
 from sentune.job.notebook import NotebookCell
 from sentune.job.time_left import TimeLeft
-from sentune.job.trial_bars import RunBars, line_of
+from sentune.job.trial_bars import bars_table, called, line_of
 from sentune.job.trial_table import trials_table
 from sentune.records import StudySummary, TrialRecord, TrialState
 from sentune.study.store.study_view import StoredRun, StudySnapshot
@@ -67,14 +67,11 @@ class Display:
         self.time_left, self._now = time_left, now
         self.started = self._written = now()
         self._shown: dict[tuple[int, int | None], StoredRun] = {}
-        self._bars = RunBars(plan["max_examples"], plan["rungs"])
         self._lock = threading.RLock()
-        trials = f"{plan['trials']} trial" + ("s" if plan["trials"] > 1 else "")
-        rungs = ", ".join(f"{rung:,}" for rung in plan["rungs"])
-        budget = f"up to {plan['max_examples']:,} examples, rungs at {rungs}"
-        if not rungs:
-            budget = f"{plan['max_examples']:,} examples each"
-        self._line(f"Study {summary.study}: {trials} of {budget}")
+        budget, rungs = f"{plan['max_examples']:,} examples", plan["rungs"]
+        listed = ", ".join(f"{rung:,}" for rung in rungs)
+        each = f"up to {budget}, rungs at {listed}" if rungs else f"{budget} each"
+        self._line(f"Study {summary.study}: {counted(plan['trials'], 'trial')} of {each}")
         self._seen = take_snapshot()
         self._show(earlier=True)
 
@@ -84,13 +81,12 @@ class Display:
         if isinstance(self.console, NotebookCell):
             with self.console.following(self.screen):
                 yield
-            return
-        if not self.console.is_terminal:
+        elif self.console.is_terminal:
+            with Live(console=self.console, refresh_per_second=2, get_renderable=self.screen):
+                yield
+        else:
             with repeated(self.look, LOOK_SECONDS, "sentune-display"):
                 yield
-            return
-        with Live(console=self.console, refresh_per_second=2, get_renderable=self.screen):
-            yield
 
     def look(self) -> None:
         """Look at the beats; write a line into a log that had none for a while."""
@@ -98,15 +94,8 @@ class Display:
             self._estimate()
             running = self._running()
             if running and self._now() - self._written >= QUIET_SECONDS:
-                budget, outlook = self.plan["max_examples"], self._outlook()
-                self._line(line_of(running, self._beats(), budget, outlook))
-
-    def _running(self) -> list[StoredRun]:
-        return [run for run in (*self._seen.runs, *self._seen.finals) if run.ended is None]
-
-    def _estimate(self) -> None:
-        if self.time_left is not None:
-            self.time_left.look(self._seen, self._beats())
+                words = line_of(running, self._beats(), self.plan["max_examples"])
+                self._line(f"{words}{self._outlook()}")
 
     def refresh(self) -> None:
         """Show what has changed since the last call."""
@@ -115,44 +104,44 @@ class Display:
             self._estimate()
             self._show()
 
+    def _running(self) -> list[StoredRun]:
+        return [run for run in (*self._seen.runs, *self._seen.finals) if run.ended is None]
+
+    def _estimate(self) -> None:
+        if self.time_left is not None:
+            self.time_left.look(self._seen, self._beats())
+
     def _show(self, *, earlier: bool = False) -> None:
+        """Write the lines of all runs that have changed; ``earlier``: before this start."""
         for run in (*self._seen.runs, *self._seen.finals):
-            key, source = (run.trial, run.seed), run.record.source
-            known = self._shown.get(key)
+            known, source = self._shown.get((run.trial, run.seed)), run.record.source
             if known is run:
                 continue
-            self._shown[key] = run
+            self._shown[run.trial, run.seed] = run
             if known is None and run.ended is not None and (earlier or source):
                 self._ended(run, f" in {source}" if source else " at an earlier start")
-            else:
-                self._progressed(run, known, earlier=earlier)
-
-    def _progressed(self, run: StoredRun, known: StoredRun | None, *, earlier: bool) -> None:
-        """Write lines for what a run has done since it was last shown."""
-        record = run.record
-        before = record.examples if earlier else known.record.examples if known is not None else 0
-        if known is None:
-            again = f"finalist: trial {run.trial} again from seed {run.seed}"
-            start = f"trial {run.trial} started: {self._settings(record)}"
-            self._line(start if run.seed is None else again)
-        for examples, metrics in sorted(record.curve.items()):
-            if examples > before:
-                before = examples
-                score = f"{self._score(metrics)}{self._outlook()}"
-                self._line(f"{_called(run)} at {examples:,} examples: {score}")
-        if run.ended is not None:
-            self._ended(run)
+                continue
+            if known is None:
+                start = f"trial {run.trial} started: {self._settings(run.record)}"
+                again = f"finalist: trial {run.trial} again from seed {run.seed}"
+                self._line(start if run.seed is None else again)
+            before = run.record.examples if earlier else known.record.examples if known else 0
+            for examples, metrics in sorted(run.record.curve.items()):
+                if examples > before:
+                    score = f"{self._score(metrics)}{self._outlook()}"
+                    self._line(f"{_named(run)} at {examples:,} examples: {score}")
+            if run.ended is not None:
+                self._ended(run)
 
     def _ended(self, run: StoredRun, where: str = "") -> None:
-        record = run.record
+        record, score = run.record, self._score(run.record.metrics)
+        reason = f" ({record.reason})" if record.reason else ""
         if run.seed is None:
-            reason = f" ({record.reason})" if record.reason else ""
-            word = f"{MARKS[record.state][0]}{reason}{where}"
-            self._line(f"trial {run.trial} {word}: {self._score(record.metrics)}")
+            self._line(f"{_named(run)} {MARKS[record.state][0]}{reason}{where}: {score}")
         elif record.state is TrialState.COMPLETE:
-            self._line(f"{_called(run)} done: {self._score(record.metrics)}")
+            self._line(f"{_named(run)} done: {score}")
         else:
-            self._line(f"{_called(run)} failed ({record.reason})")
+            self._line(f"{_named(run)} failed{reason}")
 
     def _line(self, text: str) -> None:
         if not (self.console.is_terminal or isinstance(self.console, NotebookCell)):
@@ -183,13 +172,11 @@ class Display:
         return pick(scored, key=lambda trial: trial.metrics[self.objective], default=None)
 
     def _outlook(self) -> str:
-        best = self.best
-        left = self.time_left.seconds if self.time_left is not None else None
         parts = [f"{self._seen.ended} of {self.plan['trials']} trials done"]
-        if best is not None:
+        if (best := self.best) is not None:
             parts.insert(0, f"best {self._value(best.metrics)}, trial {best.id}")
-        if left is not None:
-            parts.append(f"about {clock(left)} left")
+        if self.time_left is not None and self.time_left.seconds is not None:
+            parts.append(f"about {clock(self.time_left.seconds)} left")
         return f" ({'; '.join(parts)})"
 
     def screen(self) -> Group:
@@ -199,32 +186,35 @@ class Display:
             return Group(*self._parts())
 
     def _parts(self) -> Iterator[RenderableType]:
-        seen, width, beats = self._seen, self.console.width, self._beats()
+        seen, width = self._seen, self.console.width
         best = self.best.id if self.best is not None else None
-        running, ended = self._running(), [run for run in seen.finals if run.ended is not None]
+        running, finals = self._running(), [run for run in seen.finals if run.ended is not None]
         room = max(4, self.console.height - 6)
         bars = running[: max(2, room // 2)]
-        lines = max(3, min(20, room - len(bars) - (len(ended) + 1 if ended else 0)))
+        lines = max(3, min(20, room - len(bars) - (len(finals) + 1 if finals else 0)))
         if over := [trial for trial in seen.trials if trial.state is not TrialState.RUNNING]:
-            shown = _latest(over, best, lines)
-            yield trials_table(shown, [self.objective], self.varied, width=width, best=best)
+            older = [trial for trial in over[:-lines] if trial.id == best]  # it stays
+            latest = [*older, *over[-lines:][len(older) :]]
+            yield trials_table(latest, [self.objective], self.varied, width=width, best=best)
             yield Text()
-        if ended:
+        if finals:
             columns = map(number_column, ("examples", self.objective))
-            finals = plain_table("finalist", "seed", *columns)
-            for run in ended:
-                score = self._value(run.record.metrics)
-                examples = f"{run.record.examples:,}"
-                finals.add_row(f"trial {run.trial}", f"{run.seed}", examples, score)
-            yield finals
+            table = plain_table("finalist", "seed", *columns)
+            for run in finals:
+                examples, score = f"{run.record.examples:,}", self._value(run.record.metrics)
+                table.add_row(f"trial {run.trial}", f"{run.seed}", examples, score)
+            yield table
             yield Text()
         if bars:
-            left = (
-                {run.name: self.time_left.of_run(run.name) for run in bars}
-                if self.time_left
-                else {}
+            yield bars_table(
+                bars,
+                self._beats(),
+                self.time_left.of_run if self.time_left is not None else {},
+                budget=self.plan["max_examples"],
+                rungs=self.plan["rungs"],
+                best=best,
+                width=width,
             )
-            yield self._bars.table(bars, beats, left, best=best, width=width)
         if len(running) > len(bars):
             yield Text(f"and {len(running) - len(bars)} more at work", style="dim")
         line = Text(f"{self._elapsed()} elapsed{self._outlook()}", style="dim", no_wrap=True)
@@ -232,14 +222,5 @@ class Display:
         yield line
 
 
-def _latest(trials: Sequence[TrialRecord], best: int | None, lines: int) -> list[TrialRecord]:
-    """Return the latest trials, and the best one in any case."""
-    latest = trials[-lines:]
-    older = [trial for trial in trials[:-lines] if trial.id == best]
-    return [*older, *latest[len(older) :]]
-
-
-def _called(run: StoredRun) -> str:
-    if run.seed is None:
-        return f"trial {run.trial}"
-    return f"finalist: trial {run.trial}, seed {run.seed}"
+def _named(run: StoredRun) -> str:
+    return called(run) if run.seed is None else f"finalist: {called(run)}"

@@ -65,8 +65,8 @@ def tune(options: StudyOptions, space: SearchSpace) -> None:
         where = without_credentials(options.storage)
         print_line(console, f"study   {options.study} ({space.method}) in {where}")
 
+    from sentune.job.corpora import refuse_equal_corpora
     from sentune.job.families import make_job
-    from sentune.job.overlap import refuse_equal_corpora
     from sentune.job.plan import show_plan
     from sentune.job.study_files import origin
     from sentune.job.terminal_report import next_commands, print_commands, report
@@ -106,8 +106,7 @@ def _study(
             once its plan is checked: a job that is refused before leaves no file behind.
     """
     from sentune.job.artifacts import artifacts_folder, write_artifacts, write_page
-    from sentune.job.corpora import print_corpora
-    from sentune.job.overlap import print_overlap
+    from sentune.job.corpora import print_corpora, print_overlap
     from sentune.job.plan import checked_plan
     from sentune.job.product import check_test, publish
     from sentune.job.progress import Display

@@ -38,10 +38,8 @@ ENDED = ("complete", "failed")
 
 
 def origin(config: StudyConfig) -> str | None:
-    """Return the study that this one was forked from, by ``study.json``.
-
-    A damaged ``study.json`` is written again by this start; then the summary has the name.
-    """
+    """Return the study that this one was forked from, by ``study.json``; by its summary where that
+    is damaged."""
     try:
         known = read_json(f"{config.folder}/{DESCRIPTION}")
     except ValueError:
@@ -79,10 +77,8 @@ def describe(
 def mend_summary(folder: str) -> str:
     """Set a damaged ``summary.json`` aside; this start writes it again at its end.
 
-    Readings of the test corpora that it alone recorded go to ``test_reads.json``.
-
-    Returns:
-        A sentence about it; empty where it is whole, or there is none.
+    Readings of the test corpora that it alone recorded go to ``test_reads.json``. Returns a
+    sentence about it, empty where it is whole or there is none.
     """
     try:
         read_summary(folder)
@@ -105,10 +101,6 @@ def start_summary(
     job: JobFamily, options: StudyOptions, forked_from: str | None = None
 ) -> StudySummary:
     """Return what is known of the study before its first trial."""
-    given = options.model_dump()
-    pretrained = given.get("encoder") or given.get("vectors", ())
-    if not isinstance(pretrained, str):
-        pretrained = " ".join(pretrained)
     return StudySummary(
         study=job.config.name,
         method=job.space.method,
@@ -119,7 +111,7 @@ def start_summary(
         space=job.space.to_dict(),
         lineage={
             **lineage(),
-            "encoder": str(without_credentials(pretrained)),
+            "encoder": str(without_credentials(options.pretrained)),
             "chain": {"derived": job.derived()},
         },
         objectives=[objective.to_dict() for objective in objectives_of(job.config, job.space)],
@@ -164,7 +156,22 @@ def summary_of(study: StudySnapshot) -> dict[str, Any]:
     are all there is.
     """
     options: dict[str, Any] = study.place.description.get("options", {})
-    content = dict(study.written) or _before_first_summary(study, options)
+    content = dict(study.written)
+    if not content:
+        space: dict[str, Any] = study.place.description.get("space", {})
+        planned = ("trials", "max_examples", "eta", "scheduler", "sampler")
+        content = {
+            "study": study.place.name,
+            "method": space.get("method", ""),
+            "state": "running",
+            "objective": study.objective.metric,
+            "mode": study.objective.mode,
+            "objectives": [objective.to_dict() for objective in study.objectives],
+            "corpora": {},
+            "space": space,
+            "warm_start": list(options.get("warm_start") or ()),
+            "plan": {name: options[name] for name in planned if options.get(name) is not None},
+        }
     found = content.setdefault("lineage", {})
     found.setdefault("encoder", options.get("encoder") or options.get("vectors") or "")
     if content["state"] not in ENDED or study.state not in ENDED:
@@ -172,20 +179,3 @@ def summary_of(study: StudySnapshot) -> dict[str, Any]:
         if not content.get("finalists"):
             content["finalists"] = [asdict(finalist) for finalist in study.finalists]
     return content
-
-
-def _before_first_summary(study: StudySnapshot, options: dict[str, Any]) -> dict[str, Any]:
-    planned = ("trials", "max_examples", "eta", "scheduler", "sampler")
-    space: dict[str, Any] = study.place.description.get("space", {})
-    return {
-        "study": study.place.name,
-        "method": space.get("method", ""),
-        "state": "running",
-        "objective": study.objective.metric,
-        "mode": study.objective.mode,
-        "objectives": [objective.to_dict() for objective in study.objectives],
-        "corpora": {},
-        "space": space,
-        "warm_start": list(options.get("warm_start") or ()),
-        "plan": {option: options[option] for option in planned if options.get(option) is not None},
-    }

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from sentune.credentials import without_credentials
-from sentune.formatting import cost
+from sentune.formatting import cost, setting
 from sentune.job.options import StudyOptions
 from sentune.job.trial_table import finalists_table, trials_table
 from sentune.records import StudySummary
@@ -86,31 +85,21 @@ def _from_here(path: str) -> str:
     return str(without_credentials(path))
 
 
-def _table(title: str, *columns: str) -> Table:
-    return plain_table(*columns, title=title, header_style="dim")
-
-
 def _configuration(seen: View) -> Table:
-    table, winner = _table("Best configuration", "name", "value"), seen.winner or seen.best
+    winner = seen.winner or seen.best
     assert winner is not None, "a model was shipped"
+    table = plain_table("name", "value", title="Best configuration", header_style="dim")
     for name, value in sorted({**seen.summary.space["fixed"], **winner.settings}.items()):
-        table.add_row(name, _value(value))
+        table.add_row(name, setting(value))
     for name, value in sorted(winner.readouts.items()):
-        table.add_row(f"{name} (read out)", _value(value))
+        table.add_row(f"{name} (read out)", setting(value))
     return table
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _metrics(seen: View) -> Table:
     """Return the winner on dev, the shipped model on test, and rules without a model."""
-    table = _table(
-        "Metrics", "metric", f"dev, {seen.error_kind}", "test, shipped model", "baseline"
-    )
+    columns = "metric", f"dev, {seen.error_kind}", "test, shipped model", "baseline"
+    table = plain_table(*columns, title="Metrics", header_style="dim")
     for row in seen.metric_rows:
         table.add_row(*row)
     if seen.subsets:

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import heapq
-import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from sentune.beats import Beat
+from sentune.study.config import StudyConfig
+from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_view import StoredRun, StudySnapshot
 
-if TYPE_CHECKING:
-    from sentune.study.config import StudyConfig
-    from sentune.study.space.space import SearchSpace
+SLOWER, SLACK_SECONDS = 1.5, 5.0
+"""An estimate of more than so many times what is shown, and seconds above it, tells that work has
+become slower."""
 
-SMOOTH_SECONDS = 5.0
-"""Time constant of the mean over the estimates of an end."""
 
-SLOWER = 1.5
-"""An estimate of more than so many times what is shown tells that work has become slower."""
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Seconds of what runs do.
+
+    Attributes:
+        example: of training.
+        validation: one of them.
+        process: until a run in a new process trains.
+        start: likewise in the process of an earlier run.
+    """
+
+    example: float
+    validation: float
+    process: float = 0.0
+    start: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,53 +61,55 @@ class Ahead:
     keep: int = 1
     reused: bool = True
 
+    @cached_property
+    def chances(self) -> dict[int, float]:
+        """Rung -> share of the trials which come there that goes on."""
+        come, found = float(max(1, self.trials)), {}
+        for rung in self.rungs:
+            found[rung] = min(1.0, max(self.keep, come / self.share) / come)
+            come *= found[rung]
+        return found
 
-@dataclass(frozen=True, kw_only=True)
-class Costs:
-    """Seconds of what runs do.
+    def seconds(
+        self, costs: Costs, *, seen: int = 0, reported: int = 0, may_stop: bool = False
+    ) -> float:
+        """Return the expected seconds of a run from so many examples on.
 
-    Attributes:
-        example: of training.
-        validation: one of them.
-        process: until a run in a new process trains.
-        start: likewise in the process of an earlier run.
+        Args:
+            reported: the last milestone that it has validated at.
+            may_stop: whether it may be stopped at a rung.
+        """
+        seconds, goes_on = 0.0, 1.0
+        for milestone in self.milestones:
+            if milestone > reported:
+                training = max(0, milestone - seen) * costs.example
+                seconds += goes_on * (training + costs.validation)
+                seen = max(seen, milestone)
+                if may_stop:
+                    goes_on *= self.chances.get(milestone, 1.0)
+        return seconds
+
+
+def trained(run: StoredRun, beat: Beat | None) -> tuple[int, float, list[float]]:
+    """Return what a run has done, from its milestones and its newest beat.
+
+    Returns:
+        Examples, the seconds of training on them, and the seconds of each validation.
     """
-
-    example: float
-    validation: float
-    process: float = 0.0
-    start: float = 0.0
-
-
-class Trained(NamedTuple):
-    """Examples of a run's training so far, and the seconds that it took without validations."""
-
-    examples: int
-    seconds: float
-
-
-def trained(run: StoredRun, beat: Beat | None, validations: list[float] | None = None) -> Trained:
-    """Return what a run has trained, from its milestones and its newest beat.
-
-    Args:
-        validations: the seconds of each of its validations are added here.
-    """
-    examples, took, spent, before = 0, 0.0, 0.0, run.record.begun_at
+    examples, took, validations = 0, 0.0, list[float]()
+    spent, before = 0.0, run.record.begun_at
     for at, metrics in sorted(run.record.curve.items()):
-        seconds, rate = metrics.get("train/seconds"), metrics.get("train/examples_per_second")
-        if seconds is None:
+        if (seconds := metrics.get("train/seconds")) is None:
             continue
-        part = (at - before) / rate if rate else seconds - spent
-        examples, took = examples + at - before, took + part
-        if validations is not None:
-            validations.append(max(0.0, seconds - spent - part))
+        rate = metrics.get("train/examples_per_second")
+        training = (at - before) / rate if rate else seconds - spent
+        examples, took = examples + at - before, took + training
+        validations.append(max(0.0, seconds - spent - training))
         before, spent = at, seconds
     if run.ended is None and beat is not None and beat.rate and beat.examples > before:
-        examples, took = (
-            examples + beat.examples - before,
-            took + (beat.examples - before) / beat.rate,
-        )
-    return Trained(examples, took)
+        more = beat.examples - before
+        examples, took = examples + more, took + more / beat.rate
+    return examples, took, validations
 
 
 def measured(
@@ -109,79 +123,66 @@ def measured(
     Training is the mean over all examples; of validations and starts, whose first ones take
     longer, it is the median.
     """
-    validations, new, again = list[float](), list[float](), list[float]()
-    parts = [trained(run, beats.get(run.name), validations) for run in (*search, *finals)]
+    examples, seconds, validations = 0, 0.0, list[float]()
+    new, again = list[float](), list[float]()
     for place, run in [*enumerate(search), *enumerate(finals)]:
+        seen, took, each = trained(run, beats.get(run.name))
+        examples, seconds, validations = examples + seen, seconds + took, validations + each
         first = min(run.record.curve, default=0)
-        seconds = run.record.curve.get(first, {}).get("train/seconds")
-        if seconds is not None and first in run.times:
-            began = max(0.0, (run.times[first] - run.began) / 1000 - seconds)
-            (new if place < ahead.concurrent else again).append(began)
-    examples = sum(part.examples for part in parts)
+        spent = run.record.curve.get(first, {}).get("train/seconds")
+        if spent is not None and first in run.times:
+            start = max(0.0, (run.times[first] - run.began) / 1000 - spent)
+            (new if place < ahead.concurrent else again).append(start)
     if not examples or not validations:
         return None
     process = median(new) if new else 0.0
     return Costs(
-        example=sum(part.seconds for part in parts) / examples,
+        example=seconds / examples,
         validation=median(validations),
         process=process,
         start=median(again) if again else 0.0 if ahead.reused else process,
     )
 
 
-@dataclass(kw_only=True)
-class Countdown:
-    """Seconds left as they are shown: smoothed, and not growing while work goes on as it did.
+def shown_left(before: float | None, left: float) -> float:
+    """Return the seconds left to show, which do not grow while work goes on as it did.
 
-    An estimate above what is shown is waited for, until it is ``SLOWER`` times as long: then the
-    machine has become slower, or there is more to do.
+    Args:
+        before: what is shown; None: nothing yet.
+        left: a new estimate. One above what is shown is waited for, until it is ``SLOWER`` times
+            as long: then the machine has become slower, or there is more to do.
     """
-
-    shown: float = math.inf
-    _end: float = math.nan
-    _looked: float = 0.0
-
-    def take(self, now: float, left: float) -> float:
-        """Take an estimate of the seconds left; return what is shown."""
-        if math.isnan(self._end):
-            self._end = now + left
-        weight = 1 - math.exp((self._looked - now) / SMOOTH_SECONDS)
-        self._end += weight * (now + left - self._end)
-        self._looked = now
-        smooth = max(0.0, self._end - now)
-        if min(smooth, left) > SLOWER * self.shown + SMOOTH_SECONDS:
-            self._end, smooth, self.shown = now + left, left, left
-        self.shown = min(smooth, self.shown)
-        return self.shown
+    if before is None or left > SLOWER * before + SLACK_SECONDS:
+        return left
+    return min(before, left)
 
 
 @dataclass(kw_only=True)
 class TimeLeft:
     """Estimates the time left of a study and of its runs.
 
-    Training and validation count apart, as a run's share of both changes on its way. A trial that
-    has a rung before it is taken to pass it as often as one that is as good as any other; the
-    trials are then laid out over the places, and the finals after them.
+    Training and validation count apart, as a run's share of both changes on its way. The trials
+    are laid out over the places, and the finals after them.
 
     Attributes:
         ahead: what the study is going to run.
         clock: seconds.
+        seconds: left of the study; None while they cannot be told.
+        of_run: name of a run at work -> seconds left if it goes to its end.
     """
 
     ahead: Ahead
     clock: Callable[[], float] = time.monotonic
-    _study: Countdown = field(default_factory=Countdown, init=False)
-    _runs: dict[str, Countdown] = field(default_factory=dict, init=False)
+    seconds: float | None = None
+    of_run: dict[str, float] = field(default_factory=dict)
     _first_seen: dict[str, float] = field(default_factory=dict, init=False)
 
     @classmethod
     def of_plan(
         cls, config: StudyConfig, space: SearchSpace, plan: Mapping[str, Any]
     ) -> TimeLeft | None:
-        """Return the estimate of a planned study; None for a population.
-
-        Runs of a population go on from each other's checkpoints, as the study has it.
-        """
+        """Return the estimate of a planned study; None for a population, whose runs go on from
+        each other's checkpoints."""
         if config.population:
             return None
         ahead = Ahead(
@@ -198,117 +199,46 @@ class TimeLeft:
 
     def look(self, study: StudySnapshot, beats: Mapping[str, Beat]) -> None:
         """Estimate anew from a snapshot and the newest beats."""
-        now = self.clock()
         search = [run for run in study.runs if not run.record.source]
         for run in (*search, *study.finals):
-            self._first_seen.setdefault(run.name, now)
-        costs = measured(search, study.finals, beats, self.ahead)
+            self._first_seen.setdefault(run.name, self.clock())
+        ahead, costs = self.ahead, measured(search, study.finals, beats, self.ahead)
         if costs is None:
             return
-        self._study.take(now, self._left(search, study.finals, beats, costs))
-        running = [
-            (run, place)
-            for place, run in [*enumerate(search), *enumerate(study.finals)]
-            if run.ended is None
-        ]
-        self._runs = {run.name: self._runs.get(run.name, Countdown()) for run, _ in running}
-        for run, place in running:
-            self._runs[run.name].take(now, self._of_run(run, place, beats, costs))
+        left, of_run = 0.0, dict[str, float]()
+        trials = len(search) if study.finals else ahead.trials
+        for runs, planned in ((search, trials), (study.finals, ahead.finals)):
+            at_work, waiting = list[float](), list[float]()
+            for place in range(max(len(runs), planned)):
+                # search and finals have new processes each
+                start = costs.process if place < ahead.concurrent else costs.start
+                if place >= len(runs):
+                    waiting.append(start + ahead.seconds(costs, may_stop=runs is search))
+                elif (run := runs[place]).ended is None:
+                    own, seen, first = self._standing(run, beats.get(run.name), costs, start)
+                    rest = partial(ahead.seconds, own, seen=seen, reported=run.record.examples)
+                    at_work.append(max(0.0, first + rest(may_stop=runs is search)))
+                    whole = max(0.0, first + rest())
+                    of_run[run.name] = shown_left(self.of_run.get(run.name), whole)
+            left += _laid_out(at_work, waiting, max(1, ahead.concurrent))
+        self.seconds, self.of_run = shown_left(self.seconds, left), of_run
 
-    @property
-    def seconds(self) -> float | None:
-        """Seconds left of the study; None while they cannot be told."""
-        return None if math.isinf(self._study.shown) else self._study.shown
-
-    def of_run(self, run: str) -> float | None:
-        """Seconds left of a run that goes to its end; None while they cannot be told."""
-        known = self._runs.get(run)
-        return None if known is None else known.shown
-
-    def _left(
-        self,
-        search: Sequence[StoredRun],
-        finals: Sequence[StoredRun],
-        beats: Mapping[str, Beat],
-        costs: Costs,
-    ) -> float:
-        reached = Counter(at for run in search for at in run.record.curve)
-        arrived = {rung: float(reached[rung]) for rung in self.ahead.rungs}
-        running = [(run, place) for place, run in enumerate(search) if run.ended is None]
-        places = max(1, self.ahead.concurrent)
-        at_work = [self._of_run(run, place, beats, costs, arrived) for run, place in running]
-        coming = range(len(search), len(search) if finals else self.ahead.trials)
-        waiting = [
-            self._expected(0, 0, costs, self._start(place, costs), arrived) for place in coming
-        ]
-        again = [
-            self._of_run(run, place, beats, costs)
-            for place, run in enumerate(finals)
-            if run.ended is None
-        ]
-        to_come = [
-            self._expected(0, 0, costs, self._start(place, costs))
-            for place in range(len(finals), self.ahead.finals)
-        ]
-        return _laid_out(at_work, waiting, places) + _laid_out(again, to_come, places)
-
-    def _start(self, place: int, costs: Costs) -> float:
-        """Return the seconds of a run's start; search and finals have new processes each."""
-        return costs.process if place < self.ahead.concurrent else costs.start
-
-    def _of_run(
-        self,
-        run: StoredRun,
-        place: int,
-        beats: Mapping[str, Beat],
-        costs: Costs,
-        arrived: dict[int, float] | None = None,
-    ) -> float:
-        """Return the seconds that a run at work still needs.
-
-        Args:
-            place: among the runs of the search, or of the finals.
-        """
-        reported, beat = run.record.examples, beats.get(run.name)
+    def _standing(
+        self, run: StoredRun, beat: Beat | None, costs: Costs, start: float
+    ) -> tuple[Costs, int, float]:
+        """Return a run's own costs, the examples that it has seen, and the seconds beside what is
+        ahead of these: of its start, or less those of a validation that is partly through."""
         if beat is None or (beat.phase == "loading" and not beat.examples):
             waited = self.clock() - self._first_seen[run.name]
-            start = max(0.0, self._start(place, costs) - waited)
-            return self._expected(reported, reported, costs, start, arrived)
-        own, usual = trained(run, beat), self.ahead.milestones[0]
+            return costs, run.record.examples, max(0.0, start - waited)
+        examples, took, _ = trained(run, beat)
+        usual = self.ahead.milestones[0]
         # its own speed counts more with each example; the first steps tell little
-        seconds = usual * costs.example + own.seconds
-        costs = replace(costs, example=seconds / (usual + own.examples))
+        own = replace(costs, example=(usual * costs.example + took) / (usual + examples))
         through = 1.0 if beat.phase == "saving" else 0.0  # what has been validated is saved next
         if beat.phase in ("validating", "decoding") and beat.total:
             through = beat.done / beat.total
-        seen, done = max(reported, beat.examples), -through * costs.validation
-        return self._expected(seen, reported, costs, done, arrived)
-
-    def _expected(
-        self,
-        seen: int,
-        reported: int,
-        costs: Costs,
-        beside: float,
-        arrived: dict[int, float] | None = None,
-    ) -> float:
-        """Return seconds from so many examples on; those validated up to are ``reported``.
-
-        Args:
-            arrived: rung -> trials that have come there, to which this one is added; None: the run
-                is not stopped at rungs.
-        """
-        seconds, goes_on = beside, 1.0
-        for milestone in self.ahead.milestones:
-            if milestone <= reported:
-                continue
-            training = max(0, milestone - seen) * costs.example
-            seconds += goes_on * (training + costs.validation)
-            seen = max(seen, milestone)
-            if arrived is not None and milestone in arrived:
-                came = arrived[milestone] = arrived[milestone] + goes_on
-                goes_on *= min(1.0, max(self.ahead.keep, came / self.ahead.share) / max(came, 1.0))
-        return max(0.0, seconds)
+        return own, max(run.record.examples, beat.examples), -through * costs.validation
 
 
 def _laid_out(running: Sequence[float], waiting: Sequence[float], places: int) -> float:

@@ -36,36 +36,30 @@ def trials_table(
         best: number of the trial that is highlighted.
     """
     gpus = any(trial.gpu_seconds for trial in trials)
-    titles = ["trial", "state", *metrics, "examples", "time", *(["GPU h"] if gpus else [])]
-    cells: list[list[str | Text]] = []
+    wide = (width or 0) >= WIDE and any(trial.reason or trial.source for trial in trials)
+    numbers = [*metrics, "examples", "time", *(["GPU h"] if gpus else [])]
+    words = [Column(title, no_wrap=True) for title in ("trial", "state")]
+    table = plain_table(*words, *map(number_column, numbers), Column("settings"), **style)
+    if wide:
+        table.add_column("reason", overflow="fold")
     for trial in trials:
         scores = [measured(metric, trial.metrics.get(metric)) for metric in metrics]
         spent = [f"{trial.examples:,}", clock(trial.seconds)]
         spent += [f"{trial.gpu_seconds / 3600:.2f}"] if gpus else []
-        state = Text(*marked(trial.state, alive=alive))
-        cells.append([str(trial.id), state, *scores, *spent])
-    words = [Column(title, no_wrap=True) for title in titles[:2]]
-    table = plain_table(*words, *map(number_column, titles[2:]), "settings", **style)
-    columns = zip(titles, *([str(cell) for cell in row] for row in cells), strict=True)
-    room = (width or 0) - sum(max(map(len, column)) + 2 for column in columns)
-    wide = (width or 0) >= WIDE and any(trial.reason or trial.source for trial in trials)
-    if wide:
-        table.add_column("reason", overflow="fold")
-        room //= 2
-    for row, trial in zip(cells, trials, strict=True):
         shown = {name: trial.settings[name] for name in varied if name in trial.settings}
         settings = Text(str(without_credentials(short(shown))))
-        if width is not None:  # cut here: columns that must not wrap would be squeezed to nothing
-            settings.truncate(max(16, room), overflow="ellipsis")
+        if width is not None:
+            settings.no_wrap, settings.overflow = True, "ellipsis"
         source = f"from {trial.source}" if trial.source else ""
-        if not wide:
-            settings.append(f"\n{source}" if source else "", "dim")
-            table.add_row(*row, settings, style="bold" if trial.id == best else None)
-            continue
-        reason = without_credentials("; ".join(filter(None, (source, trial.reason))))
-        colour = "default" if trial.state is TrialState.FAILED else "dim"
-        told = Text(reason, colour)
-        table.add_row(*row, settings, told, style="bold" if trial.id == best else None)
+        reasons = []
+        if wide:
+            reason = without_credentials("; ".join(filter(None, (source, trial.reason))))
+            reasons = [Text(reason, "default" if trial.state is TrialState.FAILED else "dim")]
+        elif source:
+            settings.append(f"\n{source}", "dim")
+        state = Text(*marked(trial.state, alive=alive))
+        style_of_row = "bold" if trial.id == best else None
+        table.add_row(str(trial.id), state, *scores, *spent, settings, *reasons, style=style_of_row)
     return table
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
-import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import FORMATS, open_rows
@@ -32,6 +32,7 @@ from sentune.io.folders import checked_manifest
 from sentune.io.object_store import asked, files_at, names_in
 from sentune.job.study_files import MODEL
 from sentune.records import TrialState
+from sentune.study.runner.finals import spread
 from sentune.study.runner.retention import ranked
 from sentune.study.store.study_index import DESCRIPTION, JOURNAL, SUMMARY, StudyPlace
 from sentune.study.store.study_view import StudySnapshot, StudyView
@@ -56,13 +57,8 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One link of the chain, recomputed.
-
-    Attributes:
-        part: what it is: a corpus, tokens, a checkpoint.
-        place: where it lies.
-        found: what was compared; of a broken link the file, and both values.
-    """
+    """One link of the chain, recomputed: ``part`` is what it is, such as tokens; ``found`` what was
+    compared, of a broken link the file and both values."""
 
     part: str
     place: str
@@ -75,7 +71,13 @@ def verify_study(place: StudyPlace) -> Iterator[Check]:
     folder = place.folder
     if place.trouble:
         yield _check("study", DESCRIPTION, place.trouble)
-    known, fault = _summary(folder)
+    known, fault = dict[str, Any](), ""
+    try:
+        known = read_summary(folder)
+    except FileNotFoundError:
+        pass
+    except DAMAGE as error:
+        fault = _words(error)
     yield from _corpora(known.get("corpora", {}), place.description)
     chain = known.get("lineage", {}).get("chain", {})
     yield from _derived(chain.get("derived", {}), folder.rpartition("/")[0])
@@ -134,44 +136,35 @@ def _corpora(corpora: Mapping[str, Any], description: Mapping[str, Any]) -> Iter
 
 
 def _corpus(role: str, corpus: Mapping[str, Any], limit: int | None) -> Check:
-    spec, recorded = corpus["spec"], corpus["fingerprint"]
+    spec, recorded, kind = corpus["spec"], corpus["fingerprint"], Kind(corpus["kind"])
     try:
         task, plain = task_and_corpus(spec)
         plain = of_task(plain, task)
         source = parse(plain, FORMATS)
-        if source.format != "builtin" and not _exists(source.path):
+        files, root = files_at(source.path)
+        if source.format != "builtin" and not asked(source.path, lambda: files.exists(root)):
             return _absent(role, spec)
-        state = Fingerprint(Kind(corpus["kind"]))
+        state = Fingerprint(kind)
         # rows that were put aside have no part in the fingerprint
-        rows = open_rows(plain, Kind(corpus["kind"]), limit=limit, bad_rows="100%")
-        for batch in rows.batches:
+        for batch in open_rows(plain, kind, limit=limit, bad_rows="100%").batches:
             state.update(batch)
     except DAMAGE as error:
         return _check(role, spec, _words(error))
-    found = state.hexdigest()
-    fault = "" if found == recorded else f"its fingerprint is {_apart(found, recorded)}"
+    fault = _apart("its fingerprint is", state.hexdigest(), recorded)
     return _check(role, spec, fault, f"{corpus['rows']:,} rows, fingerprint {recorded[:12]}")
-
-
-def _exists(path: str) -> bool:
-    files, root = files_at(path)
-    return bool(asked(path, lambda: files.exists(root)))
 
 
 def _derived(derived: Mapping[str, str], storage: str) -> Iterator[Check]:
     """Check folders of the cache; relative ones count from the storage."""
     for named, recorded in derived.items():
         folder = named if named.startswith("/") or "://" in named else f"{storage}/{named}"
-        part = "tokens" if "/tokens/" in named else "prepared"
+        part, file = ("tokens", META) if "/tokens/" in named else ("prepared", PREPARED)
         try:
-            file = META if part == "tokens" else PREPARED
-            manifest = _manifest(folder, file)
-            if not manifest:
+            if not (manifest := _manifest(folder, file)):
                 yield _absent(part, named)
                 continue
-            fault = changed(folder, manifest["files"])
-            if manifest["checksum"] != recorded:
-                fault = f"checksum of {file} is {_apart(manifest['checksum'], recorded)}"
+            fault = _apart(f"checksum of {file} is", manifest["checksum"], recorded)
+            fault = fault or changed(folder, manifest["files"])
         except DAMAGE as error:
             fault, manifest = _words(error), {"files": {}}
         yield _check(part, named, fault, counted(len(manifest["files"]), "file"))
@@ -213,8 +206,8 @@ def _link(link: Mapping[str, Any], directory: str) -> Check:
         return _absent("checkpoint", where)
     fault = CheckpointStore(directory).faults().get(name, "")
     if not fault:
-        found, recorded = json.loads(place.read(name)).get("checksum", ""), link["checksum"]
-        fault = "" if found == recorded else f"its checksum is {_apart(found, recorded)}"
+        found = json.loads(place.read(name)).get("checksum", "")
+        fault = _apart("its checksum is", found, link["checksum"])
     return _check("checkpoint", where, fault, f"the one that {MODEL}/{MANIFEST} names")
 
 
@@ -226,38 +219,50 @@ def _against_store(known: Mapping[str, Any], study: StudySnapshot) -> str:
         return f"it is not as it is stored: {found}"
     stored = {trial.id: json.loads(json.dumps(as_written(asdict(trial)))) for trial in study.trials}
     for trial in known["trials"]:
-        if trial["state"] == TrialState.RUNNING:
-            continue  # it may have gone on since
         was = stored.get(trial["id"], {})
-        if found := next(differences({name: was.get(name) for name in trial}, trial), ""):
+        differing = differences({name: was.get(name) for name in trial}, trial)
+        # one that was running may have gone on since
+        if trial["state"] != TrialState.RUNNING and (found := next(differing, "")):
             return f"trial {trial['id']} is not as it is stored: {found}"
-    objective, means = study.objective, {}
-    for place, finalist in enumerate(known["finalists"]):
-        runs = {
-            run.seed: run.record.metrics
-            for run in study.finals
-            if run.trial == finalist["trial"] and run.record.state is TrialState.COMPLETE
-        }
-        for name, over in finalist["metrics"].items():
-            seeds = [runs.get(seed, {}) for seed in finalist["seeds"]]
-            values = [metrics[name] for metrics in seeds if name in metrics]
-            sd = statistics.stdev(values) if len(values) > 1 else 0.0
-            mean = statistics.fmean(values) if values else math.nan
-            same = math.isclose(mean, over["mean"]) and math.isclose(sd, over["sd"], abs_tol=1e-12)
-            if values != over["values"] or not same:
-                return f"finalist {finalist['trial']} is not as it is stored: {name}"
-        means[place] = objective.sign * finalist["metrics"][objective.metric]["mean"]
-    if means and known["winner"] != max(means, key=means.__getitem__):
+    for finalist in known["finalists"]:
+        if found := _finalist(finalist, study):
+            return f"finalist {finalist['trial']} is not as it is stored: {found}"
+    return _winner(known, study)
+
+
+def _finalist(finalist: Mapping[str, Any], study: StudySnapshot) -> str:
+    """Return the metric whose values, mean or deviation are not those of the stored runs."""
+    runs = {
+        run.seed: run.record.metrics
+        for run in study.finals
+        if run.trial == finalist["trial"] and run.record.state is TrialState.COMPLETE
+    }
+    for name, over in finalist["metrics"].items():
+        seeds = [runs.get(seed, {}) for seed in finalist["seeds"]]
+        values = [metrics[name] for metrics in seeds if name in metrics]
+        if not values or values != over["values"]:
+            return str(name)
+        found = spread(values)
+        if not np.allclose(
+            [found.mean, found.sd], [over["mean"], over["sd"]], rtol=1e-9, atol=1e-12
+        ):
+            return str(name)
+    return ""
+
+
+def _winner(known: Mapping[str, Any], study: StudySnapshot) -> str:
+    """Return why a summary's winner is not the one by its finalists, or by the store's trials."""
+    objective, finalists = study.objective, known["finalists"]
+    means = [objective.sign * one["metrics"][objective.metric]["mean"] for one in finalists]
+    if means and known["winner"] != means.index(max(means)):
         return f"winner: {known['winner']} is not the finalist with the best {objective.metric}"
-    if known.get("best") is None:
+    told = {trial["id"] for trial in known["trials"]}
+    trials = [trial for trial in study.trials if trial.id in told]
+    right = next((trial.id for trial in ranked(trials, study.objectives)), None)
+    right = finalists[known["winner"]]["trial"] if means else right
+    if known.get("best") in (None, right):
         return ""
-    if means:
-        right = known["finalists"][known["winner"]]["trial"]
-    else:
-        told = {trial["id"] for trial in known["trials"]}
-        trials = [trial for trial in study.trials if trial.id in told]
-        right = next((trial.id for trial in ranked(trials, study.objectives)), None)
-    return "" if known["best"] == right else f"best: trial {known['best']}; by the store {right}"
+    return f"best: trial {known['best']}; by the store {right}"
 
 
 def _against_model(known: Mapping[str, Any], folder: str) -> str:
@@ -269,22 +274,11 @@ def _against_model(known: Mapping[str, Any], folder: str) -> str:
     if not manifest:
         return ""
     named = known.get("lineage", {}).get("chain", {}).get("model", "")
-    if manifest["checksum"] != named:
-        there = _apart(manifest["checksum"], named)
-        return f"checksum of {MODEL}/{MANIFEST} is {there}, which {SUMMARY} names"
+    if there := _apart(f"checksum of {MODEL}/{MANIFEST} is", manifest["checksum"], named):
+        return f"{there}, which {SUMMARY} names"
     read = {role: corpus["fingerprint"] for role, corpus in known["corpora"].items()}
     was = {"test": manifest["test"], "corpora": manifest["chain"]["corpora"]}
     return next(differences(was, {"test": known["test"], "corpora": read}), "")
-
-
-def _summary(folder: str) -> tuple[dict[str, Any], str]:
-    """Return a study's summary, empty where there is none, and what is wrong with it."""
-    try:
-        return read_summary(folder), ""
-    except FileNotFoundError:
-        return {}, ""
-    except Exception as error:  # noqa: BLE001  # jsonschema's errors are of a kind of their own
-        return {}, _words(error)
 
 
 def _manifest(folder: str, name: str) -> dict[str, Any]:
@@ -310,8 +304,11 @@ def _absent(part: str, place: str) -> Check:
     return Check(part=part, place=place, outcome=Outcome.ABSENT, found=Outcome.ABSENT.value)
 
 
-def _apart(found: str, recorded: str) -> str:
-    return f"{found[:12] or 'missing'}, not {recorded[:12] or 'recorded'}"
+def _apart(what: str, found: str, recorded: str) -> str:
+    """Return how a checksum differs from the recorded one; empty if it does not."""
+    if found == recorded:
+        return ""
+    return f"{what} {found[:12] or 'missing'}, not {recorded[:12] or 'recorded'}"
 
 
 def _words(error: Exception) -> str:

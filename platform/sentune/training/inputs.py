@@ -33,6 +33,18 @@ LEARNED = 1_000_000
 """Sentences of a corpus, from its beginning, that built-in encoders, decoders and word vectors
 learn their words from."""
 
+STORIES = ("builtin:stories", ("builtin:similarity",))
+"""What methods on word vectors are trained on and judged on."""
+
+BUILTIN = {
+    Kind.TRIPLETS: ("builtin:nli", ("builtin:nli",)),
+    Kind.SENTENCES: ("builtin:nli", ("builtin:nli",)),
+    Kind.SENTENCE_PAIRS: ("builtin:operations", ("builtin:scenes",)),
+    Kind.OPERATIONS: ("builtin:operations", ("builtin:operations", "builtin:scenes")),
+    Kind.ADJACENT_SENTENCES: STORIES,
+}
+"""What ships with the package to train methods of a kind on, and to judge them on."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
@@ -70,6 +82,24 @@ class InputMaker:
     uri: str = ""
     spread: Spread = map
     run: Run | None = None
+
+    def inputs(
+        self,
+        kind: type[GradientMethod],
+        specs: Sequence[str],
+        *,
+        encoder: str = "",
+        decoder: str = "",
+        vectors: str = "",
+        frequencies: str | None = None,
+    ) -> Inputs:
+        """Return the inputs of a method; only one that decodes may have several corpora."""
+        if kind.kind is Kind.OPERATIONS:
+            return self.operations(specs, encoder=encoder, decoder=decoder)
+        (spec,) = specs
+        if kind.kind is Kind.ADJACENT_SENTENCES:
+            return self.words(spec, vectors=vectors, frequencies=frequencies)
+        return self.sentences(spec, kind, encoder=encoder)
 
     def sentences(self, spec: str, kind: type[GradientMethod], *, encoder: str) -> Inputs:
         """Return an encoder and its tokens, for methods that embed sentences and compare them.

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
 from sentune.io.folders import read_manifest, whole_folder
 from sentune.methods import CLOSED_FORM, ClosedForm, GradientMethod, find, find_closed_form
-from sentune.readouts.grid import Grid, Readout, grid_of
+from sentune.readouts.grid import Readout, grid_of
 from sentune.readouts.interpretation import REFERENCES
 from sentune.tasks import read_judged
 from sentune.tasks.references import References
@@ -39,7 +39,7 @@ from sentune.training.closed_form_model import (
     export_closed_form,
 )
 from sentune.training.group import Group
-from sentune.training.inputs import InputMaker, word_table
+from sentune.training.inputs import BUILTIN, STORIES, InputMaker, word_table
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint, link_to, seal_model
 from sentune.training.model_card import HUB
@@ -47,19 +47,6 @@ from sentune.training.settings import milestones, split
 from sentune.training.trial import Program, TrialSpec
 
 Say = Callable[[str], None]
-
-STORIES = ("builtin:stories", ("builtin:similarity",))
-"""What methods on word vectors are trained on and judged on."""
-
-
-BUILTIN = {
-    Kind.TRIPLETS: ("builtin:nli", ("builtin:nli",)),
-    Kind.SENTENCES: ("builtin:nli", ("builtin:nli",)),
-    Kind.SENTENCE_PAIRS: ("builtin:operations", ("builtin:scenes",)),
-    Kind.OPERATIONS: ("builtin:operations", ("builtin:operations", "builtin:scenes")),
-    Kind.ADJACENT_SENTENCES: STORIES,
-}
-"""What ships with the package to train methods of a kind on, and to judge them on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +127,7 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
         fix = f"this machine has {torch.cuda.device_count()} GPUs"
         raise InvalidValue("--workers", workers, fix)
     above = out.resolve().parent
-    make = _fitted if run.method in CLOSED_FORM else _trained
-    trial, dev = make(run, out.resolve())
+    trial = (_fitted if run.method in CLOSED_FORM else _trained)(run, out.resolve())
     _claim({**asdict(run), "inputs": "+".join(trial.inputs)}, out)
     if workers == 1:
         _follow(trial, Group.single(), say)
@@ -149,7 +135,7 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
         with tempfile.TemporaryDirectory() as meeting:
             start: Callable[..., None] = spawn  # without types in torch
             start(_worker, (trial, workers, meeting, say), nprocs=workers)
-    store = CheckpointStore(trial.spec.directory)
+    store, dev = CheckpointStore(trial.spec.directory), trial.spec.dev.open()
     checkpoint, best = store.best(), store.best_progress()
     if checkpoint is None or best is None:
         raise InvalidValue("--out", str(out), "no checkpoint was written there")
@@ -167,98 +153,83 @@ def run_locally(run: LocalRun, out: Path, *, workers: int = 1, say: Say) -> Path
     return out / "model"
 
 
-def _trained(run: LocalRun, out: Path) -> tuple[_Trial, list[Corpus]]:
-    """Return the trial of a method that is trained by gradient, and its dev corpora."""
-    kind, dev = find(run.method), [read_judged(spec) for spec in run.dev]
-    settings, grids = _apart(run, kind.readouts)
-    settings, weights = apart(settings, weight_names(run.corpus))
+def _trained(run: LocalRun, out: Path) -> _Trial:
+    """Return the trial of a method that is trained by gradient."""
+    kind = find(run.method)
+    spec = _spec(run, out, kind.readouts)
+    settings, weights = apart(spec.settings, weight_names(run.corpus))
     _, training = split(settings, kind)
     maker = InputMaker(max_length=training.max_length, cache=out / "cache", limit=run.limit)
-    if kind.kind is Kind.OPERATIONS:
-        made = maker.operations(run.corpus, encoder=run.encoder, decoder=run.decoder)
-    elif kind.kind is Kind.ADJACENT_SENTENCES:
-        made = maker.words(run.corpus[0], vectors=run.vectors, frequencies=run.frequencies)
-    else:
-        made = maker.sentences(run.corpus[0], kind, encoder=run.encoder)
-    tables = [tokens.load() for tokens in made.tokens]
-    sources = [SharedSource(table) for table in tables]
+    made = maker.inputs(
+        kind,
+        run.corpus,
+        encoder=run.encoder,
+        decoder=run.decoder,
+        vectors=run.vectors,
+        frequencies=run.frequencies,
+    )
+    sources = [SharedSource(tokens.load()) for tokens in made.tokens]
     references = None
     if REFERENCES in kind.readouts:
         (source,) = made.corpora
         if run.references is not None:
             source = maker.prepared(run.references, kinds_of(run.references)[0])
-        counts = [int(count) for count in grid_of(REFERENCES, grids)]
+        counts = [int(count) for count in grid_of(REFERENCES, spec.readouts)]
         references = Held(References.sample(source, counts, run.seed))
     steps = run.validate_every
     every = steps * training.batch_size if steps else -(-run.max_examples // 10)
-    spec = TrialSpec(
-        study=out.name,
-        trial="local",
-        method=run.method,
+    spec = replace(
+        spec,
         settings=settings,
         encoder=made.folder,
         corpus=Held(sources[0] if len(sources) == 1 else Mixture(sources, weights)),
-        dev=Held(dev),
-        max_examples=run.max_examples,
         milestones=milestones(run.max_examples, every),
-        objective=run.objective or kind.objective,
-        seed=run.seed,
-        directory=str(out / "checkpoints"),
-        readouts=grids,
         references=references,
     )
-    trial = _Trial(
-        spec=spec,
-        program=train,
-        inputs={tokens.fingerprint: tokens.path / META for tokens in made.tokens},
-        export=partial(
-            export_checkpoint, method=run.method, settings=settings, encoder=made.folder
-        ),
-    )
-    return trial, dev
+    export = partial(export_checkpoint, method=run.method, settings=settings, encoder=made.folder)
+    inputs = {tokens.fingerprint: tokens.path / META for tokens in made.tokens}
+    return _Trial(spec=spec, program=train, inputs=inputs, export=export)
 
 
-def _fitted(run: LocalRun, out: Path) -> tuple[_Trial, list[Corpus]]:
-    """Return the trial of a method that is fitted in closed form, and its dev corpora."""
-    kind = find_closed_form(run.method)
-    dev = [read_judged(spec, prefer=Kind.SCORED_PAIRS) for spec in run.dev]
-    settings, grids = _apart(run, (kind.axis,))
-    settings |= {VECTORS: str(without_credentials(run.vectors))}
+def _fitted(run: LocalRun, out: Path) -> _Trial:
+    """Return the trial of a method that is fitted in closed form."""
+    spec, cache = _spec(run, out, (find_closed_form(run.method).axis,)), out / "cache"
+    settings = {**spec.settings, VECTORS: str(without_credentials(run.vectors))}
     closed_form_settings(run.method, settings)
-    cache = out / "cache"
     corpus = prepared(run.corpus[0], Kind.SENTENCES, cache / "sentences", limit=run.limit)
     words = word_table(corpus, run.vectors, run.frequencies, cache)
-    spec = TrialSpec(
+    spec = replace(
+        spec,
+        settings=settings,
+        corpus=Held(corpus.load()),
+        max_examples=corpus.num_rows,
+        milestones=(corpus.num_rows,),
+    )
+    program = partial(fit_and_sweep, words={settings[VECTORS]: Held(words)})
+    export = partial(export_closed_form, words=words, settings=settings, objective=spec.objective)
+    inputs = {corpus.fingerprint: Path(corpus.manifest_file)}
+    return _Trial(spec=spec, program=program, inputs=inputs, export=export)
+
+
+def _spec(run: LocalRun, out: Path, known: Sequence[Readout]) -> TrialSpec:
+    """Return a run's specification, without its training corpus and milestones."""
+    prefer = Kind.SCORED_PAIRS if run.method in CLOSED_FORM else None
+    readouts = {readout.name: readout for readout in known}
+    return TrialSpec(
         study=out.name,
         trial="local",
         method=run.method,
-        settings=settings,
+        settings={n: v for n, v in run.settings.items() if n not in readouts},
         encoder="",
-        corpus=Held(corpus.load()),
-        dev=Held(dev),
-        max_examples=corpus.num_rows,
-        milestones=(corpus.num_rows,),
-        objective=run.objective or kind.objective,
+        corpus=Held(None),
+        dev=Held([read_judged(spec, prefer=prefer) for spec in run.dev]),
+        max_examples=run.max_examples,
+        milestones=(),
+        objective=run.objective or run.kind.objective,
         seed=run.seed,
         directory=str(out / "checkpoints"),
-        readouts=grids,
+        readouts={n: readouts[n].parse(str(v)) for n, v in run.settings.items() if n in readouts},
     )
-    trial = _Trial(
-        spec=spec,
-        program=partial(fit_and_sweep, words={settings[VECTORS]: Held(words)}),
-        inputs={corpus.fingerprint: Path(corpus.manifest_file)},
-        export=partial(
-            export_closed_form, words=words, settings=settings, objective=spec.objective
-        ),
-    )
-    return trial, dev
-
-
-def _apart(run: LocalRun, known: Sequence[Readout]) -> tuple[dict[str, Any], dict[str, Grid]]:
-    """Return the settings of a run, and the grids of its readouts."""
-    readouts = {readout.name: readout for readout in known}
-    grids = {n: readouts[n].parse(str(v)) for n, v in run.settings.items() if n in readouts}
-    return {n: v for n, v in run.settings.items() if n not in readouts}, grids
 
 
 def _claim(run: dict[str, Any], out: Path) -> None:
@@ -318,10 +289,8 @@ def _follow(trial: _Trial, group: Group, say: Say) -> None:
 
 def _card(run: LocalRun, best: SavedProgress, dev: list[Corpus]) -> dict[str, dict[str, Any]]:
     trained = {"corpus": ", ".join(run.corpus), "seed": run.seed}
-    if run.kind.kind is Kind.ADJACENT_SENTENCES or run.method in CLOSED_FORM:
-        trained |= {"vectors": run.vectors}
-    else:
-        trained |= {"encoder": run.encoder}
+    on_words = run.kind.kind is Kind.ADJACENT_SENTENCES or run.method in CLOSED_FORM
+    trained |= {"vectors": run.vectors} if on_words else {"encoder": run.encoder}
     if run.kind.kind is Kind.OPERATIONS:
         trained |= {"decoder": run.decoder}
     hub = {

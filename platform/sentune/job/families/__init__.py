@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sentune.job.families.base import JobFamily
 from sentune.job.families.closed_form import ClosedFormFamily
-from sentune.job.families.generative import OperationFamily, WordFamily
 from sentune.job.families.sentences import SentenceFamily
+from sentune.job.families.trained import TrainedFamily
 from sentune.job.options import (
     ClosedFormOptions,
     JobOptions,
@@ -18,8 +18,8 @@ from sentune.study.space.space import SearchSpace
 FAMILIES: dict[type[StudyOptions], type[JobFamily]] = {
     ClosedFormOptions: ClosedFormFamily,
     JobOptions: SentenceFamily,
-    OperationOptions: OperationFamily,
-    WordOptions: WordFamily,
+    OperationOptions: TrainedFamily,
+    WordOptions: TrainedFamily,
 }
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from sentune.code import result_code
 from sentune.corpora.batches import Held
 from sentune.corpora.prepare import Prepared
+from sentune.corpora.ray_map import in_turn, on_worker
 from sentune.corpora.schema import Corpus, Kind
 from sentune.corpora.stream import share
 from sentune.errors import InvalidValue
@@ -39,6 +40,7 @@ from sentune.study.space.space import SearchSpace
 from sentune.study.store.study_index import read_json
 from sentune.study.study import MakeSpec
 from sentune.tasks.references import References
+from sentune.training.inputs import InputMaker
 from sentune.training.trial import Opens, Program, TrialSpec
 
 Card = Mapping[str, Mapping[str, Any]]
@@ -52,19 +54,19 @@ class JobFamily(ABC):
         space: what is searched, narrowed to what the user asked for.
         config: the study that the options ask for; ``prepare`` may change it.
         folder: what every trial builds its method from (``TrialSpec.encoder``).
-        train: the training corpus, where rules without a model learn from it.
+        sources: role -> training corpus, and that of the references where they have one.
         dev: the corpora that are selected on.
         references: sentences of interpretations; None where the method has none.
         prefer: kind of pairs that is read where a format has several, such as SICK.
         builtin: corpora that it is judged on where no others are named.
     """
 
-    prefer: ClassVar[Kind | None] = None
+    prefer: ClassVar[Kind | None] = Kind.SCORED_PAIRS
     builtin: tuple[str, ...] = ()
     space: SearchSpace
     config: StudyConfig
     folder: str = ""
-    train: Prepared | None = None
+    sources: dict[str, Prepared]
     dev: tuple[Corpus, ...]
     references: References | None = None
 
@@ -120,36 +122,42 @@ class JobFamily(ABC):
     @property
     def cache_uri(self) -> str:
         """URI of the cache in an object store; empty where it is a folder, which all nodes see."""
-        place = absolute(self.options.cache or f"{self.config.storage.rstrip('/')}/.cache")
-        return place.rstrip("/") if "://" in place else ""
+        return self._cache_place if "://" in self._cache_place else ""
 
     @property
     def cache(self) -> Path:
         """Folder of prepared corpora, tokens and encoders; at home where they have a URI too."""
-        if self.cache_uri:
-            return node_cache()
-        return Path(absolute(self.options.cache or f"{self.config.storage}/.cache"))
+        return node_cache() if self.cache_uri else Path(self._cache_place)
 
-    def ship(self, folder: str) -> ShippedFolder:
+    @property
+    def _cache_place(self) -> str:
+        named = self.options.cache or f"{self.config.storage.rstrip('/')}/.cache"
+        return absolute(named).rstrip("/")
+
+    def ship(self, folder: str | Path) -> ShippedFolder:
         """Put a folder's files into the object store of the cache, else into Ray's."""
-        return ship(folder, self.cache_uri and f"{self.cache_uri}/encoders")
+        return ship(str(folder), self.cache_uri and f"{self.cache_uri}/encoders")
 
-    @abstractmethod
-    def training_corpora(self) -> Sequence[Prepared]:
-        """Return the corpora that it trains on."""
-
-    @abstractmethod
-    def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return role -> the training corpora and what goes with them, for the summary."""
+    def maker(self, max_length: int = 0) -> InputMaker:
+        """Return what prepares corpora in the cache, and tokens of so many a sentence."""
+        return InputMaker(
+            max_length=max_length,
+            cache=self.cache,
+            limit=self.options.limit,
+            uri=self.cache_uri,
+            spread=in_turn,
+            run=on_worker,
+        )
 
     def corpora(self) -> Mapping[str, Mapping[str, Any]]:
         """Return role -> what was read, for the summary."""
+        trained = {role: corpus.described() for role, corpus in self.sources.items()}
         dev = {numbered("dev", i): describe(corpus) for i, corpus in enumerate(self.dev)}
-        return {**self.trained_on(), **dev}
+        return {**trained, **dev}
 
-    @abstractmethod
-    def manifests(self) -> Sequence[str]:
+    def manifests(self) -> list[str]:
         """Return the manifests of the folders in the cache that hold the training corpora."""
+        return [corpus.manifest_file for corpus in self.sources.values()]
 
     def derived(self) -> dict[str, str]:
         """Return folder -> checksum of its manifest; in a local storage relative to that."""

@@ -5,27 +5,25 @@ The fit is deterministic, so there are no finals: the best trial is the winner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 import torch
 from rich.console import Console
 from torch import Tensor
 
 from sentune.corpora.batches import Held
-from sentune.corpora.prepare import Prepared, prepared
-from sentune.corpora.ray_map import on_worker
 from sentune.corpora.schema import Kind
 from sentune.corpora.stream import share
 from sentune.credentials import without_credentials
 from sentune.encoders.words import WordTable, open_words
 from sentune.encoders.words.whole import save_whole
 from sentune.errors import InvalidValue
-from sentune.io.folders import whole_folder
+from sentune.io.folders import new_folder
 from sentune.job.corpora import read_evaluation
 from sentune.job.families.base import Card, JobFamily
 from sentune.job.options import ClosedFormOptions
@@ -51,7 +49,6 @@ PROBED_ROWS = 4_000
 class ClosedFormFamily(JobFamily):
     """See ``JobFamily``."""
 
-    prefer = Kind.SCORED_PAIRS
     options: ClosedFormOptions
 
     def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
@@ -77,28 +74,19 @@ class ClosedFormFamily(JobFamily):
         left = space.narrow(options.narrowing, others, (self.method.axis,), typed)
         closed_form_settings(space.method, left.fixed)
         left = self.with_readouts(left, (self.method.axis,))
-        return left, self._config(left, 1)
-
-    def _config(self, space: SearchSpace, rows: int) -> StudyConfig:
-        """Return one milestone, the whole corpus: nothing to compare before it, nothing to seed."""
-        return self.configured(space, max_examples=rows, first_rung=rows, finalists=0)
+        return left, self.configured(left, max_examples=1, first_rung=1, finalists=0)
 
     def prepare(self, console: Console) -> None:
         """Read corpora and word vectors; print how many of the words are known."""
-        options, cache = self.options, self.cache
-        self.sentences = prepared(
-            options.corpus,
-            Kind.SENTENCES,
-            cache / "sentences",
-            limit=options.limit,
-            uri=self.cache_uri and f"{self.cache_uri}/sentences",
-            run=on_worker,
-        )
+        options = self.options
+        self.sentences = self.maker().prepared(options.corpus, Kind.SENTENCES, options.limit)
+        self.sources = {"corpus": self.sentences}
         self.dev = read_evaluation(options.dev, self.prefer)
-        config = self._config(self.space, self.sentences.num_rows)
-        self.config = replace(config, data_cpus=1.0) if self._streams else config
+        # one milestone, the whole corpus: nothing to compare before it
+        rows, cpus = self.sentences.num_rows, 1.0 if self._streams else 0.0
+        self.config = replace(self.config, max_examples=rows, first_rung=rows, data_cpus=cpus)
         self.words = {
-            name: open_words(source, options.frequencies, cache)
+            name: open_words(source, options.frequencies, self.cache)
             for name, source in self._sources.items()
         }
         judged = [text for corpus in self.dev for text in corpus.table["sentence1"].to_pylist()]
@@ -111,24 +99,12 @@ class ClosedFormFamily(JobFamily):
     def _streams(self) -> bool:
         return self.sentences.nbytes > self.options.share_mb << 20
 
-    def training_corpora(self) -> Sequence[Prepared]:
-        return [self.sentences]
-
-    def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        return {"corpus": self.sentences.described()}
-
-    def manifests(self) -> Sequence[str]:
-        return [self.sentences.manifest_file]
-
     def program(self) -> Program:
         """Return one fit and its sweep, with the word tables."""
         words = {}
         for source, table in self.words.items():
-            folder = self.cache / "whole-words" / table.fingerprint
-            if not folder.is_dir():
-                with whole_folder(folder) as beside:
-                    save_whole(table, beside)
-            words[source] = ShippedWords(self.ship(str(folder)))
+            place = self.cache / "whole-words" / table.fingerprint
+            words[source] = ShippedWords(self.ship(new_folder(place, partial(save_whole, table))))
         return partial(fit_and_sweep, words=words)
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor]:
@@ -151,12 +127,7 @@ class ClosedFormFamily(JobFamily):
 
     def probe(self, seconds: float) -> Probe:
         """Time two fits, the smaller one on a quarter of the rows."""
-        batches: list[pa.RecordBatch] = []
-        for batch in self.sentences.batches():
-            batches.append(batch)
-            if sum(part.num_rows for part in batches) >= PROBED_ROWS:
-                break
-        table = pa.Table.from_batches(batches).slice(0, PROBED_ROWS)
+        table = self.sentences.take(np.arange(min(PROBED_ROWS, self.sentences.num_rows)))
         specs = {
             rows: self.first_spec([Held(table.slice(0, rows))], rows)
             for rows in (max(1, table.num_rows // 4), table.num_rows)

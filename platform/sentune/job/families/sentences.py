@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from sentune.corpora.formats import kinds_of
-from sentune.corpora.prepare import Prepared
-from sentune.corpora.schema import Kind
 from sentune.encoders.word_averages import word_averages
 from sentune.errors import InvalidValue
 from sentune.job.corpora import STORED
@@ -29,17 +26,7 @@ class SentenceFamily(TrainedFamily):
     """One encoder and one corpus; references where the method has interpretations."""
 
     options: JobOptions
-    train: Prepared
-    _referred: Prepared | None = None
-
-    @property
-    def builtin(self) -> tuple[str, ...]:  # type: ignore[override]
-        pairs = find(self.space.method).kind is Kind.SENTENCE_PAIRS
-        return ("builtin:scenes",) if pairs else ("builtin:nli",)
-
-    @property
-    def pretrained(self) -> str:
-        return self.options.encoder
+    prefer = None
 
     def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
         given = self.options.references
@@ -50,32 +37,26 @@ class SentenceFamily(TrainedFamily):
 
     def read(self, maker: InputMaker) -> Inputs:
         """Read ``--references``, then ``--corpus``; without the former they are of the latter."""
-        options, method = self.options, find(self.space.method)
-        if options.references is not None:
-            self._referred = maker.prepared(options.references, kinds_of(options.references)[0])
-        inputs = maker.sentences(options.corpus, method, encoder=options.encoder)
-        (self.train,) = inputs.corpora
-        if REFERENCES in method.readouts:
-            self.references = self._sampled(self._referred or self.train)
+        named, source = self.options.references, None
+        if named is not None:
+            source = maker.prepared(named, kinds_of(named)[0])
+        inputs = super().read(maker)
+        if source is not None:
+            self.sources["references"] = source
+        if REFERENCES in self.method.readouts:
+            source = source or self.sources["corpus"]
+            self.references = References.sample(source, self._counts(), self.options.seed)
         return inputs
 
-    def _sampled(self, corpus: Prepared) -> References:
-        """Return a sample of a corpus for each n of the grid."""
+    def _counts(self) -> list[int]:
+        """Return each n of the grid of references, and ``STORED``."""
         drawn = self.space.settings.get(REFERENCES.name)
         grid = (
             drawn.values
             if isinstance(drawn, Choice)
             else grid_of(REFERENCES, self.space.grids_for(self.space.fixed))
         )
-        counts = {STORED, *(int(n) for n in grid if n is not None)}
-        return References.sample(corpus, sorted(counts), self.options.seed)
-
-    def manifests(self) -> Sequence[str]:
-        return [*super().manifests(), *([self._referred.manifest_file] if self._referred else [])]
-
-    def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        referred = {"references": self._referred.described()} if self._referred else {}
-        return {**super().trained_on(), **referred}
+        return sorted({STORED, *(int(n) for n in grid if n is not None)})
 
     def word_averages(self) -> Callable[[Sequence[str]], Tensor] | None:
         return word_averages(self.folder) if self.folder else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,9 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from sentune.corpora.batches import Held, SharedSource
-from sentune.corpora.mixing import MixedHandle, apart
-from sentune.corpora.prepare import Prepared
-from sentune.corpora.ray_map import in_turn, on_worker
+from sentune.corpora.mixing import MixedHandle, apart, weight_names
 from sentune.corpora.stream import hand_out
 from sentune.corpora.tokens import META, TokenFolder
 from sentune.embedder.embedder import Embedder
@@ -25,37 +22,46 @@ from sentune.job.families.base import Card, JobFamily
 from sentune.job.options import TrainingOptions
 from sentune.launchers.artifact_transfer import ShippedFolder, WithEncoder
 from sentune.launchers.run_trial import run_trial
-from sentune.methods import find
+from sentune.methods import GradientMethod, find
 from sentune.records import FinalistRecord, TrialRecord
 from sentune.study.config import StudyConfig
 from sentune.study.planning.plan import Probe
 from sentune.study.planning.probe import checkpoint_size, probe_training
-from sentune.study.space.domains import Integer, Value
+from sentune.study.space.domains import Dimension, Integer, Uniform, Value
 from sentune.study.space.space import SearchSpace
 from sentune.terminal import print_line
-from sentune.training.inputs import InputMaker, Inputs
+from sentune.training.inputs import BUILTIN, InputMaker, Inputs
 from sentune.training.loop import train
 from sentune.training.model import export_checkpoint
 from sentune.training.recipes import recipe_of
 from sentune.training.settings import TrainingSettings, split
 from sentune.training.trial import Opens, Program, TrialSpec
 
+PRETRAINED = {"encoder", "decoder", "vectors", "frequencies"}
+"""Options that name what a method is built from; each has some of them."""
+
 PROBED_ROWS = 20_000
 """Rows of a corpus that a probe reads; whole shards are read, so there may be more."""
 
 
 class TrainedFamily(JobFamily):
-    """Methods that are trained by gradient.
+    """Methods that are trained by gradient, on one corpus or on several that are mixed.
 
     Attributes:
+        method: its class.
         inputs: the training corpora, and their token shards.
     """
 
     options: TrainingOptions
+    method: type[GradientMethod]
     inputs: Inputs
 
     def requested(self, space: SearchSpace) -> tuple[SearchSpace, StudyConfig]:
-        options, method = self.options, find(space.method)
+        options = self.options
+        self.method = method = find(space.method)
+        self._weights = weight_names(options.corpora) if len(options.corpora) > 1 else ()
+        if self._weights:
+            space = with_weights(space, self._weights)
         known = {*method.settings_type.model_fields, *TrainingSettings.model_fields}
 
         def typed(name: str, text: str) -> Value:
@@ -64,7 +70,7 @@ class TrainedFamily(JobFamily):
             return value
 
         left = space.narrow(options.narrowing, known, method.readouts, typed)
-        left = left.for_encoder(self.pretrained)
+        left = left.for_encoder(options.pretrained)
         split(_without_weights(left.fixed), method)
         if "max_length" in left.settings:
             fix = "fix one length: a corpus is tokenised once for all trials"
@@ -77,32 +83,26 @@ class TrainedFamily(JobFamily):
         return left, self.configured(left, trials=trials, finalists=0, scheduler="none")
 
     @property
-    @abstractmethod
-    def pretrained(self) -> str:
-        """Name of the encoder or word vectors, which choose the space's first points."""
+    def builtin(self) -> tuple[str, ...]:  # type: ignore[override]
+        return BUILTIN[self.method.kind][1]
 
     @property
     def training(self) -> TrainingSettings:
         """The training's settings as far as they are fixed; the length of sentences always is."""
-        return split(_without_weights(self.space.fixed), find(self.space.method))[1]
+        return split(_without_weights(self.space.fixed), self.method)[1]
 
-    @abstractmethod
     def read(self, maker: InputMaker) -> Inputs:
         """Read the training corpora and tokenise them, once."""
+        given = self.options.model_dump(include=PRETRAINED)
+        inputs = maker.inputs(self.method, self.options.corpora, **given)
+        self.sources = {numbered("corpus", i): c for i, c in enumerate(inputs.corpora)}
+        return inputs
 
     def prepare(self, console: Console) -> None:
         """Read the dev corpora, which are short, before the training corpora."""
         builtin = [f"{name}?split=dev" for name in self.builtin]
         self.dev = read_evaluation(self.options.dev or builtin, self.prefer)
-        maker = InputMaker(
-            max_length=self.training.max_length,
-            cache=self.cache,
-            limit=self.options.limit,
-            uri=self.cache_uri,
-            spread=in_turn,
-            run=on_worker,
-        )
-        self.inputs = self.read(maker)
+        self.inputs = self.read(self.maker(self.training.max_length))
         self.folder = self.inputs.folder
         if self.inputs.note:
             print_line(console, self.inputs.note)
@@ -110,16 +110,9 @@ class TrainedFamily(JobFamily):
         if self._nbytes > self.options.share_mb << 20:
             self.config = replace(self.config, data_cpus=1.0)
 
-    def manifests(self) -> Sequence[str]:
-        tokens = [f"{one.uri or one.path}/{META}" for one in self.inputs.tokens]
-        return [*(corpus.manifest_file for corpus in self.inputs.corpora), *tokens]
-
-    def training_corpora(self) -> Sequence[Prepared]:
-        return self.inputs.corpora
-
-    def trained_on(self) -> Mapping[str, Mapping[str, Any]]:
-        corpora = enumerate(self.inputs.corpora)
-        return {numbered("corpus", index): corpus.described() for index, corpus in corpora}
+    def manifests(self) -> list[str]:
+        tokens = (f"{one.uri or one.path}/{META}" for one in self.inputs.tokens)
+        return [*super().manifests(), *tokens]
 
     def check_batch(self, rows: int) -> None:
         """Refuse a corpus whose rows are fewer than the largest batch that may be tried."""
@@ -141,6 +134,15 @@ class TrainedFamily(JobFamily):
         fits = self._nbytes <= limit
         return [hand_out(t, share_up_to=limit if fits else 0) for t in self.inputs.tokens]
 
+    def handle(
+        self, settings: dict[str, Any], handles: Sequence[Opens]
+    ) -> tuple[Opens, dict[str, Any]]:
+        """Return batches mixed by the trial's weights, and the settings without these."""
+        if not self._weights:
+            return super().handle(settings, handles)
+        kept, weights = apart(settings, self._weights)
+        return MixedHandle(tuple(handles), weights), kept
+
     @cached_property
     def _shipped(self) -> ShippedFolder:
         return self.ship(self.folder)
@@ -149,8 +151,8 @@ class TrainedFamily(JobFamily):
         return WithEncoder(train, self._shipped)
 
     def modules(self) -> list[str]:
-        method = find(self.space.method)
-        parts = (run_trial, train, method, type(recipe_of(method)), hand_out, MixedHandle)
+        recipe = type(recipe_of(self.method))
+        parts = (run_trial, train, self.method, recipe, hand_out, MixedHandle)
         return [part.__module__ for part in parts]
 
     def fingerprints(self) -> dict[str, Any]:
@@ -158,7 +160,7 @@ class TrainedFamily(JobFamily):
 
     def probe(self, seconds: float) -> Probe:
         spec = self._local_spec()
-        _, training = split(spec.settings, find(spec.method))
+        _, training = split(spec.settings, self.method)
         return probe_training(spec, batch_size=training.batch_size, seconds=seconds)
 
     def stated_cost(self, examples_per_second: float, validation_seconds: float) -> Probe:
@@ -200,6 +202,21 @@ class TrainedFamily(JobFamily):
             kept = self.references.sentences[: sizes[counts[-1]]]
             embeddings = Embedder.load(folder).embed(kept, show_progress=False)
             StoredReferences(kept, embeddings.cpu(), sizes).save(folder)
+
+
+def with_weights(space: SearchSpace, names: Sequence[str]) -> SearchSpace:
+    """Return the space with the weights of all corpora but the first, whose own is 1.
+
+    Of weights only their ratios matter; 1 draws a corpus as often as its size has it.
+    """
+    first, *others = names
+    searched: dict[str, Dimension] = {name: Uniform(0.1, 10.0, log=True) for name in others}
+    return replace(
+        space,
+        settings={**space.settings, **searched},
+        fixed={first: 1.0, **space.fixed},
+        published={**dict.fromkeys(others, 1.0), **space.published},
+    )
 
 
 def _without_weights(settings: Mapping[str, Any]) -> dict[str, Any]:
