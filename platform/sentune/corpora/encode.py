@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
+from sentune.corpora.schema import OPERATIONS
 from sentune.errors import InvalidValue
 
 _LABELS = ("label", "reverse_label", "subset")
@@ -84,8 +84,7 @@ class OperationEncoder:
     """Tokenises record batches of ``Kind.OPERATIONS``, the targets twice.
 
     Args:
-        encoder_folder: folder or name of the encoder's tokenizer.
-        decoder_folder: folder or name of the decoder's tokenizer.
+        encoder_folder, decoder_folder: folders or names of the two tokenizers.
         max_length: longest sequence of either, special tokens included.
 
     Raises:
@@ -108,22 +107,8 @@ class OperationEncoder:
 
         ``operation`` has one id, the place in ``OPERATIONS``; ``first``, ``second`` (none if it is
         null) and ``target`` are by the encoder's tokenizer, ``decoded`` by the decoder's.
-
-        Raises:
-            InvalidValue: an unknown operation, or one with too few or too many sentences.
         """
-        operations = batch.column("operation")
-        for name in pc.unique(operations).to_pylist():
-            if name not in OPERATIONS:
-                raise InvalidValue("operation", name, f"use one of {', '.join(OPERATIONS)}")
-        pairs = pc.is_in(operations, pa.array(PAIR_OPERATIONS))
-        wrong = pc.not_equal(pairs, batch.column("second").is_valid())
-        if pc.any(wrong).as_py():
-            row = batch.filter(wrong).slice(0, 1).to_pylist()[0]
-            count = 2 if row["operation"] in PAIR_OPERATIONS else 1
-            fix = f"{row['operation']} takes {count} sentence(s)"
-            raise InvalidValue("second", row["second"], fix)
-        codes = pc.index_in(operations, pa.array(OPERATIONS)).cast(pa.int32())
+        codes = pc.index_in(batch.column("operation"), pa.array(OPERATIONS)).cast(pa.int32())
         places = np.arange(batch.num_rows + 1, dtype=np.int32)
         names = ("first", "second", "target")
         columns = {name: self._encoder.column(batch.column(name)) for name in names}

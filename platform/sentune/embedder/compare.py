@@ -11,7 +11,14 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from sentune.embedder.encode import Embeddings, Encoding, Sentences, paired, single
+from sentune.embedder.encode import (
+    Embeddings,
+    Encoding,
+    Sentences,
+    as_array,
+    paired,
+    single,
+)
 from sentune.errors import InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity
@@ -86,8 +93,7 @@ class Comparing(Encoding):
         Args:
             a, b: sentences or their embeddings, N and N, or N and one; of two single ones a number.
         """
-        values = self._compare(a, b, symmetric_similarity(self.geometry))
-        numbers: Embeddings = values.float().cpu().numpy()
+        numbers = as_array(self._compare(a, b, symmetric_similarity(self.geometry)), one=False)
         return float(numbers[0]) if single(a, b) else numbers
 
     def similarity_table(self, a: Sentences, b: Sentences) -> Embeddings:
@@ -97,8 +103,7 @@ class Comparing(Encoding):
             table = self.geometry.entails_table(first, second)
             if not self.geometry.symmetric:
                 table = (table + self.geometry.entails_table(second, first).T) / 2
-        similarities: Embeddings = table.float().cpu().numpy()
-        return similarities
+        return as_array(table, one=False)
 
     @overload
     def entails(

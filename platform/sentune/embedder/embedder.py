@@ -19,8 +19,7 @@ from sentune.embedder.references import StoredReferences
 from sentune.encoders import Tokenizer
 from sentune.errors import InvalidValue
 from sentune.methods.base import SentenceMethod
-from sentune.tasks.base import ModelTask, Result, Task
-from sentune.tasks.evaluate import evaluate
+from sentune.tasks.base import ModelTask, Result, Task, evaluate
 
 if TYPE_CHECKING:
     from sentune.embedder.index import Found

@@ -6,6 +6,7 @@ Legend: N = sentences, D = packed width of the method's geometry.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -56,12 +57,10 @@ class Encoding:
             show_progress: a bar; by default for more than 20 batches, on a terminal, and in a
                 notebook that has ipywidgets.
         """
-        if isinstance(sentences, str):
-            row: Embeddings = self.encode([sentences], batch_size=batch_size)[0]
-            return row
-        rows = self.embed(sentences, batch_size=batch_size, show_progress=show_progress)
-        embeddings: Embeddings = rows.float().cpu().numpy()
-        return embeddings
+        one = isinstance(sentences, str)
+        several = [sentences] if isinstance(sentences, str) else sentences
+        rows = self.embed(several, batch_size=batch_size, show_progress=show_progress)
+        return as_array(rows, one=one)
 
     def embed(
         self,
@@ -84,30 +83,24 @@ class Encoding:
             widgets = console.is_jupyter and find_spec("ipywidgets") is not None
             watched = console.is_terminal or widgets
             show_progress = watched and len(sentences) > LONG * batch_size
+        step = batch_size * BATCHES_PER_BLOCK
+        parts = [sentences[at : at + step] for at in range(0, len(sentences), step)]
         with Progress(console=console, disable=not show_progress) as progress:
             bar = progress.add_task("Encoding", total=len(sentences))
-            step = batch_size * BATCHES_PER_BLOCK
-            blocks = [
-                self._embed_block(
-                    sentences[at : at + step], batch_size, lambda done: progress.advance(bar, done)
-                )
-                for at in range(0, len(sentences), step)
-            ]
-        return torch.cat(blocks)
+            advance = partial(progress.advance, bar)
+            return torch.cat([self._embed_block(part, batch_size, advance) for part in parts])
 
     def embed_known(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
         """Return what ``embed`` does; stored references are not encoded again."""
         if self.references is None:
             return self.embed(sentences, batch_size=batch_size)
-        stored = {text: row for row, text in enumerate(self.references.sentences)}
-        fresh = list(dict.fromkeys(s for s in sentences if s not in stored))
+        stored = self.references.sentences
+        row = {text: i for i, text in enumerate(dict.fromkeys((*stored, *sentences)))}
         table = self.references.embeddings.to(self.device)
-        if fresh:
+        if fresh := list(row)[len(stored) :]:
             table = torch.cat([table, self.embed(fresh, batch_size=batch_size)])
-        row = {**stored, **{text: len(stored) + i for i, text in enumerate(fresh)}}
-        return table[
-            torch.tensor([row[s] for s in sentences], dtype=torch.long, device=self.device)
-        ]
+        rows = [row[sentence] for sentence in sentences]
+        return table[torch.tensor(rows, dtype=torch.long, device=self.device)]
 
     def _rows(self, sentences: Sentences) -> Tensor:
         """Return [N, D] on the model's device."""
@@ -141,6 +134,12 @@ def paired(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         raise InvalidValue("sentences", f"{counts[0]} and {counts[1]}", fix)
     count = 0 if 0 in counts else max(counts)
     return first.expand(count, -1), second.expand(count, -1)
+
+
+def as_array(rows: Tensor, *, one: bool) -> Embeddings:
+    """Return rows as float32 numbers; the first alone where it is the only one."""
+    found: Embeddings = rows.float().cpu().numpy()
+    return found[0] if one else found
 
 
 def single(*sides: Sentences) -> bool:

@@ -25,26 +25,30 @@ from sentune.training.model import LoadedModel
 from sentune.training.settings import TrainingSettings
 
 
-class WordEmbedder(Embedder):
-    """A fitted method at one value of its readout.
+class _PointEmbedder(Embedder):
+    """An embedder whose embeddings are points and that has no reference sentences."""
 
-    Attributes:
-        fitted: the method.
-        value: of its readout (components removed, units).
-    """
-
-    def __init__(self, loaded: LoadedClosedForm, card: str) -> None:
-        self.fitted, self.value = loaded.method, loaded.value
+    def __init__(
+        self, loaded: LoadedClosedForm | LoadedModel, card: str, device: torch.device
+    ) -> None:
         self.settings, self.readouts, self.card = loaded.settings, loaded.readouts, card
-        self.device, self.references = torch.device("cpu"), None
-
-    @property
-    def name(self) -> str:
-        return self.fitted.name
+        self.device, self.references = device, None
 
     @property
     def geometry(self) -> Points:
         return Points()
+
+
+class WordEmbedder(_PointEmbedder):
+    """A fitted method (``fitted``) at one value of its readout: components removed, units."""
+
+    def __init__(self, loaded: LoadedClosedForm, card: str) -> None:
+        super().__init__(loaded, card, torch.device("cpu"))
+        self.fitted, self.value = loaded.method, loaded.value
+
+    @property
+    def name(self) -> str:
+        return self.fitted.name
 
     def _embed_block(
         self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]
@@ -54,11 +58,10 @@ class WordEmbedder(Embedder):
         return found
 
 
-class InvertibleEmbedder(Embedder):
+class InvertibleEmbedder(_PointEmbedder):
     """A trained model with an invertible decoder, and its representations.
 
     Attributes:
-        method: the trained method.
         representation: the one that ``embed`` and ``encode`` give: ``ensemble``, ``z_en``, ``z_de``
             or another of ``Postprocessing.forward``. At first it is the readout
             ``representation``, else ``sts/representation``, else the ensemble.
@@ -67,19 +70,13 @@ class InvertibleEmbedder(Embedder):
     method: Invertible  # type: ignore[assignment]
 
     def __init__(self, loaded: LoadedModel, card: str, device: str | torch.device | None) -> None:
-        self.device = device_of(device)
+        super().__init__(loaded, card, device_of(device))
         self.method = loaded.method.to(self.device).eval()
-        self.settings, self.readouts, self.card = loaded.settings, loaded.readouts, card
-        self.references = None
         default = TrainingSettings.model_fields["max_length"].default
         self.max_length = int(self.settings.get("max_length") or default)
         name = REPRESENTATION.name
-        found = (self.readouts.get(key) for key in (name, f"sts/{name}"))
-        self.representation = str(next(filter(None, found), SHIPPED))
-
-    @property
-    def geometry(self) -> Points:
-        return Points()
+        found = self.readouts.get(name) or self.readouts.get(f"sts/{name}")
+        self.representation = str(found or SHIPPED)
 
     def represent(
         self,
@@ -94,12 +91,14 @@ class InvertibleEmbedder(Embedder):
             component_from: ``corpus`` removes the components that are stored with the model;
                 ``task`` those of these very sentences, as papers' evaluations do.
         """
+        found = Representations(self.method, max_length=self.max_length, size=batch_size)
         with torch.no_grad():
-            return self._representations(batch_size)(sentences, component_from)
+            return found(sentences, component_from)
 
     def features(self, sentences: Sequence[str], *, batch_size: int = 64) -> Tensor:
         """Return [N, 6 d_z] for a linear classifier: maxima, minima, means of both encoders."""
-        return self._representations(batch_size).features(sentences)
+        found = Representations(self.method, max_length=self.max_length, size=batch_size)
+        return found.features(sentences)
 
     def evaluate(
         self,
@@ -120,9 +119,6 @@ class InvertibleEmbedder(Embedder):
             return self.represent(sentences, component_from, batch_size=batch_size)
 
         return evaluate_representations(tasks, represent, features=self.features, readouts=readouts)
-
-    def _representations(self, size: int) -> Representations:
-        return Representations(self.method, max_length=self.max_length, size=size)
 
     def _embed_block(
         self, sentences: Sequence[str], batch_size: int, advance: Callable[[int], None]

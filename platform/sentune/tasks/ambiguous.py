@@ -90,10 +90,7 @@ class AmbiguousRte(InterpretationTask):
         """Without readouts they are swept; a missing one leaves out what needs it."""
         counts = np.bincount(self.gold, minlength=3).tolist()
         table = {"pairs": len(self.gold), **dict(zip(CLASSES, counts, strict=True))}
-        result = Result(
-            metrics=self.baselines(),
-            tables={f"{self.name}/counts.json": table},
-        )
+        result = Result(metrics=self.baselines(), tables={f"{self.name}/counts.json": table})
         self._judge_sentences(result, embeddings, geometry, readouts)
         if isinstance(geometry, Boxes):
             return self._judge_interpretations(result, embeddings, geometry, readouts)
@@ -101,7 +98,7 @@ class AmbiguousRte(InterpretationTask):
         return self.without(result, (*METRICS, *OF_SETS), reason)
 
     def baselines(self) -> dict[str, float]:
-        """Return the accuracy of the largest class, and the F1 of ``both`` of always saying it."""
+        """Return the share of the largest class, and the F1 of ``both`` of always saying it."""
         shares = np.bincount(self.gold, minlength=3) / len(self.gold)
         both = float(shares[BOTH])
         return {

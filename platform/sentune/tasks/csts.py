@@ -5,8 +5,6 @@ Deshpande et al. (2023); GumbelCSE section 4.5. Legend: N = pairs, D = packed wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -22,7 +20,7 @@ from sentune.tasks.csts_sweep import Views, sweep
 from sentune.tasks.interpretation import InterpretationTask
 from sentune.tasks.pairs import Pairs, symmetric_similarity
 from sentune.tasks.references import References
-from sentune.tasks.sts import METRICS, correlations
+from sentune.tasks.sts import METRICS, add_correlations
 
 Floats = NDArray[np.float64]
 SAME = "all similarities are the same, so nothing is ranked: counted as 0"
@@ -46,7 +44,6 @@ class Csts(InterpretationTask):
     Args:
         references: of boxes; without them there is no metric with the condition.
         grids: of the readouts; by default the papers' and below, and every n of ``references``.
-        separator: between a sentence and its condition.
 
     Raises:
         CorpusError: the corpus has no conditioned pairs, or they all have the same score.
@@ -62,7 +59,6 @@ class Csts(InterpretationTask):
         *,
         references: References | None = None,
         grids: Grids | None = None,
-        separator: str = " [SEP] ",
     ) -> None:
         require(corpus, Kind.CONDITIONED_PAIRS, name)
         columns = corpus.table.to_pydict()
@@ -72,13 +68,10 @@ class Csts(InterpretationTask):
         self.conditions: tuple[str, ...] = tuple(columns["condition"])
         sides = columns["sentence1"], columns["sentence2"]
         self.pairs = Pairs(*map(tuple, sides))
-        self.joined = Pairs(*(self._joined(side, separator) for side in sides))
+        of_sides = (zip(side, self.conditions, strict=True) for side in sides)
+        self.joined = Pairs(*(tuple(f"{s} [SEP] {c}" for s, c in of) for of in of_sides))
         parts = (*self.pairs.sentences, *self.conditions, *self.joined.sentences)
         super().__init__(name, parts, references, grids)
-
-    def _joined(self, side: Sequence[str], separator: str) -> tuple[str, ...]:
-        both = zip(side, self.conditions, strict=True)
-        return tuple(f"{sentence}{separator}{condition}" for sentence, condition in both)
 
     def evaluate(self, embeddings: Tensor, geometry: Geometry, readouts: Given = None) -> Result:
         """Without readouts they are swept; a missing one leaves out what needs it."""
@@ -118,9 +111,5 @@ class Csts(InterpretationTask):
         return pairs.compare(embeddings[rows].double(), symmetric_similarity(geometry))
 
     def _correlate(self, result: Result, prefix: str, similarities: Floats) -> None:
-        for metric in METRICS:
-            name = f"{self.name}/{prefix}{metric}"
-            value = float(correlations(similarities[None], self.scores, metric)[0])
-            result.metrics[name] = 0.0 if np.isnan(value) else value
-            if np.isnan(value):
-                result.skipped[name] = SAME
+        names = add_correlations(result, f"{self.name}/{prefix}", similarities, self.scores)
+        result.skipped |= dict.fromkeys(names, SAME)

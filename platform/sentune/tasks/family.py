@@ -28,7 +28,7 @@ def evaluate_family(
     grid: Grid,
     metric: str = "pearson",
 ) -> Result:
-    """Metrics at the best value of the readout, and the whole sweep, of each task.
+    """Return metrics at the best value of the readout, and the whole sweep, of each task.
 
     Args:
         tasks: of scored pairs.
@@ -58,7 +58,7 @@ def evaluate_family(
 
 
 def standard_error(similarities: Floats, scores: Floats, metric: str) -> float:
-    """Standard error of a correlation over the choice of pairs: 1,000 bootstrap samples.
+    """Return the standard error of a correlation over the choice of pairs, of 1,000 bootstraps.
 
     A method that is fitted in closed form has no seeds to vary; its error bar is that of the data.
     """

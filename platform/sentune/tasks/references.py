@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from sentune.corpora.batches import drawn_rows
 from sentune.errors import InvalidValue
 
-# Columns of sentences, of every kind of corpus. Not labels, and not the condition of C-STS, which
-# names what to compare two sentences by.
 SENTENCES = (
     "anchor", "positive", "negative", "premise", "hypothesis", "sentence1", "sentence2", "text",
 )  # fmt: skip
+"""Columns of sentences. Not the condition of C-STS, which names what to compare them by."""
 
 
 class RowSource(Protocol):

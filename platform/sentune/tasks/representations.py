@@ -17,8 +17,7 @@ from sentune.geometry.points import Points
 from sentune.readouts.grid import Grid
 from sentune.readouts.representation import REPRESENTATION
 from sentune.readouts.sweep import SWEEP_FILE, Sweep
-from sentune.tasks.base import Embed, Given, ModelTask, Result, Task, readout_of
-from sentune.tasks.evaluate import evaluate, finite
+from sentune.tasks.base import Embed, Given, ModelTask, Result, Task, evaluate, finite, readout_of
 from sentune.tasks.pairs import symmetric_similarity
 from sentune.tasks.sts import METRICS, Sts
 
@@ -77,7 +76,7 @@ def evaluate_representations(
 
 
 def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, grid: Grid) -> Result:
-    """One STS task by the cosines of every representation, name -> [S, D] of its sentences.
+    """Judge one STS task by the cosines of every representation, name -> [S, D] of its sentences.
 
     The metrics are those of the chosen representation, and ``TASK/words_pearson`` of averaged word
     vectors; ``TASK/representations.json`` holds those of each one. The readout is the one of the
@@ -86,10 +85,11 @@ def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, gr
     """
     for name in (*grid, WORDS):
         _known(str(name), representations)
-    similarity, found = symmetric_similarity(Points()), {}
-    for name, vectors in representations.items():
-        cosines = task.pairs.compare(finite(vectors, task.sentences()), similarity)
-        found[name] = task.metrics_of(cosines)
+    similarity, swept = symmetric_similarity(Points()), {}
+    found = {
+        name: task.metrics_of(task.pairs.compare(finite(vectors, task.sentences()), similarity))
+        for name, vectors in representations.items()
+    }
     if readouts is None:
         metric = f"{task.name}/pearson"
         values = np.array([found[str(name)].metrics[metric] for name in grid])
@@ -97,19 +97,14 @@ def _judge(task: Sts, representations: Mapping[str, Tensor], readouts: Given, gr
         chosen: Any = sweep.chosen[REPRESENTATION.name]
         swept = {f"{task.name}/{SWEEP_FILE}": sweep.to_table()}
     else:
-        chosen = readout_of(readouts, task.name, Sts.kind, REPRESENTATION.name)
-        if chosen is None:
-            chosen = readouts.get(REPRESENTATION.name, SHIPPED)
-        swept = {}
+        bare = readouts.get(REPRESENTATION.name, SHIPPED)
+        chosen = readout_of(readouts, task.name, Sts.kind, REPRESENTATION.name) or bare
     _known(str(chosen), representations)
     # over all subsets, and the means over them where there are any
     wanted = [f"{m}{mean}" for m in METRICS for mean in ("", "_mean", "_weighted_mean")]
+    names = {f"{task.name}/{short}": short for short in wanted}
     table = {
-        name: {
-            short: each.metrics[f"{task.name}/{short}"]
-            for short in wanted
-            if f"{task.name}/{short}" in each.metrics
-        }
+        name: {short: each.metrics[full] for full, short in names.items() if full in each.metrics}
         for name, each in found.items()
     }
     result = found[str(chosen)]

@@ -3,7 +3,7 @@
 ``builtin:nli`` (premise, entailment, neutral, contradiction): ``lexicon`` holds the words,
 ``sentences`` the structured form and its English, ``moves`` and ``derive`` the logic, ``generate``
 the stream. ``builtin:operations`` and ``builtin:scenes``: ``operations``. ``builtin:stories`` and
-``builtin:similarity``: ``stories``, and ``stories_words``.
+``builtin:similarity``: ``stories``.
 """
 
 from __future__ import annotations

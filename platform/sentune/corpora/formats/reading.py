@@ -278,31 +278,30 @@ def records(
     Raises:
         CorpusError: as ``raw_lines``.
     """
-    position = taken = 0
-    source = lines(path, log)
+    position = 0
 
     def rows() -> Iterator[str]:
-        nonlocal position, taken
-        for line, content in source:
-            position, taken = line, taken + 1
+        nonlocal position
+        for line, content in lines(path, log):
+            position = line
+            log.counts["read"] -= 1
             yield content + "\n"
 
     reader = csv.reader(rows(), delimiter=delimiter)
     log.counts["read"] -= 1
     while True:
-        taken = 0
         try:
             fields = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            log.counts["read"] -= taken - 1
+            log.counts["read"] += 1
             if strict:
                 reason = f"the quotes are damaged: {error}"
                 raise CorpusError(path, reason, line=position) from error
             log.quarantine(path, position, str(error))
         else:
-            log.counts["read"] -= taken - 1
+            log.counts["read"] += 1
             if fields:
                 yield position, fields
             else:

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from sentune.encoders.padding import pad
+from sentune.encoders.tokenizing import pad
 
 
 class BidirectionalGru(nn.Module):

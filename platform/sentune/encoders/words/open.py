@@ -15,9 +15,8 @@ import fsspec
 import numpy as np
 
 from sentune.credentials import without_credentials
-from sentune.encoders.words.lines import Quarantine, blocks
 from sentune.encoders.words.table import META, VERSION, WordTable
-from sentune.encoders.words.vectors import VectorFile
+from sentune.encoders.words.vectors import Quarantine, VectorFile, blocks
 from sentune.errors import CorpusError, InvalidValue
 from sentune.io.folders import cached_folder
 

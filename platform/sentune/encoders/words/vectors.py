@@ -10,22 +10,76 @@ Legend: B = lines of a block that can be used, n = width of a vector.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
 
-from sentune.encoders.words.lines import Quarantine, blocks
 from sentune.errors import CorpusError, InvalidValue
+from sentune.io.bounded_read import bounded_lines
+
+BLOCK = 1 << 24
+"""Bytes read at once: 7,300 lines of glove.840B. Two threads parse the numbers of a block."""
 
 FORMATS = ("glove", "fasttext")
 Block = tuple[list[str], NDArray[np.float32]]
 
 WIDEST = 65_536
 """Most numbers of a vector; a header could promise so many that their names fill the memory."""
+
+
+@dataclass
+class Quarantine:
+    """Lines that could not be used, as (line, reason), up to a limit.
+
+    Attributes:
+        path: the file.
+        limit: bad lines that are allowed.
+        counts: ``read`` and ``bad`` lines, and what else a reader counts.
+    """
+
+    path: str
+    limit: int
+    counts: Counter[str] = field(default_factory=Counter)
+    lines: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, line: int, reason: str) -> None:
+        """Put a line aside.
+
+        Raises:
+            CorpusError: there are more than allowed.
+        """
+        self.lines.append((line, reason))
+        self.counts["bad"] += 1
+        if len(self.lines) > self.limit:
+            first, why = self.lines[0]
+            message = (
+                f"{reason}; this is bad line {len(self.lines)} and {self.limit} are allowed "
+                f"(the first: line {first}, {why}); mend the file"
+            )
+            raise CorpusError(self.path, message, line=line)
+
+
+def blocks(quarantine: Quarantine) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield (number of the first line, lines) of each block; lines end at a newline only.
+
+    Raises:
+        CorpusError: as ``sentune.io.bounded_read``.
+    """
+    first, held, size = 1, list[bytes](), 0
+    for line in bounded_lines(quarantine.path):
+        held.append(line)
+        size += len(line)
+        quarantine.counts["read"] += 1
+        if size >= BLOCK:
+            yield first, held
+            first, held, size = first + len(held), [], 0
+    if held:
+        yield first, held
 
 
 @dataclass(frozen=True)
