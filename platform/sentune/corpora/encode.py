@@ -24,10 +24,10 @@ _OPERATIONS_VERSION = _WORDS_VERSION = 1
 
 
 class Encoder:
-    """Tokenises the sentence columns of record batches.
+    """Tokenises the sentence columns of record batches with a Hugging Face tokenizer.
 
     Args:
-        path: folder or name of a Hugging Face tokenizer.
+        path: folder or name of the tokenizer.
         max_length: longest sequence, special tokens included; there must be room for a word.
     """
 
@@ -69,15 +69,9 @@ class Encoder:
     def _sequences(self, texts: list[str]) -> list[list[int]]:
         if not texts:  # the tokenizers of transformers fail on an empty list
             return []
-        sequences: list[list[int]] = self._tokenizer(
-            texts,
-            truncation=True,
-            max_length=self.max_length,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )["input_ids"]
-        return sequences
+        only_ids = {"return_attention_mask": False, "return_token_type_ids": False}
+        found = self._tokenizer(texts, truncation=True, max_length=self.max_length, **only_ids)
+        return list(found["input_ids"])
 
 
 class OperationEncoder:
@@ -118,7 +112,7 @@ class OperationEncoder:
 
 
 class Words(Protocol):
-    """A word table, as ``sentune.encoders.words.WordTable`` is one; that package is a sibling."""
+    """A word table, such as ``sentune.encoders.words.WordTable``; that package is a sibling."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -129,11 +123,8 @@ class Words(Protocol):
 class WordEncoder:
     """Turns the sentence columns of record batches into rows of a word table.
 
-    Words that the table does not have are left out, so that a list may be empty.
-
-    Args:
-        words: the table; its fingerprint names it in caches.
-        max_length: known words of a sentence that are kept, from its beginning.
+    Words that the table does not have are left out, so that a list may be empty; ``max_length`` of
+    the others are kept.
 
     Raises:
         InvalidValue: ``max_length`` is below 1, or the table has no fingerprint.

@@ -67,12 +67,7 @@ def shared_rows(judged: Corpus, kind: Kind, batches: Iterable[pa.RecordBatch]) -
     """Count the rows of a corpus whose sentences stand together in another one, too.
 
     Labels and scores do not count. Of a corpus of single sentences, all sentences of a row have to
-    be there, together or not.
-
-    Args:
-        judged: such as a development corpus.
-        kind: of the other corpus.
-        batches: of the other corpus, of which at most ``MOST_ROWS`` are read.
+    be there, together or not. Of the other corpus at most ``MOST_ROWS`` are read.
     """
     single = len(SENTENCE_COLUMNS.get(kind, (0, 1))) == 1
     texts = _columns(judged.table, judged.kind)

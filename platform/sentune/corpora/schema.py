@@ -99,10 +99,8 @@ class Corpus:
 
     Attributes:
         spec: ``FORMAT:PATH`` with its options, as the user wrote it.
-        table: rows with the schema of ``kind``.
         fingerprint: hash of kind and content; equal for equal rows, whatever the format.
         counts: what was read, kept and dropped, by name.
-        quarantine: the rows that could not be used.
         task: the only one that it poses; empty: all that it can.
     """
 

@@ -11,14 +11,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from sentune.embedder.encode import (
-    Embeddings,
-    Encoding,
-    Sentences,
-    as_array,
-    paired,
-    single,
-)
+from sentune.embedder.encode import Embeddings, Encoding, Sentences, as_array, paired, single
 from sentune.errors import InvalidValue
 from sentune.geometry.base import Geometry
 from sentune.tasks.pairs import Compare, extent_direction, symmetric_similarity

@@ -18,14 +18,7 @@ import torch
 from torch import Tensor
 
 from sentune.corpora.schema import OPERATIONS, PAIR_OPERATIONS
-from sentune.embedder.encode import (
-    Embeddings,
-    Encoding,
-    Sentences,
-    as_array,
-    paired,
-    single,
-)
+from sentune.embedder.encode import Embeddings, Encoding, Sentences, as_array, paired, single
 from sentune.errors import InvalidValue
 from sentune.methods.intersent import Intersent
 

@@ -62,26 +62,21 @@ def _folder(kind: type[TinyOptions], spec: str, texts: Iterable[str], cache: Pat
         raise InvalidValue(option, spec, "name a folder with a Hugging Face config.json")
     if any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
         raise InvalidValue(option, spec, "its weights are pickled; convert them to safetensors")
-    for file in folder.glob("*.json"):
-        _check_json(file)
-    for file in folder.glob("*.safetensors"):
-        _check_safetensors(file)
+    for file in (*folder.glob("*.json"), *folder.glob("*.safetensors")):
+        _check_readable(file)
     return folder
 
 
-def _check_json(file: Path) -> None:
-    """Raise ``DamagedFile`` where a file is no JSON."""
+def _check_readable(file: Path) -> None:
+    """Raise ``DamagedFile`` for no JSON, or a file of weights with a wrong head or size."""
     try:
-        json.loads(file.read_bytes())
+        if file.suffix == ".json":
+            json.loads(file.read_bytes())
+        else:
+            with safe_open(file, framework="numpy"):
+                pass
     except ValueError as error:
         raise DamagedFile(file, f"it is no JSON ({error})", _FIX) from None
-
-
-def _check_safetensors(file: Path) -> None:
-    """Raise ``DamagedFile`` where the head or the size of a file of weights is wrong."""
-    try:
-        with safe_open(file, framework="numpy"):
-            pass
     except SafetensorError as error:
         raise DamagedFile(file, f"its weights cannot be read ({error})", _FIX) from None
 
@@ -89,10 +84,7 @@ def _check_safetensors(file: Path) -> None:
 def bundle(encoder_folder: str, decoder_folder: str, cache: Path) -> str:
     """Return a folder with ``encoder/`` and ``decoder/``, of hard links where they are possible.
 
-    Args:
-        encoder_folder, decoder_folder: Hugging Face folders with tokenizers; their subfolders are
-            left out.
-        cache: equal folders give the same folder in it.
+    Subfolders of the two are left out; equal folders give the same one in the cache.
 
     Raises:
         InvalidValue: one of the folders has no config.

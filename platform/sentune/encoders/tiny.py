@@ -43,12 +43,9 @@ class TinyOptions(BaseModel, ABC):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    part: ClassVar[str]
-    """What is built, which is also the name of its option."""
-    folder: ClassVar[str]
-    """The folder's name but for the hash."""
-    tokens: ClassVar[dict[str, str]] = {}
-    """Special tokens of the tokenizer beside BERT's."""
+    part: ClassVar[str]  # what is built, which is also the name of its option
+    folder: ClassVar[str]  # name without the hash
+    tokens: ClassVar[dict[str, str]] = {}  # special ones of the tokenizer, beside BERT's
 
     layers: int = Field(2, ge=1, le=24)
     """Transformer layers."""
@@ -134,7 +131,6 @@ class TinyEncoder(TinyOptions):
     inner: Inner = 256
 
     def config(self, vocabulary: int) -> BertConfig:
-        """Return the configuration of a model with so many word pieces."""
         return BertConfig(
             vocab_size=vocabulary,
             hidden_size=self.width,
@@ -159,11 +155,8 @@ class TinyDecoder(TinyOptions):
     inner: Inner = 512
 
     def config(self, vocabulary: int) -> BartConfig:
-        """Return the configuration of a model with so many word pieces.
-
-        Weights are drawn with a deviation of 1 / sqrt(width): with BART's 0.02, meant for a width
-        of 768, a narrow decoder's cross-attention adds a twentieth of the vector that it is given.
-        """
+        # weights are drawn with a deviation of 1 / sqrt(width): with BART's 0.02, meant for a width
+        # of 768, a narrow decoder's cross-attention adds a twentieth of the vector it is given
         return BartConfig(
             vocab_size=vocabulary,
             d_model=self.width,
@@ -199,11 +192,7 @@ def learn_tokenizer(words: Counter[str], size: int) -> Tokenizer:
 
     Equal words give an equal vocabulary: the trainer numbers characters in the order of a hash map
     and breaks ties by number, so two runs would disagree; naming every character up front as a
-    special token fixes the numbers.
-
-    Args:
-        words: with their counts.
-        size: most pieces, special tokens included.
+    special token fixes the numbers. ``size`` is the most pieces, special tokens included.
     """
     letters = sorted({letter for word in words for letter in word})
     fixed = [*SPECIAL_TOKENS, *letters, *(f"##{letter}" for letter in letters)]

@@ -19,12 +19,7 @@ from sentune.errors import InvalidValue
 
 
 class _HuggingFaceTokenizer:
-    """A tokenizer in a local folder.
-
-    Attributes:
-        path: of the folder.
-        size: number of token ids.
-    """
+    """A tokenizer in a local folder; ``size`` is the number of its token ids."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -37,11 +32,7 @@ class _HuggingFaceTokenizer:
 
 
 class Tokenizer(_HuggingFaceTokenizer):
-    """A Hugging Face tokenizer, reduced to what sentence encoders need.
-
-    Attributes:
-        pad_id: id of the padding token.
-    """
+    """A Hugging Face tokenizer, reduced to what sentence encoders need."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -53,20 +44,11 @@ class Tokenizer(_HuggingFaceTokenizer):
     def encode(
         self, texts: Sequence[str], max_length: int, *, special: bool = True
     ) -> list[np.ndarray]:
-        """Return token ids of each text, cut to ``max_length``, without padding.
-
-        Args:
-            special: with [CLS] and its like.
-        """
+        """Return token ids of each text, cut to ``max_length``; ``special``: [CLS] and its like."""
         if not texts:
             return []
         encoded = self._tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=max_length,
-            add_special_tokens=special,
-            return_attention_mask=False,
-            return_token_type_ids=False,
+            list(texts), truncation=True, max_length=max_length, add_special_tokens=special
         )
         return [np.asarray(ids, dtype=np.int32) for ids in encoded["input_ids"]]
 
@@ -108,11 +90,9 @@ class DecoderTokenizer(_HuggingFaceTokenizer):
 
 
 class Chunk(NamedTuple):
-    """Sentences that go through the encoder together.
+    """Sentences that go through the encoder together: [N, L] ids padded on the right, and a mask.
 
-    Attributes:
-        input_ids: [N, L] token ids, padded on the right.
-        attention_mask: [N, L], 1 on tokens and 0 on padding.
+    The mask is 1 on tokens and 0 on padding.
     """
 
     input_ids: Tensor
@@ -124,7 +104,7 @@ class Chunk(NamedTuple):
 
 
 def pad(rows: Sequence[np.ndarray], pad_id: int) -> Chunk:
-    """One chunk from token ids of any lengths."""
+    """Return one chunk of token ids of any lengths."""
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
     mask = np.arange(lengths.max())[None, :] < lengths[:, None]
     ids = np.full(mask.shape, pad_id, dtype=np.int64)
@@ -135,16 +115,8 @@ def pad(rows: Sequence[np.ndarray], pad_id: int) -> Chunk:
 def length_sorted_chunks(
     rows: Sequence[np.ndarray], size: int, pad_id: int
 ) -> tuple[list[Chunk], Tensor]:
-    """Chunks of sentences of like length, and the way back.
-
-    Args:
-        rows: token ids of every sentence.
-        size: most sentences in a chunk; the chunks are as equal in number as they can be.
-        pad_id: id of the padding token.
-
-    Returns:
-        The chunks, and ``restore``: ``torch.cat(outputs)[restore]`` is in the order of ``rows``.
-    """
+    """Return chunks of at most ``size`` sentences of like length, and the way back, ``restore``:
+    ``torch.cat(outputs)[restore]`` is in the order of ``rows``."""
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
     # longest first: what does not fit into memory fails at once and not at the last chunk
     order = np.argsort(-lengths, kind="stable")

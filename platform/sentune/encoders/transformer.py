@@ -27,11 +27,8 @@ _UNUSED = ("pooler.", "decoder.")
 class TextEncoder(nn.Module):
     """Sentence vectors from the last hidden states of a transformer.
 
-    Of an encoder-decoder (T5, BART) it is the encoder alone.
-
-    Attributes:
-        width: H.
-        max_length: most tokens of a sentence, special tokens included.
+    Of an encoder-decoder (T5, BART) it is the encoder alone. ``width`` is H; ``max_length`` is the
+    most tokens of a sentence, special tokens included.
     """
 
     def __init__(self, model: Any) -> None:
@@ -58,7 +55,6 @@ class TextEncoder(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Precision of the weights."""
         return next(self.parameters()).dtype
 
     def drops_out(self) -> bool:

@@ -5,8 +5,6 @@ GumbelCSE sections 3.2 and 4.4.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -26,14 +24,13 @@ from sentune.readouts.three_way import (
     class_metrics,
     class_of,
 )
-from sentune.tasks.ambiguous_sweep import RangeFinder, sweep
+from sentune.tasks.ambiguous_sweep import OF_SETS, RangeFinder, sweep
 from sentune.tasks.base import Given, ParallelMap, Result, readout_of, require
 from sentune.tasks.interpretation import InterpretationTask
 from sentune.tasks.pairs import Pairs
 from sentune.tasks.references import References
 
 METRICS = ("macro_f1", *(f"f1_{name}" for name in CLASSES), "accuracy")
-OF_SETS = ("empty_sets", "self_probability", "references_per_sentence")
 
 
 class AmbiguousRte(InterpretationTask):
@@ -56,8 +53,7 @@ class AmbiguousRte(InterpretationTask):
 
     Args:
         references: of boxes; without them there are only the ``sen_`` metrics.
-        grids: of the readouts; by default the papers' and below, and every n of ``references``. An
-            empty grid for ``beta`` finds it exactly.
+        grids: as in ``InterpretationTask``; an empty one for ``beta`` finds it exactly.
         spread: runs the blocks of pairs.
 
     Raises:
@@ -113,7 +109,7 @@ class AmbiguousRte(InterpretationTask):
         own = embeddings[: len(self.pairs.sentences)].double()
         scores = self.pairs.compare(own, geometry.entails)
         if readouts is None:
-            beta: Any = best_split(scores, self.gold).beta
+            beta: float | None = best_split(scores, self.gold).beta
         else:
             beta = readout_of(readouts, self.name, self.kind, "sen_beta")
         if beta is None:
@@ -121,8 +117,7 @@ class AmbiguousRte(InterpretationTask):
             self.without(result, names, "no sen_beta is given: choose one on a development set")
             return
         result.readouts[f"{self.name}/sen_beta"] = float(beta)
-        predicted = np.where(scores > float(beta), ENTAILMENT, NON_ENTAILMENT)
-        self._score(result, "sen_", predicted)
+        self._score(result, "sen_", np.where(scores > beta, ENTAILMENT, NON_ENTAILMENT))
 
     def _judge_interpretations(
         self, result: Result, embeddings: Tensor, boxes: Boxes, readouts: Given
@@ -144,8 +139,7 @@ class AmbiguousRte(InterpretationTask):
         )
         swept = sweep(f"{self.name}/macro_f1", finder, self.gold, self.spread)
         self._score(result, "", swept.predicted)
-        found = zip(OF_SETS, swept.of_sets, strict=True)
-        result.metrics |= {f"{self.name}/{metric}": value for metric, value in found}
+        result.metrics |= {f"{self.name}/{name}": x for name, x in swept.of_sets.items()}
         result.tables[f"{self.name}/coverage.json"] = swept.coverage
         self.add(result, swept.sweep, readouts)
         return result

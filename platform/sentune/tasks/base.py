@@ -45,11 +45,8 @@ class Result:
 
     def update(self, other: Result) -> None:
         """Take over everything that ``other`` found."""
-        self.metrics.update(other.metrics)
-        self.readouts.update(other.readouts)
-        self.tables.update(other.tables)
-        self.hits.update(other.hits)
-        self.skipped.update(other.skipped)
+        for name, found in vars(other).items():
+            getattr(self, name).update(found)
 
 
 class Task(Protocol):
@@ -82,7 +79,6 @@ class Model:
 
     Attributes:
         embed: embeddings that ``geometry`` compares.
-        geometry: compares them.
         features: embeddings for a linear classifier on top, where they differ from ``embed``.
         generate: carries out an operation and decodes the result; None without a decoder.
     """

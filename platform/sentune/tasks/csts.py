@@ -41,9 +41,7 @@ class Csts(InterpretationTask):
     the best Spearman correlation. Alphas of ambiguous entailment are not taken. A correlation is
     undefined where all similarities are the same: it counts as 0 and is among the skipped.
 
-    Args:
-        references: of boxes; without them there is no metric with the condition.
-        grids: of the readouts; by default the papers' and below, and every n of ``references``.
+    Without references there is no metric with the condition for boxes.
 
     Raises:
         CorpusError: the corpus has no conditioned pairs, or they all have the same score.

@@ -27,12 +27,9 @@ INTERPRETED = ("fusion", "difference", "compression")
 
 @dataclass(frozen=True, kw_only=True)
 class Items:
-    """The N items of one operation in one corpus.
+    """The N items of one operation in one corpus; ``seconds`` is None where it takes one sentence.
 
-    Attributes:
-        name: of its metrics: the operation, or ``compression-gigaword`` in a second corpus.
-        firsts, seconds: the sentences; ``seconds`` is None where the operation takes one.
-        targets: what should come out.
+    ``name`` is that of its metrics: the operation, or ``compression-gigaword`` in a second corpus.
     """
 
     name: str

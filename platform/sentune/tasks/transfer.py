@@ -59,10 +59,7 @@ class Transfer:
     The regression is scikit-learn's ``LogisticRegression``: softmax over the classes, the
     intercept free. SentEval's (liblinear) took a class against the rest, the intercept penalised.
 
-    Args:
-        corpus: classified sentences or pairs.
-        name: of the task.
-        folds: outer and inner ones; 10 in SentEval.
+    Folds are 10 in SentEval, outer and inner ones.
 
     Raises:
         CorpusError: the corpus is of another kind, a split is missing, the training rows have one
@@ -99,7 +96,6 @@ class Transfer:
         return float(np.mean(judged == self._train_counts().argmax()))
 
     def _nested(self, parts: Mapping[str, Part], readouts: Given) -> Result:
-        """Every outer fold has a C of its own."""
         grid = grid_of(readouts, self.name, GRID)
         found = nested(Labels(), parts[WHOLE], self.folds, grid)
         table = {
@@ -173,11 +169,6 @@ class TransferRelatedness:
     by which C was chosen. An undefined correlation counts as 0, with the reason among the
     skipped. The readout ``C`` is the strength chosen; given among the readouts, it is applied
     without choosing. Tables: ``counts.json``, and ``regularisation.json`` with r by C.
-
-    Args:
-        corpus: related pairs.
-        name: of the task.
-        folds: of train, where they choose.
 
     Raises:
         CorpusError: the corpus is of another kind, a split is missing, the scores of a split are

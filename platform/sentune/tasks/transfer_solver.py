@@ -54,12 +54,9 @@ took more than 1000 steps, for the same r.
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedRows:
-    """What the rows' targets are to a classifier.
+    """What the rows' targets are to a classifier: [E] rows, their classes, and weights if not 1.
 
-    Attributes:
-        rows: [E] places of the rows; a row with two classes is there twice.
-        classes: [E].
-        weights: [E], or None where all are 1.
+    A row with two classes is there twice.
     """
 
     rows: Places
@@ -81,7 +78,6 @@ class Labels:
         return np.asarray(model.predict(features), dtype=np.float64)
 
     def score(self, predicted: Values, targets: Values) -> float:
-        """Accuracy."""
         return float(np.mean(predicted == targets))
 
     def folds(self, targets: Values, count: int) -> Iterator[Fold]:
@@ -122,7 +118,6 @@ class Scores:
         return expected
 
     def score(self, predicted: Values, targets: Values) -> float:
-        """Pearson's r."""
         return float(np.nan_to_num(correlations(predicted[None], targets, "pearson")[0]))
 
     def folds(self, targets: Values, count: int) -> Iterator[Fold]:
@@ -223,7 +218,6 @@ class ChosenStrength:
     """What was found with each strength, and which of them was chosen.
 
     Attributes:
-        grid: the G strengths.
         scores: [G], by which the place was chosen.
         on: what chose it, for people.
         predictions: [J] with the strength chosen.
@@ -264,7 +258,7 @@ class Nested:
 def choose(
     readout: TargetType, parts: Mapping[str, Part], folds: int, grid: Sequence[float]
 ) -> ChosenStrength:
-    """Dev chooses where there is a test split too, else folds of train; the whole of train is
+    """Let dev choose where there is a test split too, else folds of train; the whole of train is
     fitted with every strength on the way."""
     train, judged = parts["train"], parts[judged_split(parts)]
     split = [] if by_dev(parts) else list(readout.folds(train.targets, folds))
@@ -288,7 +282,7 @@ def choose(
 
 
 def nested(readout: TargetType, rows: Part, folds: int, grid: Sequence[float]) -> Nested:
-    """Outer folds are judged; as many inner folds of their training rows choose their strength.
+    """Judge outer folds; as many inner folds of their training rows choose their strength.
 
     Inner folds are shuffled with the same seed as outer ones.
     """

@@ -25,7 +25,7 @@ _MOST = 5
 
 
 def step(s: Sentence, slot: str, rng: Random, *, weaker: bool) -> Sentence | None:
-    """The sentence strictly weakened or strengthened in one slot; ``None`` where it cannot be."""
+    """Weaken or strengthen a sentence strictly in one slot; ``None`` where it cannot be."""
     if slot == "number":
         return _weaker_number(s, rng) if weaker else _stronger_number(s, rng)
     if slot == "companion" and weaker:

@@ -34,17 +34,13 @@ _PATIENCE = 2_000
 
 
 class Derivation(NamedTuple):
-    """A premise with an entailment, a neutral sentence and a contradiction.
-
-    Attributes:
-        neutral_entails: whether the neutral sentence entails the premise.
-    """
+    """A premise with an entailment, a neutral sentence and a contradiction."""
 
     premise: Sentence
     entailment: Sentence
     neutral: Sentence
     contradiction: Sentence
-    neutral_entails: bool
+    neutral_entails: bool  # the premise
 
 
 def triplets(split: str, seed: int) -> Iterator[tuple[str, str, str]]:

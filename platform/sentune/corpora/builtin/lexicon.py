@@ -13,13 +13,10 @@ from textwrap import dedent
 
 @dataclass(eq=False)
 class Term:
-    """A word or phrase in a tree.
+    """A word or phrase in a tree, as it stands in a sentence (singular; ``-ing`` form of a verb).
 
-    Attributes:
-        text: as it stands in a sentence (singular; ``-ing`` form of a verb).
-        parent: the next more general term, ``None`` at a root.
-        children: the next more specific terms.
-        tree: all terms of the tree, each before its children.
+    The parent is the next more general term, the children are more specific ones; ``tree`` has all
+    terms, each before its children.
     """
 
     text: str

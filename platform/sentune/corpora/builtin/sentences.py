@@ -36,8 +36,7 @@ class Sentence(NamedTuple):
 
     Attributes:
         determiner: how many of the subject.
-        nouns: one noun, or two joined by "or".
-        verbs: one verb, or two joined by "or".
+        nouns, verbs: one of each, or two joined by "or".
         number: of EXACTLY, AT_LEAST and AT_MOST.
         adjectives: (scale, degree) of the subject, at most one of each scale.
         companion: another noun, joined by "and" (after SOME only).

@@ -189,16 +189,10 @@ class Meaning(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """How a sentence says it.
+    """How a sentence says it; the details may occur in every topic."""
 
-    Attributes:
-        words: for actor, verb, thing and place, which of the two words.
-        frame: order of the parts; changes nothing in meaning.
-        adjective, manner, time: details that occur in every topic, or None.
-    """
-
-    words: tuple[int, ...]
-    frame: str
+    words: tuple[int, ...]  # of actor, verb, thing and place, which of the two
+    frame: str  # order of the parts; changes nothing in meaning
     adjective: str | None
     manner: str | None
     time: str | None

@@ -11,7 +11,7 @@ import fsspec
 import sentencex
 
 from sentune.corpora.formats import select
-from sentune.corpora.formats.reading import Log, Row, lines, raw_lines
+from sentune.corpora.formats.reading import Log, Row, raw_lines
 from sentune.corpora.formats.spec import FIELD, Spec
 from sentune.errors import CorpusError, InvalidValue
 
@@ -40,7 +40,7 @@ class _Options(NamedTuple):
 
 def one_a_line(spec: Spec, log: Log) -> Iterator[Row]:
     """Sentences of a file that has one on each line; blank lines are counted and left out."""
-    for _, line in lines(spec.path, log):
+    for _, line in log.lines(spec.path):
         if line.strip():
             yield (line.strip(),)
         else:

@@ -37,7 +37,7 @@ def readers(spec: Spec) -> Readers:
 
     Raises:
         InvalidValue: for a column or label that is none of ours, or names nothing of theirs.
-        CorpusError: when the dataset cannot be loaded.
+        CorpusError: the dataset cannot be loaded.
     """
     theirs = spec.mapping("columns")
     ours = {name for schema in SCHEMAS.values() for name in schema.names}

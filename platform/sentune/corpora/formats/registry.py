@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from sentune.corpora.formats import (
-    arrow,
-    beir,
-    books,
-    builtin,
-    hub,
-    nli,
-    operations,
-    senteval,
-    sts,
-)
+from sentune.corpora.formats import arrow, beir, books, builtin, hub, nli, operations, senteval, sts
 from sentune.corpora.formats.reading import Readers
 from sentune.corpora.formats.spec import Spec
 from sentune.corpora.schema import Kind

@@ -17,11 +17,8 @@ from sentune.corpora.formats.reading import (
     Row,
     by_name,
     check_header,
-    lines,
     names_in,
     number,
-    parallel,
-    records,
     sentence,
 )
 from sentune.corpora.formats.spec import FIELD, Spec
@@ -50,7 +47,7 @@ def stsb(spec: Spec, log: Log) -> Iterator[Row]:
     Tab-separated without header; quotes are literal; columns after the seventh are sources. The
     genre (main-captions, main-news, ...) is the subset.
     """
-    for line, text in lines(spec.path, log):
+    for line, text in log.lines(spec.path):
         fields = text.split("\t")
         with log.checks(spec.path, line):
             if len(fields) < 7:
@@ -69,14 +66,13 @@ def folder(spec: Spec, log: Log) -> Iterator[Row]:
 
     Raises:
         InvalidValue: there is no such subset.
-        CorpusError: there is no subset at all, a file of a subset is missing, or the numbers of
-            its lines differ.
+        CorpusError: there is no subset at all, or a file of one is missing.
     """
     names = _subsets(spec.path)
     chosen = _chosen(spec, names)
     for name in names:
         first, gold = (f"{spec.path.rstrip('/')}/{kind}{name}{_END}" for kind in (_INPUT, _GOLD))
-        before, rows = log.counts["read"], parallel(first, gold, log, "score")
+        before, rows = log.counts["read"], log.parallel(first, gold, "score")
         if name not in chosen:
             for _ in rows:
                 pass
@@ -132,11 +128,10 @@ def csts(spec: Spec, log: Log) -> Iterator[Row]:
     line of a bad row is the last one that it covers.
 
     Raises:
-        CorpusError: a file is missing or lacks a column, or ``labels`` is damaged or has rows that
-            the C-STS file lacks.
+        CorpusError: a column is missing, or ``labels`` is damaged or has rows of another file.
     """
     again = _labels(spec.options["labels"]) if "labels" in spec.options else None
-    source = records(spec.path, log)
+    source = log.records(spec.path)
     line, header = next(source, (1, []))
     check_header(spec.path, header, _COLUMNS, line)
     rows = 0
@@ -167,7 +162,7 @@ def _score(value: object) -> float:
 def _labels(path: str) -> dict[int, float]:
     """Row number -> label of LC-STS. Strict: a label of another row would go unnoticed."""
     found: dict[int, float] = {}
-    for line, text in lines(path, Log("0")):
+    for line, text in Log("0").lines(path):
         fields = text.split("\t")
         if line == 1 and fields != _LC_COLUMNS:
             reason = f"the header is {text!r}, not uid and reannotated-label with a tab between"

@@ -25,13 +25,10 @@ class BidirectionalGru(nn.Module):
 
     Sentences of any lengths go through it packed, time step by time step, so that padding costs
     nothing and the backward direction starts at each sentence's own last word.
-
-    Args:
-        inputs: n.
-        hidden: H.
     """
 
     def __init__(self, inputs: int, hidden: int) -> None:
+        """Take the n numbers of a word to H of each direction."""
         super().__init__()
         self.gru = nn.GRU(inputs, hidden, batch_first=True, bidirectional=True)
         self.width = 2 * hidden

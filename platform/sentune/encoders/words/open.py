@@ -9,7 +9,7 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -38,7 +38,6 @@ def open_words(vectors: str, frequencies: str | None, cache: Path) -> WordTable:
         frequencies: a file of lines ``word count``, or ``wordfreq:LANGUAGE``. A word's probability
             is its count over the sum of the list, looked up in lower case, 0 where the list does
             not have it. None: 0 for every word, so that all words weigh the same.
-        cache: folder of the cache.
 
     Raises:
         InvalidValue: no such format, language or package.
@@ -75,14 +74,13 @@ def _key(spec: str, identity: str) -> str:
 def _write_vectors(source: VectorFile, draft: Path) -> None:
     """Write vectors.npy and words.txt block by block; only the words themselves stay in memory."""
     quarantine = Quarantine(source.path, BAD_LINES)
-    words: dict[str, None] = {}
-    content = sha256()
-    width = 0
+    words, content = dict[str, None](), sha256()
+    header: dict[str, Any] = {"descr": "<f4", "fortran_order": False}
     with (draft / "vectors.npy").open("wb") as stream:
         for block, values in source.read(quarantine):
-            if not width:
-                width = values.shape[1]
-                _write_header(stream, 0, width)
+            if not stream.tell():  # numpy keeps room in a header for any count
+                header["shape"] = (0, values.shape[1])
+                np.lib.format.write_array_header_1_0(stream, header)
             new = []
             for row, word in enumerate(block):
                 if word not in words:
@@ -95,7 +93,8 @@ def _write_vectors(source: VectorFile, draft: Path) -> None:
         if not words:
             raise CorpusError(source.path, "no line is left that can be used")
         stream.seek(0)
-        _write_header(stream, len(words), width)
+        header["shape"] = (len(words), header["shape"][1])
+        np.lib.format.write_array_header_1_0(stream, header)
     text = "\n".join(words).encode()
     content.update(text)
     (draft / "words.txt").write_bytes(text)
@@ -103,12 +102,6 @@ def _write_vectors(source: VectorFile, draft: Path) -> None:
     counts = {name: quarantine.counts[name] for name in ("read", "bad", "duplicates")}
     meta = {"version": VERSION, "fingerprint": content.hexdigest(), "counts": counts}
     (draft / META).write_text(json.dumps(meta, indent=1))
-
-
-def _write_header(stream: BinaryIO, count: int, width: int) -> None:
-    """Write the header of a .npy file; numpy keeps room in it for any count, to be put in later."""
-    shape = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
-    np.lib.format.write_array_header_1_0(stream, shape)
 
 
 def _write_table(source: VectorFile, frequencies: str | None, read: Path, draft: Path) -> None:
@@ -145,16 +138,7 @@ def _write_quarantine(draft: Path, quarantine: Quarantine) -> None:
 
 
 def probabilities(spec: str, quarantine: Quarantine) -> dict[str, float]:
-    """Return the relative frequency of each lower-cased word.
-
-    Args:
-        spec: a file of lines ``word count``, or ``wordfreq:LANGUAGE``.
-        quarantine: for bad lines of the file.
-
-    Raises:
-        CorpusError: the file cannot be read, has too many bad lines, or none that is good.
-        InvalidValue: wordfreq is not installed, or does not know the language.
-    """
+    """Return the relative frequency of each lower-cased word of a list; see ``open_words``."""
     if spec.startswith(PACKAGE):
         wordfreq = wordfreq_package(spec)
         try:
