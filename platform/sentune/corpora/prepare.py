@@ -20,12 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentune.corpora.batches import drawn_rows
-from sentune.corpora.fingerprint import Fingerprint
 from sentune.corpora.formats import CorpusRows, open_rows
 from sentune.corpora.formats.arrow import MANIFEST, parse_manifest, shard_name
 from sentune.corpora.formats.open import parsed_spec
 from sentune.corpora.formats.spec import BAD_ROWS
-from sentune.corpora.schema import SCHEMAS, BadRow, Corpus, Kind
+from sentune.corpora.schema import SCHEMAS, BadRow, Corpus, Fingerprint, Kind
 from sentune.corpora.stamps import source_stamp
 from sentune.corpora.tokens import SHARD_ROWS, in_shards
 from sentune.credentials import without_credentials

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sentune.embedder.compare import Comparing
+from sentune.embedder.encode import Comparing
 from sentune.embedder.interpret import Interpretation, interpret
 from sentune.embedder.operations import Operations
 from sentune.embedder.references import StoredReferences

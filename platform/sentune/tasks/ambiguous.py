@@ -26,9 +26,8 @@ from sentune.readouts.three_way import (
 )
 from sentune.tasks.ambiguous_sweep import OF_SETS, RangeFinder, sweep
 from sentune.tasks.base import Given, ParallelMap, Result, readout_of, require
-from sentune.tasks.interpretation import InterpretationTask
 from sentune.tasks.pairs import Pairs
-from sentune.tasks.references import References
+from sentune.tasks.references import InterpretationTask, References
 
 METRICS = ("macro_f1", *(f"f1_{name}" for name in CLASSES), "accuracy")
 
@@ -109,14 +108,14 @@ class AmbiguousRte(InterpretationTask):
         own = embeddings[: len(self.pairs.sentences)].double()
         scores = self.pairs.compare(own, geometry.entails)
         if readouts is None:
-            beta: float | None = best_split(scores, self.gold).beta
+            beta: float | None = float(best_split(scores, self.gold).beta)
         else:
             beta = readout_of(readouts, self.name, self.kind, "sen_beta")
         if beta is None:
             names = [f"sen_{metric}" for metric in METRICS]
             self.without(result, names, "no sen_beta is given: choose one on a development set")
             return
-        result.readouts[f"{self.name}/sen_beta"] = float(beta)
+        result.readouts[f"{self.name}/sen_beta"] = beta
         self._score(result, "sen_", np.where(scores > beta, ENTAILMENT, NON_ENTAILMENT))
 
     def _judge_interpretations(

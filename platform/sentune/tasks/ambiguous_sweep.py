@@ -29,7 +29,7 @@ from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import Sweep
 from sentune.readouts.three_way import best_beta, decide, macro_f1
 from sentune.tasks.base import ParallelMap
-from sentune.tasks.interpretation import AXES, allowed_alphas
+from sentune.tasks.references import AXES, allowed_alphas
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float32] | NDArray[np.float64]

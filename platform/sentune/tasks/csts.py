@@ -17,9 +17,8 @@ from sentune.readouts.grid import Grids
 from sentune.readouts.interpretation import ALPHA_1, ALPHA_2, INTERSECTION
 from sentune.tasks.base import Given, Result, require
 from sentune.tasks.csts_sweep import Views, sweep
-from sentune.tasks.interpretation import InterpretationTask
 from sentune.tasks.pairs import Pairs, symmetric_similarity
-from sentune.tasks.references import References
+from sentune.tasks.references import InterpretationTask, References
 from sentune.tasks.sts import METRICS, add_correlations
 
 Floats = NDArray[np.float64]

@@ -33,8 +33,8 @@ from sentune.geometry.interpretations.nearest import (
 from sentune.readouts.cells import Cells
 from sentune.readouts.grid import Grid
 from sentune.readouts.sweep import Sweep
-from sentune.tasks.interpretation import AXES, allowed_alphas
 from sentune.tasks.pairs import CHUNK
+from sentune.tasks.references import AXES, allowed_alphas
 from sentune.tasks.sts import correlations
 
 Integers = NDArray[np.int64]

@@ -11,9 +11,8 @@ from __future__ import annotations
 from functools import cache
 from random import Random
 
-from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, Term
 from sentune.corpora.builtin.moves import broaden, narrow, pick
-from sentune.corpora.builtin.sentences import Determiner, Sentence
+from sentune.corpora.builtin.sentences import MANNERS, NOUNS, Determiner, Sentence, Term
 
 SLOTS = (
     "nouns", "adjectives", "verbs", "place", "time", "manner", "number", "companion",

@@ -9,9 +9,18 @@ from random import Random
 from typing import NamedTuple
 
 from sentune.corpora.builtin import derive
-from sentune.corpora.builtin.lexicon import MANNERS, NOUNS, PLACES, SCALES, TIMES, VERBS, Term
 from sentune.corpora.builtin.moves import pick, split_of_text
-from sentune.corpora.builtin.sentences import Determiner, Sentence
+from sentune.corpora.builtin.sentences import (
+    MANNERS,
+    NOUNS,
+    PLACES,
+    SCALES,
+    TIMES,
+    VERBS,
+    Determiner,
+    Sentence,
+    Term,
+)
 
 DETERMINERS = {
     Determiner.SOME: 0.54,

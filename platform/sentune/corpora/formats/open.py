@@ -8,12 +8,11 @@ from itertools import islice
 
 import pyarrow as pa
 
-from sentune.corpora.fingerprint import fingerprint
 from sentune.corpora.formats import select
 from sentune.corpora.formats.reading import Log, Readers, Row
 from sentune.corpora.formats.registry import COMMON, FORMATS
 from sentune.corpora.formats.spec import BAD_ROWS, Spec, check_options, parse
-from sentune.corpora.schema import SCHEMAS, Corpus, Kind
+from sentune.corpora.schema import SCHEMAS, Corpus, Kind, fingerprint
 from sentune.credentials import without_credentials
 from sentune.errors import InvalidValue
 from sentune.user_code import installed

@@ -23,7 +23,7 @@ from sentune.methods.invertible_representations import Representations
 from sentune.readouts.grid import Grids, grid_of
 from sentune.readouts.representation import REPRESENTATION
 from sentune.tasks import Result, tasks_for
-from sentune.tasks.representations import evaluate_representations
+from sentune.tasks.variants import evaluate_representations
 from sentune.training.group import Group
 from sentune.training.precision import autocast, sentences_at_a_time
 from sentune.training.recipes.invertible_backward import InvertibleBackward
